@@ -20,7 +20,7 @@ term that is no longer the highest; a target that refuses lower terms is safe.
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -40,12 +40,14 @@ from blackboard.model import (
     replace,
 )
 from blackboard.protocol import additions, claims, edits, keys, mail
+from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
+from blackboard.protocol.rows import board_trouble
 from blackboard.rules.breaker import renewals
-from blackboard.rules.due import Move, deadline, decide_lock, decide_token
+from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.rules.election import (
     Candidacy,
     ElectionKind,
@@ -60,7 +62,7 @@ from blackboard.rules.next_run import is_ahead
 from blackboard.runners.inline import LoopSignal
 from blackboard.schedule.times import duration_of, format_duration
 from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
-from blackboard.table import Busy, TableError
+from blackboard.table import Busy, TableError, read
 from blackboard.tasks import until_one_ends
 from blackboard.worker.membership import new_member
 
@@ -99,21 +101,33 @@ async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTab
     return await BoardTable.open(board.table, name=name, **about)
 
 
-async def read_elections(board: BoardTable, name: str | None = None) -> BoardStatus:
+class Elections(BoardStatus, frozen=True, kw_only=True):
+    """Elections, as they were at `now`."""
+
+    unreadable: Sequence[str] = ()
+    """The keys of the rows of those that cannot be read."""
+
+
+async def read_elections(board: BoardTable, name: str | None = None) -> Elections:
     """The elections of a board, or the one of a name. Raises BadInput where the board has no
-    election of that name.
+    election of that name, or the board that has them cannot be used; BadRow for one whose row
+    cannot be read.
     """
-    try:
-        elections = await open_elections(board)
-    except BadInput as missing:
-        if missing.field != "board":
-            raise
-        found = BoardStatus(statuses=(), now=await board.table.now())
+    meta = keys.meta_partition(keys.leaders_board(board.name))
+    own = await read(board.table, meta, keys.BOARD_KEY)
+    if own is None:
+        found = Elections(statuses=(), now=await board.table.now())
+    elif trouble := board_trouble(own, meta):
+        raise BadInput("board", trouble)
     else:
-        items = None
-        if name is not None:
-            items = [item async for item in elections.items() if item.id == name]
-        found = await read_status(elections, items)
+        elections = await open_elections(board)
+        items = [one async for one in elections.items() if name is None or one.id == name]
+        status, bad = await read_status(elections, items), elections.unreadable
+        if name is not None and keys.item_key(name) in bad:
+            raise BadRow(keys.item_key(name), "it cannot be read", board=elections.name)
+        found = Elections(
+            statuses=status.statuses, now=status.now, unreadable=bad if name is None else ()
+        )
     if name is not None and not found.statuses:
         raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
     return found
@@ -205,7 +219,7 @@ class Election:
     @property
     def is_leader(self) -> bool:
         """Whether it holds the lock and is before its deadline."""
-        return self._claim is not None and self._clock.monotonic() < _deadline(self._claim)
+        return self._claim is not None and self._clock.monotonic() < deadline_of(self._claim)
 
     @property
     def term(self) -> int:
@@ -541,7 +555,7 @@ class Election:
         while True:
             await self._won.wait()
             if self._claim is not None:
-                left = _deadline(self._claim) - self._clock.monotonic()
+                left = deadline_of(self._claim) - self._clock.monotonic()
                 await self._clock.sleep(max(left, 0.0))
                 self._check_deadline()
 
@@ -571,10 +585,6 @@ class Election:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 await release(self._board, [finished])
-
-
-def _deadline(claim: Claim) -> float:
-    return deadline(claim.sent, claim.stale_after)
 
 
 # ---- arguments, checked

@@ -66,13 +66,27 @@ class LeaseLost(BlackboardError):
     """A run cannot save: its lock was lost, or it is over. Another run may have begun."""
 
 
+EXAMINED = (
+    *("item:", "lock:", "next:", "run:"),
+    *("worker:", "permit:", "notice:", "group:", "mail:", "action:", "floor", "stats"),
+)
+"""What the keys of the rows that `doctor` looks at begin with."""
+
+
 class BadRow(BlackboardError, ValueError):
-    """A row of the board cannot be read: it was damaged, or written by something else."""
+    """A row of the board cannot be read: it was damaged, or written by something else. `board` is
+    its name where that is not the one that was asked for, as of a group's.
+    """
 
     exit_code = 2
 
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(f"row {key}: {problem} (`blackboard doctor` tells more)")
+    def __init__(self, key: str, problem: str, *, board: str = "") -> None:
+        where, doctor = f"row {key}", "`blackboard doctor`"
+        if board:
+            where, doctor = f"{where} of the board {board}", f"`blackboard --board {board} doctor`"
+        more = f" ({doctor} tells more)" if key.startswith(EXAMINED) else ""
+        super().__init__(f"{where}: {problem}{more}")
+        self.key = key
         self.problem = problem
 
 

@@ -18,7 +18,8 @@ An event is of one of these classes. A program that subscribes to a board gets t
     GroupTrouble                                     the partitions of a pump cannot be named
     BusUnavailable BusBack                           trouble of the bus of a lease grab, and its end
     CoordinatorElected  CoordinatorEnded             a worker's term as coordinator of the board
-    Housekept      BoardExamined   HousekeepingTrouble   what it deleted, found, could not do
+    BoardCounted   BoardExamined                     what it has counted, and found
+    Housekept      HousekeepingTrouble               what it has deleted, and could not do
     NoticeSent     NoticeFailed    EventsMissed      of notices, and of subscribers
     JobsChanged                                      the files of its jobs are not those it runs
 
@@ -557,6 +558,28 @@ class Housekept(BoardEvent, frozen=True, kw_only=True):
             "mail": self.mail,
             "actions": self.actions,
         }
+
+
+class BoardCounted(BoardEvent, frozen=True, kw_only=True):
+    """The coordinator has counted the items of the board."""
+
+    kind = "board counted"
+
+    items: int
+    failing: tuple[str, ...]
+    """Ids of those whose last runs failed, up to ten thousand."""
+
+    @property
+    def level(self) -> int:
+        return logging.DEBUG
+
+    @property
+    def message(self) -> str:
+        return f"{plural(self.items, 'item')}, {len(self.failing):,} failing"
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"items": self.items, "failing": len(self.failing)}
 
 
 class BoardFinding(Struct, frozen=True, kw_only=True):

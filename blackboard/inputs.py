@@ -12,7 +12,17 @@ from datetime import datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 
@@ -36,6 +46,8 @@ LONGEST_TEXT = 1_000
 """Characters of an id, a reason, or the name of who does something."""
 LARGEST_PARAMS = 1 << 20
 """Bytes of JSON, in any store."""
+LOOPBACK = "127.0.0.1"
+HIGHEST_PORT = 65_535
 
 
 def check_id(text: str) -> str:
@@ -54,6 +66,40 @@ def check_length(field: str, text: str) -> None:
     """Refuse a text that is no name and no reason. Raises BadInput naming its field."""
     if len(text) > LONGEST_TEXT:
         raise BadInput(field, f"it has {len(text):,} characters", f"{LONGEST_TEXT:,} at the most")
+
+
+def number_of(text: str, *, digits: int = 9) -> int | None:
+    """The number that a text writes in decimal digits, so many at the most; None: it is none."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= digits
+    return int(text) if is_number else None
+
+
+class Endpoint(NamedTuple):
+    """Where a process listens."""
+
+    host: str
+    port: int
+    """0: any that is free."""
+
+    @classmethod
+    def parse(cls, text: str, field: str, *, processes: int = 1) -> Self:
+        """Reads `PORT` or `HOST:PORT`, of the first of some processes. Raises BadInput."""
+        host, _, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        number = number_of(port)
+        if number is None or number + (processes - 1) * bool(number) > HIGHEST_PORT:
+            ports = f" for {processes} processes" if processes > 1 else ""
+            remedy = f"a port up to {HIGHEST_PORT}{ports}, or HOST:PORT"
+            raise BadInput(field, f"{text!r} is no address with a port", remedy)
+        return cls(host or LOOPBACK, number)
+
+    def of(self, number: int) -> "Endpoint":
+        """That of the process with this number, counted from 0."""
+        return self._replace(port=self.port + number) if self.port else self
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]) -> Spec:

@@ -37,7 +37,8 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 YEARS = range(1000, 9100)
 """Of the times in rows. Schedules are computed for the years up to 9000; a jitter or a backoff adds
 ten at the most."""
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NEVER = EPOCH
 """What is `planned` beside a run that was asked for, where the schedule has no next slot."""
 
 

@@ -281,7 +281,8 @@ def _zone_of_rule(rrule: str | None) -> str | None:
 
 def _number(name: str, value: int | None, *, lowest: int = 0, highest: int = 10_000) -> int | None:
     if value is not None and not lowest <= value <= highest:
-        raise BadInput(name, f"{value} is out of range", f"{lowest} to {highest}")
+        written = f"{value} is" if abs(value) < 2**63 else "it is far"  # Python writes no longer
+        raise BadInput(name, f"{written} out of range", f"{lowest} to {highest}")
     return value
 
 

@@ -33,6 +33,8 @@ Etag = str
 
 ANY: Final[Etag] = "*"
 """The etag that every row has: the write overwrites what is there."""
+TRIES = 3
+"""Times that `commit_again` sends a batch."""
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -226,6 +228,37 @@ async def read(table: Table, partition: str, key: str) -> Row | None:
     async for row in table.scan(partition, key, just_after(key), 1):
         found = row
     return found
+
+
+async def try_delete(table: Table, partition: str, ops: Sequence[Delete]) -> int:
+    """Delete rows in one batch; how many. None where one of them has changed or is gone, or no
+    answer came: what is left is for the next time.
+    """
+    if not ops:
+        return 0
+    try:
+        await table.commit(partition, ops)
+    except (Conflict, Unknown):
+        return 0
+    return len(ops)
+
+
+async def commit_again(table: Table, partition: str, ops: Sequence[Op]) -> None:
+    """Commit a batch, and send it again while it has no answer. After that a row that is there, of
+    those that are inserted, or is gone, of those that are deleted, was the answer that is missing.
+    """
+    for number in range(TRIES):
+        try:
+            await table.commit(partition, ops)
+        except Unknown:
+            if number == TRIES - 1:
+                raise
+        except Conflict as found:
+            if number and found.kind is not ConflictKind.CHANGED:
+                return
+            raise
+        else:
+            return
 
 
 def just_after(key: str) -> str:

@@ -15,14 +15,15 @@ from blackboard.errors import BadInput
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, replace
 from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, span
 from blackboard.protocol.batches import token_of
+from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence
-from blackboard.protocol.permits import in_use, limit_of
-from blackboard.protocol.planning import settings_of
+from blackboard.protocol.permits import LEASE, Occupied, limit_of, occupied
+from blackboard.protocol.planning import planning_of, settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
-from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
+from blackboard.rules.next_run import MILLISECOND, ahead, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
 from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO
 from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
@@ -34,6 +35,7 @@ LONGEST_CHECKPOINT = 200
 MORE_SLOTS = "start another worker, or one with more `--slots`"
 NEWER = "a newer version of blackboard wrote it: workers of this version leave it alone"
 RESUME_BOARD = "`blackboard resume --board`"
+REPAIR = "`blackboard doctor --repair` plans it anew"
 MOST_OCCUPANTS = 5
 """Items in full slots that are shown."""
 MOVES = {
@@ -98,6 +100,12 @@ class Circumstances:
     """Where the slots of all workers that take the type are full: the items that run in them."""
     permitted: tuple[str, ...] = ()
     """Where its type runs as often at a time as it may on the board: the items that run."""
+    permit_rows: tuple[str, ...] = ()
+    """The rows that count as permits there and cannot be read, each in words."""
+    is_newer_permit: bool = False
+    """Whether a newer version wrote one of them."""
+    clock: str = ""
+    """What a clock that was wrong has left in the item's times."""
 
 
 def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
@@ -114,6 +122,7 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
         "board": _paused_by(facts.board_paused, facts) if facts.board_paused else "",
         "paused": _paused(item, facts) if item.is_paused else "",
         "due": _due(item, facts) if item.state is not State.DONE and not item.running else "",
+        "clock": facts.clock,
         "requests": _queue(item),
         "next": _next(item, move, facts),
         "labels": _labels(facts.settings.labels) if facts.settings else "",
@@ -255,12 +264,13 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         return f"its blackout lets no run begin {until}: the next walk puts it off"
     if facts.takers == 0:
         return f"no worker that takes {item.type} is at work to start it"
-    if facts.permitted:
-        runs = plural(len(facts.permitted), "run")
+    if held := facts.permitted + facts.permit_rows:
+        runs = plural(len(held), "run")
         concurrency = facts.settings.concurrency
         apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
-        held = f"held by {_some(facts.permitted)}; it starts when one of them ends"
-        return f"{item.type} has {runs}{apart} at a time on the whole board: {held}"
+        until = "ends" if facts.permitted else "is gone" if facts.is_newer_permit else "is free"
+        words = f"held by {_some(held)}; it starts when one of them {until}"
+        return f"{item.type} has {runs}{apart} at a time on the whole board: {words}"
     if facts.occupants:
         shown = _some(facts.occupants)
         return f"slots are full: held by {shown}; it starts when one of them ends"
@@ -423,6 +433,11 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
         return ""
     if item.running:
         return _remedy_of_run(one, facts)
+    remedy = _remedy_without_run(item, move, facts)
+    return "; ".join(filter(None, (REPAIR, remedy))) if facts.clock else remedy
+
+
+def _remedy_without_run(item: Item, move: Move, facts: Circumstances) -> str:
     if item.is_paused:
         remedy = _renaming(item) or f"`blackboard resume {shlex.quote(item.id)}`"
         return f"{remedy}; and {RESUME_BOARD}" if facts.board_paused else remedy
@@ -446,6 +461,9 @@ def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
         return "mend that in the settings or `blackboard edit` the item, for all workers"
     if facts.takers == 0:
         return f"start a worker that has the jobs of {item.type}: `blackboard worker`"
+    if facts.permit_rows and not facts.permitted:
+        upgrade = "upgrade blackboard and its workers; without a newer worker, delete that row"
+        return upgrade if facts.is_newer_permit else ""
     if facts.permitted or facts.occupants:
         more = f"a higher `concurrency` in [types.{item.type}]"
         return f"{more if facts.permitted else MORE_SLOTS}; or cancel one of them"
@@ -465,7 +483,12 @@ async def explained(
         settings = board.resolve(item.type, item.spec)
     except (BadInput, ValueError) as error:
         problem = str(error)
+    planning = planning_of(board, item)
+    is_endless = settings is not None and settings.endless
     able = takers(present, item.type)
+    held = Occupied()
+    if settings and item.waits and item.ready <= now:
+        held = await _permits_held(board, item, settings)
     circumstances = Circumstances(
         now=now,
         resolution=board.table.resolution,
@@ -475,21 +498,34 @@ async def explained(
         occupants=await _occupants(board, able)
         if able and item.waits and item.ready <= now
         else (),
-        permitted=await _permitted(board, item, settings)
-        if settings and item.waits and item.ready <= now
-        else (),
+        permitted=held.items,
+        permit_rows=_permit_rows(board, held),
+        is_newer_permit=bool(held.newer),
         board_paused=await paused_by(board),
+        clock=ahead(item, planning, now=now) if planning and not is_endless else "",
     )
     return status, explain(status, circumstances)
 
 
-async def _permitted(board: BoardTable, item: Item, settings: RunSettings) -> tuple[str, ...]:
-    """What runs instead of an item whose type has a limit on the board; () if a permit is left."""
+async def _permits_held(board: BoardTable, item: Item, settings: RunSettings) -> Occupied:
+    """What keeps an item from running whose type has a limit on the board; nothing if a permit is
+    left.
+    """
     limit = limit_of(item, settings)
-    permits = [] if limit is None else await in_use(board, limit)
-    if limit is None or len(permits) < limit.most:
-        return ()
-    return tuple(one.id for one in permits)
+    held = Occupied() if limit is None else await occupied(board, limit)
+    return Occupied() if limit is None or len(held) < limit.most else held
+
+
+def _permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
+    """In words, the rows that count as permits and cannot be read."""
+    where = permits_partition(board.name)
+    newer = [f"the row {key} in {where}, which a newer version wrote" for key in held.newer]
+    lease = span(LEASE)
+    damaged = [
+        f"the row {key} in {where}, which cannot be read and is free {lease} after its last change"
+        for key in held.unreadable
+    ]
+    return tuple(newer + damaged)
 
 
 async def _occupants(board: BoardTable, workers: Sequence[Sighting]) -> tuple[str, ...]:

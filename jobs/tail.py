@@ -52,6 +52,10 @@ LONGEST_LINE = 16 << 20
 """Bytes."""
 HEAD = 1_024
 """Bytes at the beginning of a file, by which it is known again."""
+FARTHEST = 2**63 - 1
+"""The last byte that a file can have."""
+SHOWN = 200
+"""Characters of a checkpoint that is none."""
 
 
 class CommandFailed(Exception):
@@ -130,7 +134,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 async def follow(file: Item, ctx: Context) -> None:
     """Give the new lines of a file to the command, until the partition goes elsewhere."""
     settings = settings_of(ctx.settings)
-    place = _saved(ctx.checkpoint)
+    place, odd = _saved(ctx.checkpoint)
+    if odd:
+        ctx.log.warning("%s is read from its beginning: %s", file.id, odd)
     async with _guarded() as watch:
         while not ctx.stopping:
             lines, behind = await asyncio.to_thread(next_lines, file.id, place, settings.batch)
@@ -146,19 +152,36 @@ async def follow(file: Item, ctx: Context) -> None:
                 await ctx.stopping.wait(PAUSE)
                 continue
             elif place.known:
-                ctx.log.info("%s was made anew: it is read from its beginning", file.id)
+                _explain(file.id, place, behind, ctx)
             place = behind
             await ctx.save(msgspec.to_builtins(place))
 
 
-def _saved(checkpoint: Any) -> Place:
+def _explain(path: str, place: Place, found: Place, ctx: Context) -> None:
+    """Log why a file is read from its beginning."""
+    if found.inode != place.inode:
+        ctx.log.info("%s was made anew: it is read from its beginning", path)
+        return
+    why = "its beginning is not the one that its checkpoint says"
+    if found.known < place.known:
+        why = f"it has {found.known} bytes, and was read on at byte {place.known}"
+    ctx.log.warning("%s is read from its beginning: %s", path, why)
+
+
+def _saved(checkpoint: Any) -> tuple[Place, str]:
     """Where a file is read on. What `tail` did not save is no place: it is read from its beginning,
-    because that loses nothing.
+    because that loses nothing. Returns what is wrong with it, too; "" for nothing.
     """
+    if checkpoint is None:
+        return Place(), ""
+    said = repr(checkpoint)[:SHOWN]
     try:
-        return msgspec.convert(checkpoint or {}, Place)
-    except msgspec.ValidationError:
-        return Place()
+        place = msgspec.convert(checkpoint, Place)
+    except (msgspec.ValidationError, RecursionError):
+        return Place(), f"its checkpoint {said} is no place in a file"
+    if place.inode < 0 or not 0 <= place.position <= FARTHEST or not 0 <= place.found <= FARTHEST:
+        return Place(), f"its checkpoint {said} has a number that is out of range"
+    return place, ""
 
 
 def next_lines(path: str, place: Place, batch: int) -> tuple[bytes, Place]:

@@ -208,6 +208,9 @@ def called(args: list[str] | None = None) -> int:
 
 def _failure(error: Exception) -> tuple[str, int] | None:
     """What is said of an error, and the exit code; None: nothing foresees it."""
+    lacking = _lacking(error)
+    if lacking:  # so the import below might fail as well
+        return f"this process may not have more {lacking}", 2
     from blackboard.table import Refused, TableError, Unusable  # noqa: PLC0415 - not for --help
 
     match error:
@@ -224,6 +227,20 @@ def _failure(error: Exception) -> tuple[str, int] | None:
             problem = f"{error.strerror} (what was asked for may be done)"
             return f"the output cannot be written: {problem}", NOT_WRITTEN
     return None
+
+
+def _lacking(error: BaseException) -> str:
+    """What this process was refused by the system, and where that is limited; "" if nothing."""
+    match error:
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            return "open files (`ulimit -n`)"
+        case MemoryError() | OSError(errno=errno.ENOMEM):
+            return "memory (`ulimit -v`, or the limit of its container)"
+        case ImportError(msg=message) if "failed to map segment" in message:
+            return "memory (`ulimit -v`, or the limit of its container)"
+        case RuntimeError(args=["can't start new thread", *_]):
+            return "threads (`ulimit -u`), or memory for them (`ulimit -v`)"
+    return ""
 
 
 def _usage(error: click.ClickException) -> str:

@@ -7,7 +7,7 @@ the board; it prints the plan and carries it out. `export` writes what `apply` r
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,7 @@ from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.display.queries import select
 from blackboard.display.toml_text import lines_of
-from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
+from blackboard.errors import AlreadyThere, BadInput, BadRow, BlackboardError, Missing
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import (
     check_id,
@@ -47,8 +47,11 @@ from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
 from blackboard.spec import check_first
 from blackboard.stores import wake_workers
+from blackboard.table import Refused
 from blackboard.toml_lines import line_of
 
+LEFT = BadRow.exit_code
+"""The exit code where an item is left as it is that a file declares, or that was to be changed."""
 TRIES = 20
 """Plans of one `apply`, while others add or remove the items that it is about."""
 
@@ -226,14 +229,16 @@ async def _apply(
         if not dry_run and plan.remove and not yes:
             _confirm(plan, now)
         _print_plan(plan, session, dry_run=dry_run, now=now)
-        for item_id, problem in plan.left_alone.items():
-            warn(f"{shown(item_id)} is left as it is: {problem}")
+        left = dict(plan.left_alone)
+        _warn_of_left(left)
         if prune and plan.others and not session.chosen.json:
             others = plural(plan.others, "item")
             note(f"{others} of other files, or added by hand: left alone")
         for tries_left in () if dry_run else reversed(range(TRIES)):
             try:
-                await _carry_out(session, board, plan, tombstones=found)
+                more = await _carry_out(session, board, plan, tombstones=found)
+                _warn_of_left(more)
+                left |= more
                 break
             except (AlreadyThere, Missing):  # another process was faster, such as an `apply`
                 if not tries_left:
@@ -244,7 +249,15 @@ async def _apply(
             _warn_of_kept(before, plan, found)
             if plan.remove and not yes:
                 _confirm(plan, now)
-    return 0
+            _warn_of_left({one: why for one, why in plan.left_alone.items() if one not in left})
+            left |= plan.left_alone
+    asked_for = {*plan.ids, *(one.id for _, _, one in _each(sources))}
+    return LEFT if asked_for & left.keys() else 0
+
+
+def _warn_of_left(left: Mapping[str, str]) -> None:
+    for item_id, problem in left.items():
+        warn(f"{shown(item_id)} is left as it is: {problem}")
 
 
 def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item]) -> None:
@@ -281,6 +294,12 @@ async def _planned(
     declared = [one for _, _, one in _each(sources)]
     owners = {one.by for one in sources} if prune else set()
     plan = make_plan(declared, there, prune=owners, resolve=board.resolve)
+    left = additions.left_alone(board, [one.id for one in plan.add], found)
+    plan = replace(
+        plan,
+        add=[one for one in plan.add if one.id not in left],
+        left_alone={**plan.left_alone, **left},
+    )
     return _with_first(plan, board.resolve, sources, now), now
 
 
@@ -324,11 +343,13 @@ def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool, now: dateti
 
 async def _carry_out(
     session: Session, board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item]
-) -> None:
-    """Do it, wake the workers and record what was done, also when not all could be."""
+) -> Mapping[str, str]:
+    """Do it, wake the workers and record what was done, also when not all could be. Returns, by
+    their ids, why items are left as they are.
+    """
     done = set[str]()
     try:
-        await _change(board, plan, tombstones=tombstones, on_done=done.update)
+        return await _change(board, plan, tombstones=tombstones, on_done=done.update)
     finally:
         if done:
             wake_workers(session.store)
@@ -341,11 +362,11 @@ OnDone = Callable[[Iterable[str]], None]
 
 async def _change(
     board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item], on_done: OnDone
-) -> None:
+) -> Mapping[str, str]:
     """Each item by itself, or many in a batch: an apply that was ended in the middle is repeated,
     and goes on. `tombstones` has those of the items that are added; `on_done` is called with the
-    ids of those that are done. Raises AlreadyThere or Missing where others add or remove the items
-    meanwhile.
+    ids of those that are done. Returns, by their ids, why the others are left as they are. Raises
+    AlreadyThere or Missing where others add or remove the items meanwhile.
     """
     now = await board.table.now()
     new = [
@@ -368,19 +389,30 @@ async def _change(
                 raise asyncio.CancelledError
 
         adding = additions.add_many(board, new, tombstones=tombstones, on_added=added)
-        await finishing(adding, stopped.set)
+        left = dict(await finishing(adding, stopped.set))
+
+    async def each(item_id: str, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except (AlreadyThere, Missing):
+            raise
+        except (BadInput, ValueError) as problem:
+            left[item_id] = str(problem)
+        except Refused as refused:
+            left[item_id] = f"the store will not take this: {refused.reason}"
+        else:
+            on_done([item_id])
 
     async def change(one: ItemChange) -> None:
         by = one.declared.by if one.declared else ""
-        await edits.edit(board, one.id, one.spec_for, declared_by=by or None)
-        on_done([one.id])
+        await each(one.id, edits.edit(board, one.id, one.spec_for, declared_by=by or None))
 
     async def remove(item: Item) -> None:
-        await edits.remove(board, item.id, declared_by=item.declared_by)
-        on_done([item.id])
+        await each(item.id, edits.remove(board, item.id, declared_by=item.declared_by))
 
     await for_each(plan.change, change, "changing")
     await for_each(plan.remove, remove, "removing")
+    return left
 
 
 EXPORT_EPILOG = """\b

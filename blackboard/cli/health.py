@@ -5,6 +5,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 
@@ -22,9 +23,9 @@ from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
 from blackboard.display.health import Alarm, Checked, read_alarms
 from blackboard.display.layout import shown
 from blackboard.display.queries import read_selected
-from blackboard.doctor import DoctorReport, Examination, examine
+from blackboard.doctor import DoctorReport, Examination, examine, unopened
 from blackboard.doctor.diagnosis import Finding
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION, replace
 from blackboard.phrases import plural
 from blackboard.protocol.members import Sighting, workers
@@ -120,7 +121,8 @@ Examples:
 @click.option("--repair", is_flag=True, help="Put right what is safe.")
 @common()
 def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
-    """Check every row of the board; exit 1 when something is broken.
+    """Check every row of the board, of its groups and of its elections; exit 1 when something is
+    broken.
 
     Workers may run meanwhile: a row that only looks broken because it has just changed is not
     reported. A repair is one batch for each item, on the condition that the item has not changed
@@ -137,7 +139,12 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 
     async def examined() -> DoctorReport:
         what = "examining rows" if not repair else "examining and repairing rows"
-        async with reading(session.board(), what, whole=True) as board:
+        async with AsyncExitStack() as stack:
+            try:
+                opened = reading(session.board(), what, whole=True)
+                board = await stack.enter_async_context(opened)
+            except BadRow as bad:
+                return unopened(session.name, bad)
             return await examine(board, request)
 
     report = run(examined())
@@ -152,12 +159,11 @@ def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
     for one in report.findings:
         words = f"{shown(one.subject)}  {shown(one.problem)}{_fate(one)}"
         yield wrapped(words, first=f"{one.code:<8}", margin=" " * 8)
-    swept = report.swept
     counts = (
-        plural(swept.items, "item row"),
-        plural(swept.waiting, "waiting token"),
-        plural(swept.locks, "lock"),
-        plural(swept.runs, "run"),
+        plural(report.items, "item row"),
+        plural(report.waiting, "waiting token"),
+        plural(report.locks, "lock"),
+        plural(report.runs, "run"),
     )
     broken = sum(one.grave and not one.repaired for one in report.findings)
     repaired = sum(one.repaired for one in report.findings)
@@ -173,14 +179,13 @@ def _fate(one: Finding) -> str:
 
 
 def _report_view(report: DoctorReport) -> dict[str, object]:
-    swept = report.swept
     return {
         "clean": report.clean,
         "version": VERSION,
-        "items": swept.items,
-        "waiting": swept.waiting,
-        "locks": swept.locks,
-        "runs": swept.runs,
+        "items": report.items,
+        "waiting": report.waiting,
+        "locks": report.locks,
+        "runs": report.runs,
         "findings": [asdict(one) for one in report.findings],
     }
 

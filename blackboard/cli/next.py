@@ -25,9 +25,9 @@ from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
-from blackboard.rules.upcoming import times_of, upcoming
+from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.rrule import zone_in
-from blackboard.schedule.schedule import Schedule, make_schedule
+from blackboard.schedule.schedule import Schedule, make_schedule, slots_after
 from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
@@ -118,7 +118,7 @@ def next_command(
 
 
 def _of_schedule(schedule: Schedule, after: datetime | None, count: int) -> NextTimes:
-    moments = islice(times_of(schedule, after or SystemClock().now()), count)
+    moments = islice(slots_after(schedule, after or SystemClock().now()), count)
     return NextTimes(title=describe(schedule), zone=schedule.zone, moments=list(moments))
 
 

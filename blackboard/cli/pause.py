@@ -72,19 +72,24 @@ async def _pause_board(session: Session, reason: str) -> int:
         if changed:
             await record(board, "pause board", (), reason=reason)
         now = await board.table.now()
-    _say_of_board(session, mark, changed=changed, words=paused_words(mark, now) if mark else "")
-    return 0
+    words = "the board is not paused: it was resumed meanwhile"
+    _say_of_board(session, mark, changed=changed, words=paused_words(mark, now) if mark else words)
+    return 0 if mark else 1
 
 
 async def _resume_board(session: Session, reason: str) -> int:
     async with session.board() as board:
         changed = await resume_board(board)
+        mark = await paused_by(board)
         wake_workers(session.store)
         if changed:
             await record(board, "resume board", (), reason=reason)
+        now = await board.table.now()
     words = "the board is resumed" if changed else "the board was not paused"
-    _say_of_board(session, None, changed=changed, words=words)
-    return 0
+    if mark:
+        words = f"another command has paused it meanwhile: {paused_words(mark, now)}"
+    _say_of_board(session, mark, changed=changed, words=words)
+    return 1 if mark else 0
 
 
 def _say_of_board(session: Session, mark: Mark | None, *, changed: bool, words: str) -> None:

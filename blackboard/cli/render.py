@@ -5,7 +5,7 @@ Text from the board reaches rich as text, never as markup, and never with its co
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from blackboard.display.columns import worker_name
-from blackboard.display.layout import BETWEEN, Line, Style, one_line
+from blackboard.display.layout import one_line
 from blackboard.events import (
     BoardEvent,
     BoardItemEvent,
@@ -30,17 +30,6 @@ from blackboard.events import (
 )
 from blackboard.phrases import brief
 
-STYLES = {
-    Style.PLAIN: "",
-    Style.TITLE: "bold",
-    Style.QUIET: "bright_black",
-    Style.GOOD: "green",
-    Style.BUSY: "cyan",
-    Style.LATE: "yellow",
-    Style.BAD: "red",
-    Style.LOST: "magenta",
-    Style.CHOSEN: "reverse",
-}
 LEVELS = {10: "bright_black", 20: "", 30: "yellow", 40: "red", 50: "bold red"}
 EVENT_STYLES: Mapping[type[BoardEvent], str] = {
     RunStarted: "cyan",
@@ -75,28 +64,11 @@ def _console(stream: TextIO, *, soft_wrap: bool = False) -> Console:
     )
 
 
-def _picture(lines: Sequence[Line]) -> Text:
-    gap = " " * BETWEEN
-    picture = Text(no_wrap=True, overflow="crop", end="")
-    for number, line in enumerate(lines):
-        picture.append("\n" if number else "")
-        for place, (text, style) in enumerate(line):
-            picture.append(gap if place else "")
-            picture.append(text, STYLES[style])
-    return picture
-
-
-def svg_of(lines: Sequence[Line], *, title: str) -> str:
-    """A picture as an SVG document without references to other files, for a page of Markdown."""
-    return _svg(_picture(lines), title)
-
-
-def svg_of_output(text: str, *, title: str) -> str:
-    """What a command has written on a terminal, as such a document."""
-    return _svg(Text.from_ansi(text, no_wrap=True, overflow="crop", end=""), title)
-
-
-def _svg(picture: Text, title: str) -> str:
+def svg_of(text: str, *, title: str) -> str:
+    """What a command has written on a terminal, as an SVG document without references to other
+    files, for a page of Markdown.
+    """
+    picture = Text.from_ansi(text, no_wrap=True, overflow="crop", end="")
     width = max((line.cell_len for line in picture.split()), default=1)
     console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
     console.print(picture)

@@ -14,11 +14,9 @@ from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.display.queries import select
 from blackboard.display.report import (
     ReportColumn,
-    report_at,
+    read_report,
     report_numbers,
-    report_path,
     report_table,
-    value_of,
     words_of,
 )
 from blackboard.model import Item
@@ -54,28 +52,33 @@ async def _read(
     session: Session, ids: Sequence[str], *, exact: bool
 ) -> tuple[list[tuple[Item, dict[str, Any]]], datetime]:
     async with session.board() as board:
-        found = [
-            (item, report_at(await report_path(board, item), item))
-            for item in await select(board, ids, exact=exact)
-        ]
+        chosen = await select(board, ids, exact=exact)
+        found = [(item, await read_report(board, item)) for item in chosen]
         return found, await board.table.now()
 
 
 def picture(item: Item, report: Mapping[str, Any], *, now: datetime, absolute: bool) -> str:
     """A line about the run, and the table of its report."""
     columns, rows = report_table(report)
-    cells = [[_cell(row, column, now=now, absolute=absolute) for column in columns] for row in rows]
-    used = [n for n in range(len(columns)) if any(line[n][0] != NOTHING for line in cells)]
     layout = [
-        Column(title=columns[n].title, least=len(columns[n].title), usual=24, worth=-n)
-        for n in used
+        Column(title=one.title, least=len(one.title), usual=24, worth=-n)
+        for n, one in enumerate(columns)
     ]
-    lines: list[Line] = [[line[n] for n in used] for line in cells]
-    head = _head(item, report)
-    if not lines or not used:
-        return f"{head}\n\nno rows"
-    text = table_text(layout, lines)
-    return f"{head}\n\n{text}"
+
+    def words(value: Any, column: ReportColumn) -> str:
+        if isinstance(value, datetime):
+            return when(value, now, absolute=absolute)
+        return words_of(value, signed=column.signed) or NOTHING
+
+    lines: list[Line] = [
+        [
+            (words(value, column), _STYLES.get(row.level, Style.PLAIN))
+            for value, column in zip(row.values, columns, strict=True)
+        ]
+        for row in rows
+    ]
+    text = table_text(layout, lines) if columns else "no rows"
+    return f"{_head(item, report)}\n\n{text}"
 
 
 def _head(item: Item, report: Mapping[str, Any]) -> str:
@@ -83,14 +86,3 @@ def _head(item: Item, report: Mapping[str, Any]) -> str:
     plain = [f"{shown(name)} {shown(value)}" for name, value in report_numbers(report).items()]
     words = f"{shown(item.id)}: {', '.join(plain)}" if plain else shown(item.id)
     return wrapped(words, margin="  ")
-
-
-def _cell(
-    row: Mapping[str, Any], column: ReportColumn, *, now: datetime, absolute: bool
-) -> tuple[str, Style]:
-    value = value_of(row, column)
-    if isinstance(value, datetime):
-        text = when(value, now, absolute=absolute)
-    else:
-        text = words_of(value, signed=column.signed)
-    return text or NOTHING, _STYLES.get(str(row.get("level")), Style.PLAIN)

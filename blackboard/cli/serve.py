@@ -15,6 +15,7 @@ from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note
 from blackboard.cli.session import Session, run
 from blackboard.errors import BadInput
+from blackboard.inputs import Endpoint
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -70,15 +71,15 @@ def serve_command(
     sign in; on any other a visitor needs the token in BLACKBOARD_WEB_TOKEN, or a proxy that signs
     people in and names them in --user-header. Ctrl-C ends it.
     """
-    host, port = address(listen)
+    where = Endpoint.parse(listen or str(PORT), "listen")
     token = os.environ.pop("BLACKBOARD_WEB_TOKEN", "")
-    check_open(host, token=token, user_header=user_header, proxies=proxies)
+    check_open(where.host, token=token, user_header=user_header, proxies=proxies)
     session = Session.start(chosen).with_defaults(changes=True)
 
     async def work() -> None:
         async with session.board() as table:
             board = Board(table, session)
-            names = (*hosts, *_own_names(host))
+            names = (*hosts, *_own_names(where.host))
             pages = board.web(
                 operator=operator,
                 token=token,
@@ -86,23 +87,12 @@ def serve_command(
                 proxies=proxies,
                 hosts=names,
             )
-            await serve(pages, host, port, json=chosen.json)
+            await serve(pages, where, json=chosen.json)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as at Ctrl-C
     with suppress(KeyboardInterrupt):
         run(work())
     return 0
-
-
-def address(listen: str) -> tuple[str, int]:
-    """The host and port of `--listen`. Raises BadInput."""
-    host, _, port = listen.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    port = port or str(PORT)
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
-        remedy = "HOST:PORT or PORT, as in 127.0.0.1:8080"
-        raise BadInput("listen", f"{listen!r} is no address with a port", remedy)
-    return host, int(port)
 
 
 def check_open(host: str, *, token: str, user_header: str, proxies: Sequence[str]) -> None:
@@ -129,7 +119,7 @@ def _own_names(host: str) -> tuple[str, ...]:
     return ("localhost", *(one for one in own if one.strip(".")))
 
 
-async def serve(pages: "ASGIApp", host: str, port: int, *, json: bool) -> None:
+async def serve(pages: "ASGIApp", where: Endpoint, *, json: bool) -> None:
     """Serve pages until Ctrl-C or SIGTERM. Raises BadInput when the address cannot be used."""
     try:
         from blackboard.web.server import PageServer  # noqa: PLC0415 - of this command alone
@@ -137,9 +127,8 @@ async def serve(pages: "ASGIApp", host: str, port: int, *, json: bool) -> None:
         remedy = "pip install 'blackboard-scheduler[web]'"
         raise BadInput("web", f"the server needs {missing.name}", remedy) from None
 
-    listener = listener_on(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{listener.getsockname()[1]}/"
+    listener = listener_on(where)
+    url = f"http://{where._replace(port=listener.getsockname()[1])}/"
 
     def started() -> None:
         if json:
@@ -152,14 +141,14 @@ async def serve(pages: "ASGIApp", host: str, port: int, *, json: bool) -> None:
     await PageServer(pages, started).serve(sockets=[listener])
 
 
-def listener_on(host: str, port: int) -> socket.socket:
+def listener_on(where: Endpoint) -> socket.socket:
     """What accepts connections at an address. Raises BadInput when it cannot be used."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server(where, family=family, backlog=128)
     except (OSError, UnicodeError) as problem:  # UnicodeError: a name that no host can have
         said = getattr(problem, "strerror", None) or str(problem)
-        raise BadInput("listen", f"{host}:{port}: {said}", "another address or port") from None
+        raise BadInput("listen", f"{where}: {said}", "another address or port") from None
     # Connections inherit it. Without it the second part of an answer waits 40 ms for the
     # acknowledgement of the first; asyncio sets it only where a socket names its protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -16,10 +16,19 @@ from blackboard.display.columns import (
     partition_cells,
     wide,
 )
-from blackboard.display.sharing import election_record, group_record, read_groups
+from blackboard.display.sharing import (
+    ElectionRecord,
+    election_record,
+    group_record,
+    read_groups,
+    unreadable_words,
+)
 from blackboard.election import read_elections
 from blackboard.phrases import plural
+from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.reading import BoardTable
+
+NO_ELECTIONS = "no elections yet: workers make one, and so does `async with board.election(NAME)`"
 
 LEADER_EPILOG = """\b
 Examples:
@@ -39,7 +48,8 @@ def leader_command(*, chosen: Chosen, name: str | None, absolute: bool, watch: s
     """Show who leads the elections of the board, or the one of NAME: since when, in which term, how
     it was found, and when its lock was last renewed.
 
-    Exit 1 when an election that is not paused has had no leader for longer than its lease.
+    Exit 1 when an election that is not paused has had no leader for longer than its lease, or has a
+    row that cannot be read: that is named.
     """
     return listed(
         Session.start(chosen),
@@ -52,13 +62,35 @@ async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -
     """All elections of a board, or one."""
     found = await read_elections(board, name)
     records = [election_record(one, found.now) for one in found.statuses]
+    leaders = leaders_board(board.name)
+    doctor = f"`blackboard --board {leaders} doctor`"
+    problems = [f"{one.problem} ({doctor})" for one in records if one.problem]
+    lost = unreadable_words(leaders, found.unreadable)
+    problems += [lost] if lost else []
     return Listing(
         columns=wide(LEADER_COLUMNS, absolute=absolute),
         rows=[leader_cells(one, now=found.now, absolute=absolute) for one in found.statuses],
-        records=records,
-        empty="no elections yet: workers make one, and so does `async with board.election(NAME)`",
-        summary=plural(len(records), "election"),
-        is_well=not any(one.late for one in records),
+        records=[*records, *map(_unreadable_record, found.unreadable)],
+        empty="; ".join(problems) or NO_ELECTIONS,
+        summary="; ".join([plural(len(records), "election"), *problems]),
+        prints_summary=bool(problems),
+        is_well=not problems and not any(one.late for one in records),
+    )
+
+
+def _unreadable_record(key: str) -> ElectionRecord:
+    """For programs, an election whose row cannot be read: by its key."""
+    return ElectionRecord(
+        election=key,
+        leader=None,
+        since=None,
+        term=0,
+        kind="",
+        lease=None,
+        renewed=None,
+        paused=False,
+        late=False,
+        problem="its row cannot be read",
     )
 
 
@@ -78,8 +110,9 @@ def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> i
     """Show the groups of partitions that pumps serve, or the partitions of one: who holds them,
     since when, and where their pumps go on.
 
-    Exit 1 when a partition is held by no worker for longer than its lease. A group is a board of
-    its own: `blackboard --board BOARD.GROUP` has all commands for its partitions.
+    Exit 1 when a partition is held by no worker for longer than its lease, or a row of a group is
+    damaged: that is named. A group is a board of its own: `blackboard --board BOARD.GROUP` has all
+    commands for its partitions.
     """
     return listed(Session.start(chosen), lambda board: leases_of(board, group), watch=watch)
 
@@ -89,13 +122,15 @@ async def leases_of(board: BoardTable, group: str | None) -> Listing:
     found = await read_groups(board, group)
     records = [group_record(one) for one in found]
     is_well = all(one.well for one in records)
+    problems = [one.problem for one in found if one.problem]
     if group is None:
         return Listing(
             columns=GROUP_COLUMNS,
             rows=[group_cells(one) for one in found],
             records=records,
             empty="no groups: a worker with a pump makes its group (docs/sharing.md)",
-            summary=plural(len(found), "group"),
+            summary="; ".join([plural(len(found), "group"), *problems]),
+            prints_summary=bool(problems),
             is_well=is_well,
         )
     one = found[0]
@@ -104,7 +139,7 @@ async def leases_of(board: BoardTable, group: str | None) -> Listing:
         rows=[partition_cells(one, each) for each in one.partitions],
         records=records[0],
         empty="no partitions",
-        summary=leases_summary(one),
+        summary="; ".join([leases_summary(one), *problems]),
         prints_summary=True,
         is_well=is_well,
     )

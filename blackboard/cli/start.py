@@ -17,7 +17,7 @@ from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import colour, emit, is_terminal, note
 from blackboard.cli.session import Session, end_on_signals, run
 from blackboard.clock import SystemChance, SystemClock
-from blackboard.display.layout import shown
+from blackboard.display.layout import shown, texts_of
 from blackboard.errors import BadInput
 from blackboard.location import is_there
 from blackboard.stores import open_table, resolve_path
@@ -138,7 +138,8 @@ async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
         await play(output, place, clock=SystemClock(), program=program)
     finally:
         output.close()
-    return svg_of(output.picture, title="./bb demo --sharing" if sharing else "./bb demo")
+    title = "./bb demo --sharing" if sharing else "./bb demo"
+    return svg_of(texts_of(output.picture, colour=True), title=title)
 
 
 async def _served(url: str) -> None:

@@ -141,6 +141,8 @@ def _earliest(counted: Statistics) -> str:
 
 def _coordinator(found: Overview) -> str:
     one = found.coordinator
+    if found.elections_trouble:
+        return f"not known: {shown(found.elections_trouble)}"
     if one is None or one.item.start is None:
         return "none"
     since = (found.counted.at - one.item.start).total_seconds() + found.age

@@ -13,14 +13,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from blackboard.cli.worker_log import unblocked_stderr
 from blackboard.clock import SystemChance
+from blackboard.inputs import Endpoint
 from blackboard.rules.breaker import RESTARTS
-
-if TYPE_CHECKING:
-    from blackboard.metrics.server import Endpoint
-
 
 STOPPING = (
     *(signal.SIGTERM, signal.SIGINT),
@@ -61,7 +58,7 @@ def without(option: str, arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def supervise(count: int, *, restart: bool, endpoint: "Endpoint | None" = None) -> int:
+def supervise(count: int, *, restart: bool, endpoint: Endpoint | None = None) -> int:
     """Run so many workers until all have ended; the highest of their exit codes. The first one
     serves its metrics at `endpoint`.
     """
@@ -73,7 +70,8 @@ def supervise(count: int, *, restart: bool, endpoint: "Endpoint | None" = None) 
         ignore_signals()
         return code
 
-    return asyncio.run(supervised())
+    with unblocked_stderr():
+        return asyncio.run(supervised())
 
 
 def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
@@ -94,7 +92,7 @@ def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
 
 class _Supervisor:
     def __init__(
-        self, arguments: list[str], *, restart: bool, endpoint: "Endpoint | None" = None
+        self, arguments: list[str], *, restart: bool, endpoint: Endpoint | None = None
     ) -> None:
         self._arguments = arguments
         self._restart = restart

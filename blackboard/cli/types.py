@@ -10,7 +10,6 @@ from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.handlers.manifest import TypeEntry, described, manifest_of
 from blackboard.handlers.params import summary
-from blackboard.spec import decode_spec
 
 EPILOG = """\b
 Examples:
@@ -58,7 +57,7 @@ def _runner(one: TypeEntry) -> str:
 
 
 def _defaults(one: TypeEntry) -> JSON:
-    found: JSON = msgspec.to_builtins(decode_spec(one.spec))
+    found: JSON = msgspec.to_builtins(one.spec)
     more = {
         "slots": one.slots,
         "concurrency": one.concurrency,

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import NoReturn, get_args
 
 import click
 
@@ -27,13 +27,14 @@ from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom, run
 from blackboard.cli.supervisor import STOPPING, ignore_signals, supervise, when_abandoned
-from blackboard.cli.worker_log import LogForm, subscriber
+from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
 from blackboard.errors import BadInput
 from blackboard.events import MetricsServed, StoreAway, StoreChanged
 from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
+from blackboard.inputs import Endpoint
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import STORE
 from blackboard.runners.inline import run_loop
@@ -41,9 +42,6 @@ from blackboard.runners.logs import emitting_info
 from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
-
-if TYPE_CHECKING:
-    from blackboard.metrics.server import Endpoint
 
 EPILOG = """\b
 Examples:
@@ -129,7 +127,7 @@ def worker_command(
         note(f"{problem}; it starts again when that changes")
         run(_change())
         return _start_again()
-    endpoint = _endpoint(metrics, processes)
+    endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     if processes > 1:
         run(_check(session, settings, init=init, ports=_each(endpoint, processes)))
         return supervise(processes, restart=until == "stopped", endpoint=endpoint)
@@ -137,7 +135,8 @@ def worker_command(
     form = "json" if chosen.json else form
     collect_seldom()
     try:
-        with emitting_info("apscheduler", "azure"):  # which the worker itself uses
+        # Loggers of libraries that the worker itself uses, too.
+        with emitting_info("apscheduler", "azure"), unblocked_stderr():
             changed = run_loop(
                 _work(
                     session,
@@ -190,21 +189,12 @@ def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handle
     return handlers
 
 
-def _endpoint(metrics: str | None, processes: int) -> "Endpoint | None":
-    """Where the first of the processes serves its metrics. Raises BadInput."""
-    if metrics is None:
-        return None
-    from blackboard.metrics.server import Endpoint  # noqa: PLC0415 - only when asked for
-
-    return Endpoint.parse(metrics, processes=processes)
-
-
-def _each(endpoint: "Endpoint | None", processes: int) -> "Sequence[Endpoint]":
+def _each(endpoint: Endpoint | None, processes: int) -> Sequence[Endpoint]:
     return [endpoint.of(number) for number in range(processes)] if endpoint else []
 
 
 async def _serve_metrics(
-    stack: AsyncExitStack, endpoint: "Endpoint", *, events: Events, store: str
+    stack: AsyncExitStack, endpoint: Endpoint, *, events: Events, store: str
 ) -> None:
     """Measure the worker that emits these events, and serve that until the stack is closed."""
     from blackboard.metrics.server import pages_of, serving  # noqa: PLC0415 - only when asked for
@@ -221,7 +211,7 @@ async def _check(
     settings: WorkerSettings,
     *,
     init: bool,
-    ports: "Sequence[Endpoint]",
+    ports: Sequence[Endpoint],
 ) -> None:
     """Refuses once, before workers are started, what none of them could use. A store that is away
     is not refused: the workers wait for it.
@@ -253,7 +243,7 @@ async def _work(
     init: bool,
     reload: bool,
     events: Events,
-    endpoint: "Endpoint | None",
+    endpoint: Endpoint | None,
 ) -> bool:
     """Whether it has ended because files of its jobs changed."""
     handlers = _handlers(session, settings)

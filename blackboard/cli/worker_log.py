@@ -1,28 +1,55 @@
-"""The log of a worker: one line for each event, as text on a terminal and as JSON elsewhere."""
+"""The log of a worker: one line for each event, as text on a terminal and as JSON elsewhere.
+
+**A stream that is not read.** A terminal that was halted by Ctrl-S, `worker 2>&1 | less`, or a log
+driver that blocks would hold up a thread that writes: the loop, with all renewals. So while a
+worker works its `sys.stderr` is one that never waits (`unblocked_stderr`). A pipe is opened once
+more, for writes that do not wait: up to `PIPE_BUF` bytes it takes all or nothing. What it does not
+take, and all that goes to terminals and sockets, waits for a thread. (O_NONBLOCK on the descriptor
+itself would count for all processes that share it, such as the shell. `poll` is no answer either:
+another process may take the room before the write.)
+
+Not promised: that a file never waits. A disk that hangs holds up the worker's store as well.
+"""
 
 import codecs
+import errno
+import io
 import json
+import os
+import select
+import stat
 import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Literal, TextIO
+from typing import Final, Literal, TextIO
 
 import msgspec
 
 from blackboard.clock import Clock
 from blackboard.events import BoardEvent
+from blackboard.runners.output import staying_alive
 from blackboard.subscribers import Subscriber
 
 LogForm = Literal["auto", "text", "json"]
+
+MOST_WAITING: Final = 4 * 1024 * 1024
+"""Bytes that wait for a stream at the most. Lines beyond are lost."""
+END_WITHIN: Final = 2.0
+"""Seconds that what waits gets at the end."""
 
 
 def subscriber(
     clock: Clock, *, level: int, stream: TextIO | None = None, form: LogForm = "auto"
 ) -> Subscriber:
     """Writes every event of at least `level` to `stream`, stderr if none is given. The form "auto"
-    is text on a terminal and JSON elsewhere. Raises OSError when a line cannot be written; the next
-    one that can be written begins on a line of its own.
+    is text on a terminal and JSON elsewhere. Raises OSError when a line cannot be written, or an
+    earlier one could not; the next one that can be written begins on a line of its own.
     """
     stream = stream or sys.stderr
+    is_whole = isinstance(getattr(stream, "buffer", None), Unblocked)
     if form == "text" or (form == "auto" and stream.isatty()):
         from blackboard.cli.render import event_line  # noqa: PLC0415 - rich is slow to import
 
@@ -36,12 +63,140 @@ def subscriber(
         if event.level < level:
             return
         text = line(event, clock.now())
-        was_torn, is_torn = is_torn, True
+        was_torn, is_torn = is_torn, not is_whole
         stream.write("\n" * was_torn + text)
         stream.flush()
         is_torn = False
 
     return write
+
+
+class Unblocked(io.RawIOBase):
+    """Takes bytes for a pipe, a terminal or a socket, from any thread, and never waits. Each write
+    is written whole and in its order. It raises OSError, ENOBUFS, when too much waits, and once for
+    each earlier one that turned out to be lost.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._without_waiting = _opened_again(descriptor)
+        self._process = os.getpid()
+        # Whoever writes may be interrupted, while it holds the lock, by a finalizer that warns.
+        self._changed = threading.Condition(threading.RLock())
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        """Bytes that wait, and those that the thread writes now."""
+        self._lost: deque[OSError] = deque()
+        threading.Thread(target=self._write_on, name="stderr", daemon=True).start()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, data: bytes) -> int:  # type: ignore[override] # what a TextIOWrapper writes
+        if os.getpid() != self._process:  # a fork has no thread
+            _write_all(self._descriptor, data)
+            return len(data)
+        with self._changed:
+            if self._size or not self._has_written(data):
+                if self._size + len(data) > MOST_WAITING:
+                    raise OSError(errno.ENOBUFS, "the stream takes no more lines")
+                self._waiting.append(bytes(data))
+                self._size += len(data)
+                self._changed.notify_all()
+            if self._lost:
+                raise self._lost.popleft()
+        return len(data)
+
+    def _has_written(self, data: bytes) -> bool:
+        if self._without_waiting is None or len(data) > select.PIPE_BUF:
+            return False
+        try:
+            os.write(self._without_waiting, data)
+        except BlockingIOError:
+            return False
+        return True
+
+    def is_through(self, seconds: float) -> bool:
+        """Waits so long, at the most, until nothing waits any more; whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._size, seconds)
+
+    def _write_on(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                lines = [self._waiting.popleft()]
+                size = len(lines[0])
+                # As many as a pipe takes in one piece: for each write a thread waits for its turn.
+                while self._waiting and size + len(self._waiting[0]) <= select.PIPE_BUF:
+                    lines.append(self._waiting.popleft())
+                    size += len(lines[-1])
+            problem = None
+            try:
+                _write_all(self._descriptor, b"".join(lines))
+            except OSError as found:
+                problem = found
+            with self._changed:
+                self._size -= size
+                if problem is not None:
+                    self._lost.extend([problem] * len(lines))
+                self._changed.notify_all()
+
+
+def _opened_again(descriptor: int) -> int | None:
+    """A pipe, opened once more for writes that do not wait; None where that cannot be had."""
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return None
+    try:
+        return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # not Linux, or the pipe belongs to another user
+        return None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+@contextmanager
+def unblocked_stderr() -> Iterator[None]:
+    """What is written to `sys.stderr` meanwhile waits for no reader. At the end it is written, if
+    that takes no longer than `END_WITHIN`; else stderr stays one that waits for no reader, and what
+    still waits when the process ends is lost.
+    """
+    original = sys.stderr
+    if not _may_wait(original):
+        yield
+        return
+    unblocked = Unblocked(original.fileno())
+    sys.stderr = staying_alive(
+        io.TextIOWrapper(
+            unblocked,  # type: ignore[type-var] # it is written to only
+            encoding=original.encoding,
+            errors=original.errors,
+            line_buffering=True,
+        )
+    )
+    try:
+        yield
+    finally:
+        if unblocked.is_through(END_WITHIN):
+            sys.stderr = original
+
+
+def _may_wait(stream: TextIO) -> bool:
+    """Whether a write may wait for a reader."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()
+    except (AttributeError, OSError, ValueError):  # no descriptor, or none that is open
+        return False
 
 
 def _takes_all(stream: TextIO) -> bool:

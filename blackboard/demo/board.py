@@ -11,6 +11,7 @@ import os
 import shlex
 import signal
 import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,11 +19,15 @@ from datetime import date
 from itertools import cycle
 from pathlib import Path
 
+from blackboard.clock import Clock
 from blackboard.demo.feeds import TOWNS, GroupCalendar, Page, Town, feeds_of
+from blackboard.demo.output import Output, Writer
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BlackboardError
-from blackboard.location import DEFAULT_BOARD
-from blackboard.runners.commands import end_command
+from blackboard.location import DEFAULT_BOARD, Location
+from blackboard.protocol.reading import BoardTable
+from blackboard.runners.commands import end_command, start_command
+from blackboard.settings import Settings
 
 SLOTS = 3
 """Runs of a worker at a time."""
@@ -70,6 +75,10 @@ class DemoFolder:
     def store(self) -> str:
         """What `--store` takes, in any folder."""
         return self.elsewhere or str(self.path / _FILE)
+
+    @property
+    def location(self) -> Location:
+        return Location(settings=Settings(), folder=self.path, store=self.store, name=self.board)
 
     @property
     def board_table(self) -> Mapping[str, str]:
@@ -131,7 +140,7 @@ class DemoWorker:
 
     name: str
     log: Path
-    process: asyncio.subprocess.Process
+    process: Process
 
     @property
     def pid(self) -> int:
@@ -187,8 +196,8 @@ class DemoWorkers:
     async def _start(self, name: str, *command: str) -> DemoWorker:
         log = self.folder.path / f"worker-{name}.log"
         with log.open("wb") as sink:
-            process = await _started(
-                self.folder, command, stdout=sink.fileno(), stderr=sink.fileno()
+            process = await start_command(
+                command, stdin=DEVNULL, stdout=sink, stderr=sink, cwd=self.folder.path
             )
         self.workers.append(DemoWorker(name, log, process))
         return self.workers[-1]
@@ -219,8 +228,9 @@ async def demo_workers(folder: DemoFolder) -> AsyncIterator[DemoWorkers]:
 async def demo_pages(folder: DemoFolder) -> AsyncIterator[str]:
     """The board in a browser, for as long as this lasts; its address. Raises BlackboardError."""
     command = _command(folder, ["serve", "--operator", "--listen", "127.0.0.1:0", "--json"])
-    pipe = asyncio.subprocess.PIPE
-    process = await _started(folder, command, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
+    process = await start_command(
+        command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, cwd=folder.path
+    )
     try:
         assert process.stdout is not None
         said = await process.stdout.readline()
@@ -233,8 +243,9 @@ async def demo_pages(folder: DemoFolder) -> AsyncIterator[str]:
 
 async def apply(folder: DemoFolder) -> None:
     """`blackboard apply` in the demo's folder. Raises BlackboardError when it is refused."""
-    pipe = asyncio.subprocess.PIPE
-    process = await _started(folder, _command(folder, ["apply"]), stdout=pipe, stderr=pipe)
+    process = await start_command(
+        _command(folder, ["apply"]), stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=folder.path
+    )
     try:
         _, said = await process.communicate()
     finally:
@@ -250,14 +261,34 @@ def _command(folder: DemoFolder, arguments: Sequence[str]) -> Sequence[str]:
     return (sys.executable, "-m", "blackboard", *where, *arguments)
 
 
-async def _started(
-    folder: DemoFolder, command: Sequence[str], *, stdout: int, stderr: int
-) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
-        cwd=folder.path,
-        start_new_session=True,
-    )
+_LOOK_EVERY = 0.2
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """What the stories have in common: their board, its workers, and a limit of time."""
+
+    board: BoardTable
+    workers: DemoWorkers
+    output: Output
+    clock: Clock
+    folder: DemoFolder
+    limit: float
+    """Seconds until the story must be over."""
+    writer: Writer = field(init=False)
+    ends: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = Writer(self.output)
+        self.ends = self.clock.monotonic() + self.limit
+
+    async def wait(self) -> None:
+        """Wait until the next look at the board. Raises BlackboardError when a worker has failed,
+        or the story takes too long.
+        """
+        self.workers.check()
+        if self.clock.monotonic() > self.ends:
+            raise BlackboardError(
+                f"not done after {self.limit:g} s: see the logs in {self.folder.path}"
+            )
+        await self.clock.sleep(_LOOK_EVERY)

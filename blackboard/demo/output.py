@@ -226,8 +226,7 @@ def listed(names: Iterable[str]) -> str:
 def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The board as in `show`, without the columns that are the same for all items."""
     cells = [item_cells(one, now=board.now, absolute=False) for one in board.statuses]
-    owners = [one.item.owner for one in board.statuses]
-    rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
+    rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
     total = summary(board.statuses, total=len(board.statuses), now=board.now)
     return [*_chosen(ITEM_COLUMNS, rows, _BOARD, width), [], [(total, Style.TITLE)]]
 
@@ -235,8 +234,7 @@ def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Li
 def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[Line]:
     """The partitions of a group as in `leases`."""
     cells = [partition_cells(group, one) for one in group.partitions]
-    owners = [one.item.owner for one in group.partitions]
-    rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
+    rows = _rows(cells, [one.item.owner for one in group.partitions], name_of)
     lines = table(PARTITION_COLUMNS, rows, width=width)
     return [*lines, [], [(leases_summary(group), Style.TITLE)]]
 
@@ -244,8 +242,7 @@ def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[L
 def leaders_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The elections of a board as in `leader`."""
     cells = [leader_cells(one, now=board.now, absolute=False) for one in board.statuses]
-    owners = [one.item.owner for one in board.statuses]
-    rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
+    rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
     return table(LEADER_COLUMNS, rows, width=width)
 
 
@@ -254,9 +251,13 @@ def history_picture(
 ) -> list[Line]:
     """Runs as in `log`."""
     cells = [run_cells(one, now=board.now, absolute=False) for one in runs]
-    owners = [one.worker for one in runs]
-    rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
+    rows = _rows(cells, [one.worker for one in runs], name_of)
     return _chosen(RUN_COLUMNS, rows, _HISTORY, width)
+
+
+def _rows(cells: Sequence[Line], owners: Sequence[str], name_of: NameOf) -> list[Line]:
+    """The cells of each row, with the short name of its owner."""
+    return [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
 
 
 def _renamed(line: Line, owner: str, name_of: NameOf) -> Line:

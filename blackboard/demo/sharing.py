@@ -10,20 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from blackboard.clock import Clock
-from blackboard.demo.board import DemoFolder, DemoWorker, DemoWorkers, demo_workers
-from blackboard.demo.output import Output, Writer, leaders_picture, leases_picture
+from blackboard.demo.board import DemoFolder, DemoWorker, Story, demo_workers
+from blackboard.demo.output import Output, leaders_picture, leases_picture
 from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.display.toml_text import lines_of
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.location import Location
-from blackboard.protocol.reading import BoardTable
-from blackboard.settings import Settings
 
 GROUP, PARTITIONS, LEASE = "clicks", 12, 6
-LOOK_EVERY = 0.25
-TIME_LIMIT = 50.0
-"""Seconds until the story must be over."""
 PUMP = f'''\
 """The demo's pump: what it has done with its partition is what it saves."""
 
@@ -65,10 +59,7 @@ async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str
     BlackboardError when an act does not happen in time.
     """
     _write(folder)
-    location = Location(
-        settings=Settings(), folder=folder.path, store=folder.store, name=folder.board
-    )
-    async with location.open(create=True) as board, demo_workers(folder) as workers:
+    async with folder.location.open(create=True) as board, demo_workers(folder) as workers:
         story = _Story(board=board, workers=workers, output=output, clock=clock, folder=folder)
         await story.play()
         output.close()
@@ -84,20 +75,10 @@ def _write(folder: DemoFolder) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Story:
-    board: BoardTable
-    workers: DemoWorkers
-    output: Output
-    clock: Clock
-    folder: DemoFolder
-    writer: Writer = field(init=False)
-    ends: float = field(init=False)
+class _Story(Story):
+    limit: float = 50.0
     checkpoints: dict[str, int] = field(default_factory=dict)
     """The last that was seen of each partition."""
-
-    def __post_init__(self) -> None:
-        self.writer = Writer(self.output)
-        self.ends = self.clock.monotonic() + TIME_LIMIT
 
     async def play(self) -> None:
         ann, ben, cleo = await self._three_workers()
@@ -189,7 +170,7 @@ class _Story:
                     leader = name_of(one.item.owner).split()[0] if one.item.owner else ""
                     if one.running and not one.stale and leader in programs:
                         return leader
-            await self._pause()
+            await self.wait()
 
     def end(self, program: str) -> None:
         """The last act is for the reader."""
@@ -212,7 +193,7 @@ class _Story:
 
     def _shares(self, group: GroupLeases) -> Mapping[str, int]:
         """How many partitions each worker holds, by its letter."""
-        owners = filter(None, map(group.owner_of, group.partitions))
+        owners = [one.holder for one in group.partitions if one.holder]
         return Counter(self.workers.name_of(owner).split()[0] for owner in owners)
 
     async def _look(self) -> GroupLeases | None:
@@ -236,13 +217,4 @@ class _Story:
     async def _until(self, happened: Callable[[GroupLeases], bool]) -> None:
         """Show the group until something has happened."""
         while (group := await self._look()) is None or not happened(group):
-            await self._pause()
-
-    async def _pause(self) -> None:
-        """Raises BlackboardError when a worker has failed, or the story takes too long."""
-        self.workers.check()
-        if self.clock.monotonic() > self.ends:
-            raise BlackboardError(
-                f"not done after {TIME_LIMIT:g} s: see the logs in {self.folder.path}"
-            )
-        await self.clock.sleep(LOOK_EVERY)
+            await self.wait()

@@ -5,7 +5,7 @@ Each act waits until the board shows what the next paragraph says; nothing is pr
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from blackboard.demo.board import (
     SLOTS,
     DemoFolder,
     DemoWorker,
-    DemoWorkers,
+    Story,
     apply,
     demo_pages,
     demo_workers,
@@ -28,16 +28,11 @@ from blackboard.demo.output import NameOf, Output, Writer, board_picture, histor
 from blackboard.display.columns import plain_record
 from blackboard.display.layout import fitted
 from blackboard.errors import BlackboardError
-from blackboard.location import Location
 from blackboard.model import Lock, Outcome, Run
 from blackboard.phrases import brief
-from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.reading import BoardStatus, read_status
 from blackboard.rules.status import ItemStatus
-from blackboard.settings import Settings
 
-LOOK_EVERY = 0.2
-TIME_LIMIT = 45.0
-"""Seconds until the story must be over; the rest of the minute is for the start and the end."""
 DONE_BEFORE_THE_KILL = 4
 SHOWN_PLAIN = 3
 """Records in the form of 2009 that are shown: all sixteen would fill three screens."""
@@ -70,11 +65,8 @@ async def play(
     async with serving(pages(today), clock) as site:
         folder.write_settings(site=site, today=today)
         await apply(folder)
-        location = Location(
-            settings=Settings(), folder=folder.path, store=folder.store, name=folder.board
-        )
         async with (
-            location.open() as board,
+            folder.location.open() as board,
             demo_workers(folder) as workers,
             AsyncExitStack() as stack,
         ):
@@ -91,18 +83,9 @@ async def play(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Story:
-    board: BoardTable
-    workers: DemoWorkers
-    output: Output
-    clock: Clock
-    folder: DemoFolder
-    writer: Writer = field(init=False)
-    ends: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.writer = Writer(self.output)
-        self.ends = self.clock.monotonic() + TIME_LIMIT
+class _Story(Story):
+    limit: float = 45.0
+    """The rest of the minute is for the start and the end."""
 
     async def play(self) -> tuple[str, BoardStatus]:
         """All acts; returns a town that was taken over, and the board at the end."""
@@ -159,7 +142,7 @@ class _Story:
             if left:
                 return left
             victim.thaw()
-            await self.clock.sleep(LOOK_EVERY)
+            await self.wait()
             await self._look()
         raise BlackboardError("B was done before it could be killed; try again")
 
@@ -209,12 +192,7 @@ class _Story:
     async def _until(self, happened: Callable[[BoardStatus], bool]) -> BoardStatus:
         """Show the board until something has happened; the board as it was then."""
         while not happened(board := await self._look()):
-            self.workers.check()
-            if self.clock.monotonic() > self.ends:
-                raise BlackboardError(
-                    f"not done after {TIME_LIMIT:g} s: see the logs in {self.folder.path}"
-                )
-            await self.clock.sleep(LOOK_EVERY)
+            await self.wait()
         return board
 
 

@@ -388,8 +388,8 @@ def worker_cells(one: Sighting, *, now: datetime, absolute: bool) -> Line:
 def leader_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
     """One line of `leader`."""
     item, lock = one.item, one.lock
-    if lock is not None and not one.stale:
-        leader, since = (worker_name(lock.owner), Style.BUSY), item.start
+    if one.holder:
+        leader, since = (worker_name(one.holder), Style.BUSY), item.start
     else:
         paused = item.is_paused
         leader, since = ("paused", Style.QUIET) if paused else ("none", Style.LOST), None
@@ -431,7 +431,7 @@ def _free_cell(group: GroupLeases, free: timedelta) -> tuple[str, Style]:
 
 
 def partition_cells(group: GroupLeases, one: ItemStatus) -> Line:
-    item, owner, free = one.item, group.owner_of(one), group.free_for(one)
+    item, owner, free = one.item, one.holder, group.free_for(one)
     held = NOTHING
     if owner and item.start is not None:
         held = span((group.now - item.start).total_seconds())

@@ -10,10 +10,17 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.display.sharing import GroupLeases, read_groups
-from blackboard.election import COORDINATOR, read_elections
+from blackboard.display.sharing import (
+    GroupLeases,
+    election_problem,
+    read_groups,
+    unreadable_words,
+)
+from blackboard.election import COORDINATOR, Elections, read_elections
+from blackboard.errors import BadInput
 from blackboard.model import VERSION, Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
+from blackboard.protocol.keys import LEADERS, leaders_board
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence, workers
 from blackboard.protocol.planning import planning_of
@@ -65,6 +72,8 @@ async def read_alarms(
     if with_groups:
         groups = [one for one in await read_groups(board) if not types or one.name in types]
         alarms += [alarm for one in groups for alarm in alarms_of_group(one)]
+    if with_groups and not types:
+        alarms += await _damaged_elections(board)
     alarms += [
         Alarm(id=key, type="", problem="damaged", since=None, message=UNREADABLE)
         for key in board.unreadable
@@ -104,8 +113,31 @@ def alarms_of(
         yield Alarm(id=item.id, type=item.type, problem="clock", since=None, message=words)
 
 
+async def _damaged_elections(board: BoardTable) -> list[Alarm]:
+    """The rows of elections that cannot be read."""
+    name = leaders_board(board.name)
+    try:
+        found = await read_elections(board)
+    except BadInput as bad:
+        return [Alarm(id=name, type="", problem="damaged", since=None, message=bad.problem)]
+    problems = [(one.item.id, why) for one in found.statuses if (why := election_problem(one))]
+    problems += [(key, unreadable_words(name, [key])) for key in found.unreadable]
+    return [
+        Alarm(id=f"{LEADERS}/{one}", type="", problem="damaged", since=None, message=why)
+        for one, why in problems
+    ]
+
+
 def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
-    """The partitions without an owner, each by its name on the board of its group."""
+    """Its rows that are damaged, and the partitions without an owner, each by its name on the board
+    of its group.
+    """
+    problems = [(group.name, why) for why in group.damaged]
+    problems += [
+        (f"{group.name}/{key}", unreadable_words(group.board, [key])) for key in group.unreadable
+    ]
+    for name, why in problems:
+        yield Alarm(id=name, type=group.name, problem="damaged", since=None, message=why)
     for one in group.partitions:
         free, name = group.free_for(one), f"{group.name}/{one.item.id}"
         words = f"a partition of {group.name} without an owner"
@@ -135,6 +167,8 @@ class Overview:
     paused: Mark | None
     """Who paused the board, if it is paused."""
     now: datetime
+    elections_trouble: str = ""
+    """Why the elections cannot be read; "" where they can."""
 
     @property
     def coordinator(self) -> ItemStatus | None:
@@ -165,7 +199,7 @@ def worker_count(present: Sequence[Sighting]) -> WorkerCount:
 
 def coordinator_in(elections: Sequence[ItemStatus]) -> ItemStatus | None:
     """The election of the coordinator; None where no worker leads it."""
-    found = (one for one in elections if one.item.id == COORDINATOR and has_leader(one))
+    found = (one for one in elections if one.item.id == COORDINATOR and one.holder)
     return next(found, None)
 
 
@@ -177,22 +211,22 @@ def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
     return CoordinatorRecord(worker=item.owner, since=item.start, term=item.fence)
 
 
-def has_leader(election: ItemStatus) -> bool:
-    """Whether a candidate holds the lock of an election."""
-    return election.running and not election.stale
-
-
 async def read_overview(board: BoardTable, *, exact: bool) -> Overview:
     counted = None if exact else await read_statistics(board)
     is_now = counted is None or not is_current(counted, now=await board.table.now())
     if counted is None or is_now:
         counted = await count(board)
-    elections = await read_elections(board)
+    elections, trouble = Elections(statuses=(), now=await board.table.now()), ""
+    try:
+        elections = await read_elections(board)
+    except BadInput as bad:
+        trouble = bad.problem
     return Overview(
         counted=counted,
         is_now=is_now,
         present=await workers(board),
         elections=elections.statuses,
+        elections_trouble=trouble,
         age=max((await board.table.now() - counted.at).total_seconds(), 0.0),
         paused=await paused_by(board),
         now=await board.table.now(),

@@ -10,7 +10,7 @@ ID.report.json in the folder of the param `out`, where the job `calendars` write
 import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -46,8 +46,22 @@ class NoReport(BlackboardError):
     """There is no report here; the message says where it is expected."""
 
 
-async def report_path(board: BoardTable, item: Item) -> Path:
-    """The path of an item's report. Raises NoReport when there is none."""
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """A row, as it is shown."""
+
+    level: str
+    """What is wrong with it: "bad", "late", or anything else for nothing."""
+    values: Sequence[Any]
+    """One for each column: a time where it is text that says one; None where there is none."""
+
+
+async def read_report(board: BoardTable, item: Item) -> dict[str, Any]:
+    """The report of an item. Raises NoReport when there is none here."""
+    return _report_at(await _report_path(board, item), item)
+
+
+async def _report_path(board: BoardTable, item: Item) -> Path:
     named = report_in(item.result)
     looked_at = 0
     async for one in board.runs(item.id):
@@ -67,8 +81,7 @@ async def report_path(board: BoardTable, item: Item) -> Path:
     raise NoReport(f"{item.id}: none of its runs has named a report (`blackboard log {item.id}`)")
 
 
-def report_at(path: Path, item: Item) -> dict[str, Any]:
-    """The report in a file. Raises NoReport when the file is missing or holds no report."""
+def _report_at(path: Path, item: Item) -> dict[str, Any]:
     if not path.name.endswith(ENDING):
         raise NoReport(f"{item.id}: {path} is no report: its name does not end with {ENDING}")
     try:
@@ -90,8 +103,8 @@ def report_at(path: Path, item: Item) -> dict[str, Any]:
     return report
 
 
-def report_table(report: Mapping[str, Any]) -> tuple[list[ReportColumn], list[dict[str, Any]]]:
-    """The columns and the rows that the report names."""
+def report_table(report: Mapping[str, Any]) -> tuple[list[ReportColumn], list[ReportRow]]:
+    """The columns that the report names and that have a value in any row, and its rows."""
     described = report.get("table")
     if not isinstance(described, dict):
         return [], []
@@ -99,16 +112,19 @@ def report_table(report: Mapping[str, Any]) -> tuple[list[ReportColumn], list[di
         ReportColumn(str(one.get("title", one["key"])), str(one["key"]), one.get("signed") is True)
         for one in _objects(described.get("columns"))
         if "key" in one
+    ][:_MOST_COLUMNS]
+    rows = list(_objects(report.get(str(described.get("rows")))))
+    used = [one for one in columns if any(_value_of(row, one) is not None for row in rows)]
+    return used, [
+        ReportRow(str(row.get("level", "")), [_value_of(row, one) for one in used]) for row in rows
     ]
-    return columns[:_MOST_COLUMNS], list(_objects(report.get(str(described.get("rows")))))
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, dict))
 
 
-def value_of(row: Mapping[str, Any], column: ReportColumn) -> Any:
-    """What a row has in a column: a time where it is text that says one; None where it is empty."""
+def _value_of(row: Mapping[str, Any], column: ReportColumn) -> Any:
     value: Any = row
     for part in column.key.split("."):
         value = value.get(part) if isinstance(value, dict) else None

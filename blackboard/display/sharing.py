@@ -11,31 +11,48 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput
-from blackboard.model import Outcome
+from blackboard.errors import BadInput, BadSpec
+from blackboard.model import VERSION, Outcome
 from blackboard.phrases import first_line
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.rows import board_trouble, group_trouble, lease_of, version_of
+from blackboard.rules import due
 from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
 from blackboard.rules.transitions import FAILING
-from blackboard.schedule.times import parse_duration
-from blackboard.spec import decode_spec
-from blackboard.table import Row
+from blackboard.spec import decode_spec, resolve
+from blackboard.table import Row, read
+
+USUAL_LEASE = 30.0
+"""Seconds: the lease of a pump that says none, where a group's row cannot be read."""
+MOST_NAMED = 5
+"""Rows that are named in a line."""
 
 
 class GroupLeases(Struct, frozen=True, kw_only=True):
     """A group, as the rows of its board and of its parent say."""
 
     name: str
+    """Of a row whose key names no group: the key."""
     lease: timedelta
     partitions: Sequence[ItemStatus]
     now: datetime
     """By the store's clock."""
+    board: str = ""
+    """The name of its board."""
+    damaged: Sequence[str] = ()
+    """What is wrong with its rows, and the remedies."""
+    newer: Sequence[str] = ()
+    """The same of rows that a newer version wrote."""
+    unreadable: Sequence[str] = ()
+    """The keys of the rows of partitions that cannot be read."""
 
-    def owner_of(self, one: ItemStatus) -> str:
-        """The worker that holds a partition, "" if none does whose lease lasts."""
-        return one.item.owner if one.item.running and not one.stale else ""
+    @property
+    def problem(self) -> str:
+        """What is wrong with its rows, in a line; "" for nothing."""
+        lost = unreadable_words(self.board, self.unreadable)
+        return "; ".join([*self.damaged, *self.newer, *([lost] if lost else [])])
 
     def free_for(self, one: ItemStatus) -> timedelta:
         """For how long a partition that is there to be held has had no owner."""
@@ -67,8 +84,18 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
     @property
     def counts(self) -> Sequence[int]:
         """How many each worker holds, which holds any."""
-        owners = Counter(filter(None, map(self.owner_of, self.partitions)))
-        return sorted(owners.values())
+        owners = [one.holder for one in self.partitions if one.holder]
+        return sorted(Counter(owners).values())
+
+
+def unreadable_words(board: str, rows: Sequence[str]) -> str:
+    """The rows of items of a board that cannot be read; "" where there is none."""
+    if not rows:
+        return ""
+    more = len(rows) - MOST_NAMED
+    named = ", ".join(rows[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    which = f"the rows {named}" if len(rows) > 1 else f"the row {named}"
+    return f"{which} in {board} cannot be read (`blackboard --board {board} doctor`)"
 
 
 async def read_groups(board: BoardTable, group: str | None = None) -> list[GroupLeases]:
@@ -83,11 +110,9 @@ async def read_groups(board: BoardTable, group: str | None = None) -> list[Group
     return found
 
 
-async def _rows(board: BoardTable) -> AsyncIterator[Row]:
+def _rows(board: BoardTable) -> AsyncIterator[Row]:
     meta = keys.meta_partition(board.name)
-    async for row in board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP)):
-        if row.data.get("kind") == "pump":
-            yield row
+    return board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP))
 
 
 def _name(row: Row) -> str:
@@ -95,13 +120,29 @@ def _name(row: Row) -> str:
 
 
 async def _read(board: BoardTable, row: Row) -> GroupLeases:
-    status = await read_status(board.group(_name(row)))
-    lease = row.data.get("lease")
+    """A group, as far as its rows can be read."""
+    meta, name = keys.meta_partition(board.name), _name(row)
+    lease = timedelta(seconds=lease_of(row) or USUAL_LEASE)
+    try:
+        group = board.group(keys.check_group_name(name))
+    except BadInput:
+        problem = f"the key of the row {row.key} in {meta} names no group (delete it)"
+        now = await board.table.now()
+        return GroupLeases(name=row.key, lease=lease, partitions=(), now=now, damaged=(problem,))
+    own = keys.meta_partition(group.name)
+    its = await read(board.table, own, keys.BOARD_KEY)
+    found = [(row, group_trouble(row, meta))]
+    found += [] if its is None else [(its, board_trouble(its, own))]
+    status = await read_status(group)
     return GroupLeases(
-        name=_name(row),
-        lease=timedelta(seconds=lease if isinstance(lease, int | float) else 30.0),
-        partitions=[one for one in status.statuses if one.item.type == _name(row)],
+        name=name,
+        lease=lease,
+        partitions=[one for one in status.statuses if one.item.type == name],
         now=status.now,
+        board=group.name,
+        damaged=[why for one, why in found if why and version_of(one.data) <= VERSION],
+        newer=[why for one, why in found if why and version_of(one.data) > VERSION],
+        unreadable=group.unreadable,
     )
 
 
@@ -120,7 +161,9 @@ def last_move(one: ItemStatus) -> str:
 
 
 def has_no_leader(one: ItemStatus, now: datetime) -> bool:
-    """Whether an election has had no leader for longer than its lease."""
+    """Whether an election that is not paused has had no leader for longer than its lease."""
+    if one.item.is_paused:
+        return False
     if one.stale and one.lock is not None:
         return one.lock.age - one.lock.stale_after > _lease_of(one)
     if one.item.waits and says_future(one.item, now=now):
@@ -129,9 +172,24 @@ def has_no_leader(one: ItemStatus, now: datetime) -> bool:
 
 
 def _lease_of(one: ItemStatus) -> float:
-    """Seconds; infinity where the item does not say."""
-    text = decode_spec(one.item.spec).stale_after
-    return parse_duration(text).total_seconds() if text else math.inf
+    """Seconds, as its candidates have it; infinity where its settings cannot be read."""
+    found = _lease_or_problem(one)
+    return math.inf if isinstance(found, str) else found
+
+
+def election_problem(one: ItemStatus) -> str:
+    """Why no candidate can lead an election; "" where one can."""
+    found = _lease_or_problem(one)
+    return f"{one.item.id}: {found}" if isinstance(found, str) else ""
+
+
+def _lease_or_problem(one: ItemStatus) -> float | str:
+    try:
+        settings = resolve([decode_spec(one.item.spec)])
+        return due.lease(settings, one.item.slot).total_seconds()
+    except (BadInput, ValueError, OverflowError) as bad:
+        problem = bad.problem if isinstance(bad, BadSpec) else str(bad)
+        return f"its settings cannot be read: {problem}"
 
 
 # ---- for programs
@@ -163,11 +221,13 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     kind: str
     lease: float
     well: bool
-    """Whether no partition is free for longer than its lease."""
+    """Whether no partition is free for longer than its lease, and no row of it is damaged."""
     held: int
     workers: int
     free: float
     """Seconds for which a partition has had no owner; the longest of them."""
+    problem: str | None
+    """What is wrong with its rows, and the remedy."""
     partitions: tuple[PartitionRecord, ...]
 
 
@@ -186,6 +246,8 @@ class ElectionRecord(Struct, frozen=True, kw_only=True):
     paused: bool
     late: bool
     """Whether it has had no leader for longer than its lease, and is not paused."""
+    problem: str | None
+    """Why its row, or its settings, cannot be read."""
 
 
 def group_record(one: GroupLeases) -> GroupRecord:
@@ -194,16 +256,17 @@ def group_record(one: GroupLeases) -> GroupRecord:
         group=one.name,
         kind="pump",
         lease=one.lease.total_seconds(),
-        well=one.is_well,
+        well=one.is_well and not one.damaged and not one.unreadable,
         held=sum(one.counts),
         workers=len(one.counts),
         free=one.free.total_seconds(),
+        problem=one.problem or None,
         partitions=tuple(_partition_record(one, part) for part in one.partitions),
     )
 
 
 def _partition_record(group: GroupLeases, one: ItemStatus) -> PartitionRecord:
-    owner = group.owner_of(one) or None
+    owner = one.holder or None
     return PartitionRecord(
         id=one.item.id,
         owner=owner,
@@ -220,18 +283,18 @@ def _partition_record(group: GroupLeases, one: ItemStatus) -> PartitionRecord:
 
 def election_record(one: ItemStatus, now: datetime) -> ElectionRecord:
     """An election as it stood when it was read."""
-    item, lease = one.item, _lease_of(one)
-    leads = one.lock is not None and not one.stale
+    item, seconds = one.item, _lease_of(one)
     return ElectionRecord(
         election=item.id,
-        leader=item.owner if leads else None,
-        since=item.start if leads else None,
+        leader=one.holder or None,
+        since=item.start if one.holder else None,
         term=item.fence,
         kind=item.type,
-        lease=lease if math.isfinite(lease) else None,
+        lease=seconds if math.isfinite(seconds) else None,
         renewed=_renewed(one),
         paused=item.is_paused,
         late=has_no_leader(one, now),
+        problem=election_problem(one) or None,
     )
 
 

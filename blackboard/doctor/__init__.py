@@ -1,45 +1,63 @@
 """Looks at every row of a board, reports what is wrong, and repairs what is safe to repair.
 
+Of the board, and of the boards of its groups and elections: each shard, as described here, and the
+rows beside the items (`other_rows.py`).
+
 Workers may write meanwhile. Each shard is read once, the items first. That is no snapshot: an item
 that moved meanwhile looks broken. What looks broken is therefore read again, between two readings
 of its item with the same etag: since whatever moves a token writes its item, that is one moment's
 picture. It is reported only if it is still broken there. A repair is one batch that states the etag
 of the item as it was judged: an item that has moved is left alone, and judged anew.
 
+A quick examination, as the coordinator makes it each hour, costs no more requests than one for the
+workers, one for the board's own partition, and those for its items, locks and tokens.
+
 Not promised: that a clean board stays clean, or that everything that is reported can be repaired.
 History is never rewritten; a repair deletes what is kept beyond the retention.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
 
-from blackboard.doctor.diagnosis import Bounds, Case, Finding, diagnose, repair_ops
+from blackboard.doctor.diagnosis import (
+    NEWER,
+    Bounds,
+    Case,
+    Finding,
+    Unreadable,
+    diagnose,
+    record_in,
+    repair_ops,
+)
+from blackboard.doctor.other_rows import NO_BOARD, examine_others, is_group
+from blackboard.election import open_elections
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import VERSION, Item, Lock, Run, State, Token, replace
+from blackboard.model import NEVER, Item, Lock, Mark, Run, State, Token, replace
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
 from blackboard.protocol.members import Sighting, takers, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
-from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
+from blackboard.protocol.reading import PAGE, BoardTable, Pause, mark_in, paged
 from blackboard.protocol.retention import Retention, prune_all
-from blackboard.protocol.rows import record_of, version_of
 from blackboard.rules.due import lease
 from blackboard.table import Conflict, Etag, Op, Refused, Row, Unknown, read
-
-Record = TypeVar("Record", Item, Token, Lock, Run)
 
 TRIES = 5
 """Repairs of one item that others keep changing."""
 LOOKS = 5
 """Tries to read an item that keeps moving as it is at one moment."""
-NEWER = "D10"
 NAMELESS = "does not say which item it is of: it is damaged, or of another program"
 LARGEST_SKEW = 5.0
 """Seconds between the store's clock and this host's that are not reported."""
 USUAL_LEASE = timedelta(hours=1)
+FAMILIES = (keys.ITEM, keys.LOCK, keys.NEXT, keys.RUN)
+"""Of the rows of a shard, but for the one of a pause."""
+MOST_NAMED = 5
+"""Shards that a finding names."""
+UNKNOWN = Mark(by="unknown", at=NEVER)
+"""What a mark that cannot be read is read as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,25 +72,22 @@ class Examination:
     retention: Retention = field(default_factory=Retention)
     """What a repair leaves of the histories."""
     quick: bool = False
-    """Leaves out the histories, which are most of a board, and what the store says of itself."""
+    """Leaves out the histories, which are most of a board, the rows beside the items but for the
+    board's own and its groups', the boards of groups and elections, and what the store says of
+    itself.
+    """
 
 
-@dataclass(slots=True)
-class Swept:
-    """What a sweep counted, and what it found that belongs to no id."""
+@dataclass(slots=True, kw_only=True)
+class DoctorReport:
+    """What was looked at, and what was found. The counts are of the board alone, the findings also
+    of its groups and elections.
+    """
 
     items: int = 0
     waiting: int = 0
     locks: int = 0
     runs: int = 0
-    foreign: list[Finding] = field(default_factory=list)
-
-
-@dataclass(slots=True, kw_only=True)
-class DoctorReport:
-    """What was looked at, and what was found."""
-
-    swept: Swept = field(default_factory=Swept)
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -85,13 +100,49 @@ async def examine(
     board: BoardTable, request: Examination, *, pause: Pause | None = None
 ) -> DoctorReport:
     """Look at all of a board, with a pause after each page."""
-    report = DoctorReport()
+    quick, repair = request.quick, request.repair
     present = await workers(board)
-    judge = _Judge(board, request, present, now=await board.table.now())
-    types: Counter[str] = Counter()
+    report, types = await _examine_items(board, request, present, pause=pause)
+    report.findings += _unserved(types, request, present)
+    report.findings += await examine_others(board, of="", quick=quick, repair=repair, pause=pause)
+    report.findings += _lost(present)
+    report.findings += _clock(await board.table.now(), board.clock.now())
+    if not quick:
+        report.findings += await _belonging(board, request, pause=pause)
+        report.findings += await _integrity(board)
+    if repair:
+        report.findings += await _prune(board, request.retention)
+    return report
+
+
+def unopened(board: str, bad: BadRow) -> DoctorReport:
+    """The report of a board whose own row cannot be read: nothing else can be looked at."""
+    problem = f"{bad.problem} in the row of {keys.meta_partition(board)}: {NO_BOARD}"
+    return DoctorReport(findings=[Finding(code="D7", subject=keys.BOARD_KEY, problem=problem)])
+
+
+async def _examine_items(
+    board: BoardTable,
+    request: Examination,
+    present: Sequence[Sighting],
+    *,
+    pause: Pause | None,
+) -> tuple[DoctorReport, Counter[str]]:
+    """What is wrong in the shards of one board, and how many active items there are of each type.
+    `present` are its workers.
+    """
+    report, types, paused = DoctorReport(), Counter[str](), list[int]()
+    now = await board.table.now()
     for shard in range(board.shards):
+        cases = await _read_shard(board, shard, report, pause=pause, quick=request.quick)
+        judge = _Judge(board, request, present, now=now, paused=cases.paused)
+        if cases.paused:
+            paused.append(shard)
         doubtful = []
-        async for case in _sweep(board, shard, report.swept, pause=pause, quick=request.quick):
+        for number, item_id in enumerate(cases.by_id):
+            if pause is not None and number % PAGE == 0:
+                await pause()
+            case = cases.case(item_id)
             if case.item is not None and case.item.state is State.ACTIVE:
                 types[case.item.type] += 1
             if diagnose(case, judge.bounds(case)):
@@ -100,20 +151,60 @@ async def examine(
             if pause is not None:
                 await pause()
             report.findings += await judge.findings(case)
-    report.findings += report.swept.foreign
-    report.findings += _unserved(types, request, present)
-    report.findings += await _floor(board)
-    report.findings += _lost(present)
-    report.findings += _clock(await board.table.now(), board.clock.now())
-    if not request.quick:
-        report.findings += await _integrity(board)
+        report.findings += cases.foreign
+    report.findings += await _half_paused(board, paused)
+    return report, types
+
+
+async def _belonging(
+    board: BoardTable, request: Examination, *, pause: Pause | None
+) -> list[Finding]:
+    """What is wrong with the boards of the groups and of the elections, one after the other."""
+    found, meta = list[Finding](), keys.meta_partition(board.name)
+    if not keys.has_elections(board.name):
+        return found
+    rows = [row async for row in board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP))]
+    for row in rows:
+        if is_group(row):
+            group = board.group(row.key.removeprefix(keys.GROUP))
+            found += await _others_of(group, request, pause=pause)
+            found += await _items_of(group, request, await workers(group), pause=pause)
+    elections = board.group(keys.LEADERS)
+    if await read(board.table, keys.meta_partition(elections.name), keys.BOARD_KEY) is None:
+        return found
+    found += await _others_of(elections, request, pause=pause)
+    try:
+        elections = await open_elections(board)
+    except (BadInput, BadRow):
+        return found  # its own row is among them
+    # No candidate has to be there: an election that waits for one is late, and well.
+    items = await _items_of(elections, request, (), pause=pause)
+    return found + [one for one in items if one.grave or one.repaired]
+
+
+async def _others_of(
+    board: BoardTable, request: Examination, *, pause: Pause | None
+) -> list[Finding]:
+    of, repair = f"{board.name} ", request.repair
+    return await examine_others(board, of=of, quick=False, repair=repair, pause=pause)
+
+
+async def _items_of(
+    board: BoardTable,
+    request: Examination,
+    present: Sequence[Sighting],
+    *,
+    pause: Pause | None,
+) -> list[Finding]:
+    """What is wrong in the shards of a board that belongs to another, under its name."""
+    report, _ = await _examine_items(board, request, present, pause=pause)
     if request.repair:
         report.findings += await _prune(board, request.retention)
-    return report
+    return [replace(one, subject=f"{board.name} {one.subject}") for one in report.findings]
 
 
 class _Judge:
-    """Judges what looks broken of one board, and repairs it."""
+    """Judges what looks broken in one shard, and repairs it."""
 
     def __init__(
         self,
@@ -122,11 +213,13 @@ class _Judge:
         present: Sequence[Sighting],
         *,
         now: datetime,
+        paused: bool,
     ) -> None:
         self._board = board
         self._request = request
         self._present = present
         self._now = now
+        self._paused = paused
 
     def bounds(self, case: Case) -> Bounds:
         """What a case is judged by."""
@@ -140,6 +233,7 @@ class _Judge:
             planning=planning,
             unplanned=why_unplanned(self._board, item) if item and planning is None else "",
             served=item is not None and bool(takers(self._present, item.type)),
+            paused=self._paused,
         )
 
     async def findings(self, case: Case) -> list[Finding]:
@@ -189,14 +283,31 @@ def _lease(board: BoardTable, item: Item) -> timedelta:
 class _Cases:
     """What the rows of one shard say, id by id."""
 
-    def __init__(self, board: BoardTable, shard: int, foreign: list[Finding]) -> None:
+    def __init__(self, board: BoardTable, shard: int) -> None:
         self._board = board
         self._shard = shard
-        self._foreign = foreign
-        """Where rows go that belong to no id."""
+        self._foreign: list[Finding] = []
+        """Rows that belong to no id."""
         self._nameless: dict[str, Etag] = {}
         """By their keys, the etags of rows that do not say whose they are."""
         self.by_id: dict[str, Case] = {}
+        self.paused = False
+        """Whether the shard has the row of a board that is paused."""
+
+    @property
+    def foreign(self) -> Sequence[Finding]:
+        """Rows that belong to no id, but for what an item lacks: that is found with the item."""
+        if not self._nameless:
+            return self._foreign
+        lacked = {key for item_id in self.by_id for key in self._lacked(item_id)}
+        return [one for one in self._foreign if one.subject not in lacked]
+
+    def _lacked(self, item_id: str) -> Collection[str]:
+        """The keys of the lock and the token of an item whose rows do not say whose they are."""
+        item = self.by_id[item_id].item
+        if item is None or keys.item_key(item_id) in self._nameless:
+            return ()
+        return {keys.lock_key(item_id), keys.next_key(item.ready, item_id)} & self._nameless.keys()
 
     def case(self, item_id: str) -> Case:
         """What was found of an id. Nothing can be said of one whose own row was damaged."""
@@ -204,20 +315,41 @@ class _Cases:
         if key in self._nameless:
             finding = Finding(code="D7", subject=item_id, problem=f"{key}: {NAMELESS}")
             return replace(case, sealed=(*case.sealed, finding))
-        if case.item is None:
-            return case
-        lock, named = keys.lock_key(item_id), keys.next_key(case.item.ready, item_id)
-        known = {lock, named} & self._nameless.keys()
-        self._foreign[:] = [one for one in self._foreign if one.subject not in known]
-        unreadable = {named: self._nameless[named]} if named in known else {}
+        lock, etags = keys.lock_key(item_id), self._nameless
+        tokens = {name: etags[name] for name in self._lacked(item_id) if name != lock}
         return replace(
             case,
-            blank_lock=self._nameless.get(lock, ""),
-            unreadable={**case.unreadable, **unreadable},
+            blank_lock=etags.get(lock, "") if case.item is not None else "",
+            unreadable={**case.unreadable, **tokens},
         )
 
     def add(self, row: Row) -> None:
-        """Add a row to the case of its id. A key that is not what the id makes of it is foreign."""
+        """Add a row to the case of its id. What belongs to none is foreign."""
+        if row.key == keys.MAINTENANCE:
+            self._add_pause(row)
+        elif row.key.startswith(FAMILIES):
+            self._add_of_item(row)
+        else:
+            in_the_way = keys.LOCK < row.key < keys.end_of(keys.NEXT)
+            problem = "does not belong between lock: and next:"
+            if not in_the_way:
+                partition = self._board.shard(self._shard)
+                problem = f"no row of {partition} has such a key: nothing reads it"
+            finding = Finding(code="D9", subject=row.key, problem=problem, grave=in_the_way)
+            self._foreign.append(finding)
+
+    def _add_pause(self, row: Row) -> None:
+        self.paused = True
+        if mark_in(row) == UNKNOWN:
+            subject = f"{self._board.shard(self._shard)} {row.key}"
+            problem = (
+                "cannot be read: the board is paused, by whom and why is lost "
+                "(`blackboard resume --board` ends it)"
+            )
+            self._foreign.append(Finding(code="D7", subject=subject, problem=problem, grave=False))
+
+    def _add_of_item(self, row: Row) -> None:
+        """A key that is not what the id of its row makes of it is foreign, too."""
         item_id = row.data.get("item")
         if not isinstance(item_id, str) or not _fits(row.key, item_id):
             problem = "its key is not what its item makes of it"
@@ -229,7 +361,7 @@ class _Cases:
         case = self.by_id.get(item_id, Case(id=item_id, shard=self._shard))
         try:
             case = self._with(case, row)
-        except _Unreadable as trouble:
+        except Unreadable as trouble:
             problem = f"{row.key}: {trouble.problem}"
             finding = Finding(code=trouble.code, subject=item_id, problem=problem)
             case = replace(case, sealed=(*case.sealed, finding))
@@ -237,69 +369,48 @@ class _Cases:
 
     def _with(self, case: Case, row: Row) -> Case:
         if row.key.startswith(keys.ITEM):
-            return replace(case, item=_record(Item, row))
+            return replace(case, item=record_in(Item, row))
         if row.key.startswith(keys.LOCK):
-            return replace(case, lock=_record(Lock, row, age=self._board.table.age(row)))
+            return replace(case, lock=record_in(Lock, row, age=self._board.table.age(row)))
         if row.key.startswith(keys.NEXT):
             return self._with_token(case, row)
-        run = _record(Run, row)
+        run = record_in(Run, row)
         if keys.run_key(run.id, run.fence) != row.key:
-            raise _Unreadable("D6", f"is the row of another fence than {run.fence}")
+            raise Unreadable("D6", f"is the row of another fence than {run.fence}")
         return replace(case, newest=case.newest or run)
 
     def _with_token(self, case: Case, row: Row) -> Case:
         try:
-            return replace(case, tokens={**case.tokens, row.key: _record(Token, row)})
-        except _Unreadable as trouble:
+            return replace(case, tokens={**case.tokens, row.key: record_in(Token, row)})
+        except Unreadable as trouble:
             if trouble.code == NEWER:
                 raise
             return replace(case, unreadable={**case.unreadable, row.key: row.etag})
 
 
-class _Unreadable(Exception):
-    """A row that cannot be judged, and why."""
-
-    def __init__(self, code: str, problem: str) -> None:
-        super().__init__(problem)
-        self.code = code
-        self.problem = problem
-
-
-async def _sweep(
-    board: BoardTable, shard: int, swept: Swept, *, pause: Pause | None, quick: bool
-) -> AsyncIterator[Case]:
-    """All that one shard says, id by id."""
-    partition = board.shard(shard)
-    cases = _Cases(board, shard, swept.foreign)
-    table = board.table
-    async for row in paged(table.scan(partition, keys.ITEM, keys.end_of(keys.ITEM)), pause):
-        swept.items += 1
-        cases.add(row)
-    async for row in paged(table.scan(partition, keys.LOCK, keys.end_of(keys.NEXT)), pause):
-        if row.key == keys.MAINTENANCE:
-            continue
-        if not row.key.startswith((keys.LOCK, keys.NEXT)):
-            problem = "does not belong between lock: and next:"
-            swept.foreign.append(Finding(code="D9", subject=row.key, problem=problem))
-            continue
-        swept.locks += row.key.startswith(keys.LOCK)
-        swept.waiting += row.key.startswith(keys.NEXT)
-        cases.add(row)
+async def _read_shard(
+    board: BoardTable, shard: int, report: DoctorReport, *, pause: Pause | None, quick: bool
+) -> _Cases:
+    """All that one shard says, id by id; how much that is, is counted."""
+    partition, cases = board.shard(shard), _Cases(board, shard)
+    ranges: list[tuple[str, str | None]] = [("", keys.LOCK), (keys.LOCK, keys.end_of(keys.NEXT))]
     if not quick:
-        async for row in paged(table.scan(partition, keys.RUN, keys.end_of(keys.RUN)), pause):
-            swept.runs += 1
+        ranges.append((keys.end_of(keys.NEXT), None))
+    for first, last in ranges:
+        async for row in paged(board.table.scan(partition, first, last), pause):
+            report.items += row.key.startswith(keys.ITEM)
+            report.locks += row.key.startswith(keys.LOCK)
+            report.waiting += row.key.startswith(keys.NEXT)
+            report.runs += row.key.startswith(keys.RUN)
             cases.add(row)
-    for number, item_id in enumerate(cases.by_id):
-        if pause is not None and number % PAGE == 0:
-            await pause()
-        yield cases.case(item_id)
+    return cases
 
 
 async def _look(board: BoardTable, case: Case) -> Case | None:
     """One moment's picture of an id; None when it keeps moving, as healthy items do."""
     partition = board.shard(case.shard)
     for _ in range(LOOKS):
-        cases = _Cases(board, case.shard, foreign=[])
+        cases = _Cases(board, case.shard)
         cases.by_id[case.id] = Case(id=case.id, shard=case.shard)
         first = await read(board.table, partition, keys.item_key(case.id))
         if first is not None:
@@ -330,17 +441,6 @@ def _fits(key: str, item_id: str) -> bool:
             return rest.rpartition(":")[0] == part
 
 
-def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
-    """The record in a row. Raises _Unreadable."""
-    if version_of(row.data) > VERSION:
-        problem = f"version {version_of(row.data)}, this program reads {VERSION}"
-        raise _Unreadable(NEWER, problem)
-    try:
-        return record_of(record_type, row, **extra)
-    except BadRow as bad:
-        raise _Unreadable("D7", bad.problem) from None
-
-
 # ---- what concerns the whole board
 
 
@@ -361,14 +461,29 @@ def _unserved(
     ]
 
 
-async def _floor(board: BoardTable) -> list[Finding]:
-    """Whether ids can be added."""
-    try:
-        await board.floor()
-    except BadRow as bad:
-        problem = f"{bad.problem}: nothing can be added before it has the highest fence of all"
-        return [Finding(code="D7", subject=keys.FLOOR_KEY, problem=problem)]
-    return []
+async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding]:
+    """Whether some shards are paused and others are not, by the row that each of them has. Who
+    pauses or resumes the board meanwhile changes one after the other: it is reported where two
+    looks see the same.
+    """
+    for _ in range(LOOKS):
+        if len(paused) in {0, board.shards}:
+            return []
+        shards = range(board.shards)
+        again = [
+            one for one in shards if await read(board.table, board.shard(one), keys.MAINTENANCE)
+        ]
+        if again == paused:
+            break
+        paused = again
+    names = ", ".join(board.shard(one) for one in paused[:MOST_NAMED])
+    more = f" and {len(paused) - MOST_NAMED} more" if len(paused) > MOST_NAMED else ""
+    problem = (
+        f"the board is paused in {len(paused)} of its {board.shards} shards: no worker claims "
+        f"anything in {names}{more} (`blackboard resume --board` ends that, `blackboard pause "
+        "--board` pauses the others)"
+    )
+    return [Finding(code="D13", subject=keys.MAINTENANCE, problem=problem)]
 
 
 async def _prune(board: BoardTable, retention: Retention) -> list[Finding]:

@@ -8,15 +8,17 @@ Pure.
     D5   the waiting token says what the item says: it is a projection of it
     D6   no run in the history has a higher fence than the item; the newest agrees with it; no
          history is without an item, for a removed one leaves a tombstone
-    D7   times are well-formed and, unless a person chose them, not beyond every horizon; nothing is
-         overdue for long
-    D8   no lock is older than twice its lease, and than its lease and a cycle; no lease is longer
-         than any duration
-    D9   nothing foreign between `lock:` and `next:`; every key is what its row's id makes of it
+    D7   every row can be read; times are, unless a person chose them, not beyond every horizon;
+         nothing is overdue for long, unless the board is paused
+    D8   no lock is older than twice its lease, and than its lease and a cycle, unless the board is
+         paused; no lease is longer than any duration
+    D9   every row is of a kind that belongs where it lies; every key is what its row's id makes of
+         it
     D10  rows of a newer version cannot be judged by this program
     D11  no time of the past lies in the future, and no token waits for what its schedule does not
          lead to
     D12  the settings of an item that is not removed can be computed
+    D13  the board is paused in all shards or in none
 
 These hold of rows that were read at one moment. Rows read one after another while workers work
 show a healthy item in two places or in none; `doctor/__init__.py` reads one moment.
@@ -45,15 +47,16 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from blackboard.model import Item, Lock, Outcome, Run, State, Token, replace
+from blackboard.errors import BadRow
+from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.phrases import since, span, stamp
 from blackboard.protocol.batches import PLANNED, insert_next, token_of
 from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
-from blackboard.protocol.rows import columns_of
+from blackboard.protocol.rows import Record, columns_of, record_of, version_of
 from blackboard.rules.next_run import Planning, ahead, is_ahead
 from blackboard.rules.transitions import brought_back
 from blackboard.schedule.times import LONGEST
-from blackboard.table import Delete, Etag, Merge, Op, Replace
+from blackboard.table import Delete, Etag, Merge, Op, Replace, Row
 
 HORIZON = timedelta(days=51 * 366)
 """No schedule that repeats looks further ahead than fifty years."""
@@ -73,6 +76,7 @@ COMPARED = (
     "warned",
 )
 """What a token repeats of its item, besides its id."""
+NEWER = "D10"
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -85,6 +89,29 @@ class Finding(Struct, frozen=True, kw_only=True):
     grave: bool = True
     """False: worth reporting, but nothing is broken."""
     repaired: bool = False
+
+
+class Unreadable(Exception):
+    """A row that cannot be judged, and why."""
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(problem)
+        self.code = code
+        self.problem = problem
+
+
+def record_in(record_type: type[Record], row: Row, **extra: float) -> Record:
+    """The record in a row. Raises Unreadable."""
+    if (version := version_of(row.data)) > VERSION:
+        raise Unreadable(NEWER, newer_words(version))
+    try:
+        return record_of(record_type, row, **extra)
+    except BadRow as bad:
+        raise Unreadable("D7", bad.problem) from None
+
+
+def newer_words(version: int) -> str:
+    return f"version {version}, this program reads {VERSION}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +154,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Why its settings cannot be computed; "" where they can."""
     served: bool
     """Whether a worker is present that takes the item's type: else being late is not grave."""
+    paused: bool = False
+    """Whether the shard is paused: then nothing is late."""
 
 
 def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
@@ -252,6 +281,8 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
         yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")
     elif bounds.planning and (problem := ahead(item, bounds.planning, now=bounds.now)):
         yield Finding(code="D11", subject=item.id, problem=problem)
+    if bounds.paused:
+        return
     if item.waits and late > bounds.cycle + bounds.lease:
         problem = f"has been ready for {span(late.total_seconds())}"
         yield Finding(code="D7", subject=item.id, problem=problem, grave=bounds.served)

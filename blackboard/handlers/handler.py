@@ -67,11 +67,10 @@ class Pump(Struct, frozen=True, kw_only=True):
     balance: Balance
 
 
-class Handler(Struct, frozen=True, kw_only=True):
-    """A function that runs the items of a type, as `@handler` declares it."""
+class Declared(Struct, frozen=True, kw_only=True):
+    """What is declared of a type, apart from code."""
 
     type: str
-    function: Callable[..., Any]
     is_async: bool
     """A coroutine function runs on the worker's loop, any other in a child process."""
     spec: Spec
@@ -86,6 +85,17 @@ class Handler(Struct, frozen=True, kw_only=True):
     """The param for each of whose values `concurrency` holds."""
     first: str | None = None
     """When a new item runs first that does not say: now, next, or a time."""
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """These fields, by name."""
+        return {name: getattr(self, name) for name in Declared.__struct_fields__}
+
+
+class Handler(Declared, frozen=True, kw_only=True):
+    """A function that runs the items of a type, as `@handler` declares it."""
+
+    function: Callable[..., Any]
     params: Params | None = None
     """What its items may have as params, if it declares that."""
     resources: Lifespan | None = None

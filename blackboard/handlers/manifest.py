@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,9 @@ from blackboard import __version__
 from blackboard.cache import cache_folder
 from blackboard.errors import BadInput
 from blackboard.handlers import code
-from blackboard.handlers.handler import Handler, Pump, Source, place
+from blackboard.handlers.handler import Declared, Handler, Pump, place
 from blackboard.handlers.params import Params
 from blackboard.handlers.registry import load
-from blackboard.rules.shares import Balance
-from blackboard.spec import decode_spec, encode_spec
 
 IMPORT_TIMEOUT = 60.0
 """Seconds that the import of all jobs may take."""
@@ -37,63 +34,32 @@ KEPT = 30 * 86_400.0
 _MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.handlers.manifest import main; main()"
 
 
-class PumpEntry(msgspec.Struct, frozen=True):
-    """What `@pump` says. Durations are in seconds; `partitions` is empty where a function gives
-    their names.
-    """
+class PumpEntry(Pump, frozen=True, kw_only=True):
+    """What `@pump` says; `partitions` is empty where a function gives their names."""
 
     partitions: tuple[str, ...]
-    lease: float
-    drain: float
-    balance: str
 
     @classmethod
     def of(cls, pump: Pump) -> "PumpEntry":
         names = pump.partitions if isinstance(pump.partitions, tuple) else ()
-        lease, drain = pump.lease.total_seconds(), pump.drain.total_seconds()
-        return cls(names, lease, drain, pump.balance.value)
-
-    def declared(self) -> Pump:
-        return Pump(
-            partitions=self.partitions,
-            lease=timedelta(seconds=self.lease),
-            drain=timedelta(seconds=self.drain),
-            balance=Balance(self.balance),
-        )
+        return cls(partitions=names, lease=pump.lease, drain=pump.drain, balance=pump.balance)
 
 
-class TypeEntry(msgspec.Struct, frozen=True, kw_only=True):
+class TypeEntry(Declared, frozen=True, kw_only=True):
     """A handler, without its code."""
 
-    type: str
     place: str
     """The file and line where it is defined."""
-    is_async: bool
-    spec: str
-    slots: int | None
-    fenced: bool
-    first: str | None
-    source: Source
-    concurrency: int | None = None
-    key: str | None = None
     schema: dict[str, Any] | None = None
     """Of its params."""
     pump: PumpEntry | None = None
 
     def handler(self) -> Handler:
         return Handler(
-            type=self.type,
+            **self.declared,
             function=_not_imported,
-            is_async=self.is_async,
-            spec=decode_spec(self.spec),
-            slots=self.slots,
-            fenced=self.fenced,
-            source=self.source,
-            concurrency=self.concurrency,
-            key=self.key,
-            first=self.first,
             params=None if self.schema is None else Params(schema=self.schema),
-            pump=None if self.pump is None else self.pump.declared(),
+            pump=self.pump,
         )
 
 
@@ -203,16 +169,8 @@ def described(jobs: Sequence[str], base: Path) -> Manifest:
 
 def _entry(one: Handler) -> TypeEntry:
     return TypeEntry(
-        type=one.type,
+        **one.declared,
         place=place(one.function),
-        is_async=one.is_async,
-        spec=encode_spec(one.spec),
-        slots=one.slots,
-        fenced=one.fenced,
-        first=one.first,
-        source=one.source,
-        concurrency=one.concurrency,
-        key=one.key,
         schema=None if one.params is None else dict(one.params.schema),
         pump=None if one.pump is None else PumpEntry.of(one.pump),
     )

@@ -1,11 +1,11 @@
 """Figures of a board as a whole, for Prometheus: what no single worker can count.
 
-`read` asks the store, `exposition` only formats. The items are those of the statistics that the
-coordinator has counted, at most a quarter of an hour ago; where there are none, `read` counts them,
-which reads every item. Who serves the figures keeps them for a while.
+`read` asks the store, `BoardFigures.collect` only names what was read. The items are those of the
+statistics that the coordinator has counted, at most a quarter of an hour ago; where there are none,
+`read` counts them, which reads every item. Who serves the figures keeps them for a while.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from blackboard import metrics
-from blackboard.display.health import Overview, has_leader, read_overview
+from blackboard.display.health import Overview, read_overview
 from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.model import ItemCounts, Statistics
 from blackboard.protocol.reading import BoardTable
@@ -37,69 +37,62 @@ class BoardFigures:
     overview: Overview
     groups: Sequence[GroupLeases]
 
-    def collect(self) -> Iterable[Metric]:
-        """As prometheus_client asks for them."""
-        return families(self)
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of a board, as prometheus_client asks for them."""
+        overview = self.overview
+        counted = overview.counted
+        by_type: list[tuple[str, ItemCounts]] = [(one.type, one) for one in counted.by_type]
+        by_type += _others(counted)
+        yield _gauge(
+            "items",
+            "Items by type and state.",
+            {(name, state): getattr(of, state) for name, of in by_type for state in STATES},
+            "type",
+            "state",
+        )
+        for condition, meaning in CONDITIONS.items():
+            values = {name: getattr(of, condition) for name, of in by_type}
+            yield _gauge(f"items_{condition}", meaning, values, "type")
+        waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
+        yield _gauge(
+            "oldest_ready_seconds",
+            "How long an item has been ready, the longest time.",
+            max(waited, 0),
+        )
+        yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
+        alive = [one.member for one in overview.present if not one.lost]
+        present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
+        yield _gauge("workers", "Workers: alive, or lost.", present, "state")
+        slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
+        yield _gauge("slots", "Slots of the workers that are alive.", slots)
+        yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
+        groups = self.groups[: metrics.MOST_NAMES]
+        held = {(one.name, "held"): sum(one.counts) for one in groups}
+        held |= {(one.name, "free"): len(one.partitions) - sum(one.counts) for one in groups}
+        yield _gauge("partitions", "Partitions: held, or free.", held, "group", "state")
+        yield _gauge(
+            "partition_free_seconds",
+            "How long a partition has had no owner, the longest time.",
+            {one.name: one.free.total_seconds() for one in groups},
+            "group",
+        )
+        elections = [one for one in overview.elections if not one.item.is_paused]
+        led = {one.item.id: bool(one.holder) for one in elections}
+        yield _gauge(
+            "leader",
+            "1 where an election has a leader, else 0; without elections that are paused.",
+            dict(sorted(led.items())[: metrics.MOST_NAMES]),
+            "election",
+        )
+        yield _gauge(
+            "paused", "1 while the whole board is paused, else 0.", overview.paused is not None
+        )
 
 
 async def read(board: BoardTable) -> BoardFigures:
     """The figures of a board, now. Raises what the store raises."""
     overview = await read_overview(board, exact=False)
     return BoardFigures(overview=overview, groups=await read_groups(board))
-
-
-def exposition(figures: BoardFigures, accept: str = "") -> metrics.Exposition:
-    """The figures, in the format that an `Accept` header asks for."""
-    return metrics.exposition(figures, accept)
-
-
-def families(figures: BoardFigures) -> Iterator[Metric]:
-    """Every metric of a board."""
-    overview = figures.overview
-    counted = overview.counted
-    by_type: list[tuple[str, ItemCounts]] = [(one.type, one) for one in counted.by_type]
-    by_type += _others(counted)
-    yield _gauge(
-        "items",
-        "Items by type and state.",
-        {(name, state): getattr(of, state) for name, of in by_type for state in STATES},
-        "type",
-        "state",
-    )
-    for condition, meaning in CONDITIONS.items():
-        values = {name: getattr(of, condition) for name, of in by_type}
-        yield _gauge(f"items_{condition}", meaning, values, "type")
-    waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
-    yield _gauge(
-        "oldest_ready_seconds", "How long an item has been ready, the longest time.", max(waited, 0)
-    )
-    yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
-    alive = [one.member for one in overview.present if not one.lost]
-    present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
-    yield _gauge("workers", "Workers: alive, or lost.", present, "state")
-    slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
-    yield _gauge("slots", "Slots of the workers that are alive.", slots)
-    yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
-    groups = figures.groups[: metrics.MOST_NAMES]
-    held = {(one.name, "held"): sum(one.counts) for one in groups}
-    held |= {(one.name, "free"): len(one.partitions) - sum(one.counts) for one in groups}
-    yield _gauge("partitions", "Partitions: held, or free.", held, "group", "state")
-    yield _gauge(
-        "partition_free_seconds",
-        "How long a partition has had no owner, the longest time.",
-        {one.name: one.free.total_seconds() for one in groups},
-        "group",
-    )
-    led = {one.item.id: has_leader(one) for one in overview.elections if not one.item.is_paused}
-    yield _gauge(
-        "leader",
-        "1 where an election has a leader, else 0; without elections that are paused.",
-        dict(sorted(led.items())[: metrics.MOST_NAMES]),
-        "election",
-    )
-    yield _gauge(
-        "paused", "1 while the whole board is paused, else 0.", overview.paused is not None
-    )
 
 
 def _others(counted: Statistics) -> list[tuple[str, ItemCounts]]:

@@ -17,13 +17,12 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from blackboard.errors import BadInput
+from blackboard.inputs import Endpoint
 from blackboard.metrics.worker import WorkerMetrics
 
-LOOPBACK = "127.0.0.1"
-HIGHEST_PORT = 65_535
 WITHIN = 5.0
 """Seconds for a request to arrive, and for its answer to be taken."""
 LARGEST = 8_192
@@ -37,34 +36,6 @@ TOLD_EVERY = 60.0
 TEXT = "text/plain; charset=utf-8"
 _LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]\r\n")
 _ACCEPT = re.compile(rb"^accept:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
-
-
-class Endpoint(NamedTuple):
-    """Where the metrics are served."""
-
-    host: str
-    port: int
-    """0: any that is free."""
-
-    @classmethod
-    def parse(cls, text: str, *, processes: int = 1) -> Self:
-        """Reads `PORT` or `HOST:PORT`, of the first of some processes. Raises BadInput."""
-        host, _, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        is_number = port.isascii() and port.isdigit()
-        if not is_number or int(port) + (processes - 1) * bool(int(port)) > HIGHEST_PORT:
-            ports = f" for {processes} processes" if processes > 1 else ""
-            remedy = f"a port up to {HIGHEST_PORT}{ports}, or HOST:PORT"
-            raise BadInput("metrics", f"{text!r} is no port", remedy)
-        return cls(host or LOOPBACK, int(port))
-
-    def of(self, number: int) -> "Endpoint":
-        """That of the process with this number, counted from 0."""
-        return self._replace(port=self.port + number) if self.port else self
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 class ServedPage(NamedTuple):

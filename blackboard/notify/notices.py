@@ -1,56 +1,25 @@
-"""Notices of items: what is news, the JSON and the line that are sent, and the row of each.
+"""Notices of items: what they say, and the JSON and the line that are sent.
 
 Params and results are not in a notice: they may be long, or not meant to leave the board.
-
-The row of an item that is not well says what was sent:
-
-    no row -> sending          Insert; the worker whose Insert succeeds sends
-    sending -> accepted        Merge, once a way has accepted the notice
-    sending -> sending         Merge, by the next worker that sees the item, when the first one was
-                               silent for HANDOVER: it died, or no way accepted its notice
-    accepted -> sending        Merge, when there is news (`is_news`)
-    any -> no row              Delete, when a run ended well; the worker whose Delete succeeds sends
-
-Each write states the etag that it expects, so of any number of workers one goes on. A lost reply is
-settled by reading the row: its nonce names its writer. A deletion whose reply was lost and whose
-row is gone counts as done.
-
-The row of an item whose recovery was not noticed stays. It does no harm: the item's fence and
-failures show that it was well in between. The coordinator deletes the rows of removed items.
 """
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import asdict
 
-from blackboard.errors import BadRow
 from blackboard.events import FreedLock, OverdueRun, RunEnded
-from blackboard.model import LONG_AGO, VERSION, Outcome, replace
+from blackboard.model import Item, Outcome, Run, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
-from blackboard.protocol.keys import NOTICE, end_of, notice_key, notices_partition
-from blackboard.protocol.reading import BoardTable, Pause
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import ReleaseOutcome
-from blackboard.protocol.rows import version_of
 from blackboard.rules.transitions import FAILING
 from blackboard.spec import Labels
-from blackboard.table import (
-    Conflict,
-    Delete,
-    Etag,
-    Insert,
-    Merge,
-    Row,
-    Unknown,
-    Value,
-    read,
-)
 
 Payload = dict[str, Any]
 """What is sent, as JSON."""
@@ -111,9 +80,8 @@ class Composer:
             "labels": {**asdict(notice.labels), "tags": list(notice.labels.tags)},
         }
         words = f"{notice.id} {_words(notice, at=at)}"
-        if notice.labels.owner:
-            words = f"{words[:LONGEST_LINE]} (owner: {notice.labels.owner})"
-        return self._about(notice.event.value, words, at=at, more=about)
+        owner = f" (owner: {notice.labels.owner})" if notice.labels.owner else ""
+        return self._about(notice.event.value, words, at=at, more=about, end=owner)
 
     def summary(self, notices: Sequence[Notice], *, at: datetime) -> Payload:
         """Many notices in one."""
@@ -133,15 +101,19 @@ class Composer:
         """A test notice: it shows whether notices arrive."""
         return self._about("test", f"a test notice from {self.worker}", at=at, more={})
 
-    def _about(self, event: str, words: str, *, at: datetime, more: Payload) -> Payload:
-        """A payload: `more` within the fields of every payload."""
+    def _about(
+        self, event: str, words: str, *, at: datetime, more: Payload, end: str = ""
+    ) -> Payload:
+        """A payload: `more` within the fields of every payload. The `end` of its line is whole,
+        however long its words are.
+        """
         return {
             "event": event,
             "board": self.board,
             **more,
             "worker": self.worker,
             "at": iso(at),
-            "text": _line(f"{self.board}: {words}"),
+            "text": _line(f"{self.board}: {words}", end),
         }
 
 
@@ -165,8 +137,8 @@ def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None
         type=run.type,
         fence=run.fence,
         outcome=run.outcome.value,
-        error=run.error or "",
-        output=run.output if event is NoticeKind.FAILED else "",
+        error=cut_middle(run.error or "", LONGEST_ERROR),
+        output=last_lines(run.output) if event is NoticeKind.FAILED else "",
         due=run.due,
         ready=ended.ready,
         start=run.start,
@@ -188,7 +160,7 @@ def of_warnings(ended: RunEnded, *, after: int) -> Notice | None:
         type=run.type,
         fence=run.fence,
         outcome=run.outcome.value,
-        error="; ".join(run.warnings),
+        error=cut_middle("; ".join(run.warnings), LONGEST_ERROR),
         due=run.due,
         ready=ended.ready,
         start=run.start,
@@ -226,6 +198,34 @@ def of_overdue(run: OverdueRun) -> Notice:
     )
 
 
+def of_item(item: Item, last: Run | None) -> Notice | None:
+    """The news that an item is, of which no event came. `last` is the newest run of its history."""
+    if item.outcome is None or item.start is None or item.is_paused:
+        return None
+    if item.outcome is Outcome.OK and not item.failures:
+        event = NoticeKind.RECOVERED
+    elif item.outcome in FAILING and item.failures and item.attempt <= 1:
+        event = NoticeKind.FAILED
+    else:
+        return None
+    is_failure = event is NoticeKind.FAILED
+    return Notice(
+        event=event,
+        id=item.id,
+        type=item.type,
+        fence=item.fence,
+        outcome=item.outcome.value,
+        error=cut_middle(item.error, LONGEST_ERROR),
+        output=last_lines(last.output) if last is not None and is_failure else "",
+        due=last.slot if last is not None else item.start,
+        ready=item.start - timedelta(seconds=last.lag if last is not None else 0.0),
+        start=item.start,
+        stop=item.stop,
+        attempt=last.attempt if last is not None else 1,
+        failures=item.failures,
+    )
+
+
 def last_lines(output: str) -> str:
     """The end of an output: twenty lines, 2,000 characters at the most."""
     lines = output.rstrip().splitlines()[-LAST_LINES:]
@@ -248,11 +248,18 @@ def _words(notice: Notice, *, at: datetime) -> str:
     return f"recovered{late}"
 
 
-def _line(words: str) -> str:
+def _line(words: str, end: str) -> str:
     """One line of bounded length for people, who may read it in a chat."""
-    line = " ".join(words.split())
-    line = _harmless("".join(one for one in _valid(line) if one.isprintable()))
-    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."
+    line, end = _for_people(words), _for_people(end)
+    end = f" {end}" if end else ""
+    most = max(LONGEST_LINE - len(end), 0)
+    line = line if len(line) <= most else line[: max(most - 3, 0)] + "..."
+    return (line + end)[:LONGEST_LINE]
+
+
+def _for_people(text: str) -> str:
+    text = " ".join(text.split())
+    return _harmless("".join(one for one in _valid(text) if one.isprintable()))
 
 
 def _harmless(text: str) -> str:
@@ -271,51 +278,6 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-TRIES = 5
-"""Of one write: after so many lost races or replies the next worker that sees the item tries it."""
-HANDOVER = 300.0
-"""Seconds after which another worker sends a notice that was not accepted. The first one gives up
-before.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeRow:
-    """The row of an item's notices, as it was read."""
-
-    events: frozenset[str]
-    """All kinds that were sent since the item was last well."""
-    at: datetime
-    fence: int
-    failures: int
-    nonce: str
-    accepted: bool
-    """Whether a way accepted the notice."""
-    version: int
-    etag: Etag
-    age: float
-
-
-def is_news(notice: Notice, row: NoticeRow, *, now: datetime, again: timedelta | None) -> bool:
-    """Whether a notice is to be sent although its item has a row. `again` is how long a lasting
-    problem is not sent again; None: for ever.
-    """
-    if row.version > VERSION:
-        return False
-    if not row.accepted:
-        return row.age > HANDOVER
-    if notice.event.value not in row.events:
-        return True
-    if notice.event is not NoticeKind.WARNED and was_well_since(notice, row):
-        return True
-    return again is not None and now - row.at >= again
-
-
-def was_well_since(notice: Notice, row: NoticeRow) -> bool:
-    """Whether the item ran, and its failures in a row began anew, after what was sent."""
-    return notice.fence > row.fence and notice.failures <= row.failures
-
-
 async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     """The notice with what its item says now. None: it is no longer true, or a person has paused
     or removed the item.
@@ -324,10 +286,10 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     if item is None:
         return None
     notice = replace(notice, labels=board.labels(item))
-    if notice.event is NoticeKind.RECOVERED:
-        return notice
     if item.is_paused:
         return None
+    if notice.event is NoticeKind.RECOVERED:
+        return None if item.failures else notice
     if notice.event is NoticeKind.WARNED:
         return notice
     if notice.event is NoticeKind.OVERDUE:
@@ -338,111 +300,8 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     if not item.failures or item.attempt > 1:
         return None
     if notice.stop is not None:
-        return notice
+        return replace(notice, error=notice.error or cut_middle(item.error, LONGEST_ERROR))
     if item.outcome is not Outcome.ABANDONED or item.stop is None:
         return None
     failures, fence = item.failures, item.fence
     return replace(notice, stop=item.stop, error=item.error, failures=failures, fence=fence)
-
-
-async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -> Etag | None:
-    """Write that the notice is being sent. The etag of the row; None: it was sent, or another
-    worker is sending it. Raises what a store raises when it does not answer.
-    """
-    partition, key = notices_partition(board.name), notice_key(notice.id)
-    nonce, now = board.chance.nonce(), await board.table.now()
-    for _ in range(TRIES):
-        stored = await read(board.table, partition, key)
-        row = None if stored is None else notice_row_of(stored, age=board.table.age(stored))
-        events = {notice.event.value}
-        if row is not None:
-            if row.nonce == nonce:
-                return row.etag
-            if not is_news(notice, row, now=now, again=again):
-                return None
-            events |= set() if was_well_since(notice, row) else row.events
-        data: dict[str, Value] = {
-            "item": notice.id,
-            "events": " ".join(sorted(events)),
-            "at": now,
-            "fence": notice.fence,
-            "failures": notice.failures,
-            "nonce": nonce,
-            "accepted": False,
-            "version": VERSION,
-        }
-        write = Insert(key, data) if row is None else Merge(key, data, row.etag)
-        try:
-            etags = await board.table.commit(partition, [write])
-        except (Conflict, Unknown):
-            continue
-        return etags[0]
-    return None
-
-
-async def mark_accepted(board: BoardTable, item_id: str, etag: Etag) -> None:
-    """Write that the notice was accepted. If this is lost, the notice is sent once more."""
-    partition, key = notices_partition(board.name), notice_key(item_id)
-    for _ in range(TRIES):
-        try:
-            await board.table.commit(partition, [Merge(key, {"accepted": True}, etag)])
-        except Unknown:
-            continue
-        except Conflict:
-            return  # it landed, or the item recovered meanwhile
-        return
-
-
-async def end(board: BoardTable, item_id: str) -> bool:
-    """Delete the row of an item that is well. Whether there was one, and this call deleted it."""
-    partition, key = notices_partition(board.name), notice_key(item_id)
-    asked = False
-    for _ in range(TRIES):
-        row = await read(board.table, partition, key)
-        if row is None or notice_row_of(row, age=board.table.age(row)).events == {
-            NoticeKind.WARNED.value
-        }:
-            return asked  # there is no recovery from warnings
-        try:
-            await board.table.commit(partition, [Delete(key, row.etag)])
-        except Conflict:
-            continue
-        except Unknown:
-            asked = True
-            continue
-        return True
-    return False
-
-
-async def forget_removed(board: BoardTable, *, pause: Pause) -> int:
-    """Delete the rows of items that were removed; their number. A row that was written since it was
-    read stays: it is of a new life of the id.
-    """
-    forgotten, partition = 0, notices_partition(board.name)
-    async for row in board.table.scan(partition, NOTICE, end_of(NOTICE)):
-        item_id = row.data.get("item")
-        if not isinstance(item_id, str) or version_of(row.data) > VERSION:
-            continue
-        await pause()
-        with suppress(BadRow, Conflict, Unknown):
-            if await board.existing(item_id) is None:
-                await board.table.commit(partition, [Delete(row.key, row.etag)])
-                forgotten += 1
-    return forgotten
-
-
-def notice_row_of(row: Row, *, age: float) -> NoticeRow:
-    """The record in a row. One that lacks `at` counts as very old, so its notice is sent again."""
-    data = row.data
-    at = data.get("at")
-    return NoticeRow(
-        events=frozenset(str(data.get("events", "")).split()),
-        at=at if isinstance(at, datetime) else LONG_AGO,
-        fence=int(str(data.get("fence", 0))),
-        failures=int(str(data.get("failures", 0))),
-        nonce=str(data.get("nonce", "")),
-        accepted=data.get("accepted") is True,
-        version=version_of(data),
-        etag=row.etag,
-        age=age,
-    )

@@ -4,6 +4,10 @@ The notifier listens to events and never makes one wait: notices wait in a queue
 A task of its own asks the board whether they are still true and this worker's to send, one after
 the other, and puts them into the lines of the ways that they are sent in.
 
+Another looks after what no event reports any more: notices that no way has accepted, failures of
+workers that were killed before they could send anything (found by the coordinator, which reads all
+items every few minutes), items that are well since a run that no worker has notified.
+
 A worker that ends waits a few seconds for what is still to be sent. The notifier never raises.
 """
 
@@ -11,23 +15,31 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from blackboard.events import BoardEvent, RunEnded, Walked
-from blackboard.notify.notices import (
+from blackboard.errors import BadRow
+from blackboard.events import BoardCounted, BoardEvent, RunEnded, Walked
+from blackboard.model import replace
+from blackboard.notify.notice_rows import (
+    ENDED_BY_RECOVERY,
     HANDOVER,
-    Notice,
     begin,
-    confirmed,
     end,
+    may_look,
+    notice_rows,
+)
+from blackboard.notify.notices import (
+    Notice,
+    confirmed,
+    of_item,
     of_lock,
     of_overdue,
     of_run,
     of_warnings,
 )
 from blackboard.notify.sending import (
-    MOST_WAITING,
     BegunNotice,
     Ending,
     NoticeSender,
@@ -41,15 +53,24 @@ from blackboard.rules.breaker import NOTICE_ROWS
 from blackboard.schedule.times import parse_duration
 from blackboard.subscribers import Events
 from blackboard.table import Busy, Unavailable
+from blackboard.tasks import until_one_ends
 
+WITH_TEXTS = 1_000
+"""Notices that wait with what their runs said; more of them wait without, and the board is asked.
+"""
+MOST_WAITING = 100_000
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that an ending worker waits for what is still to be sent."""
+LAST_ROWS = 1.0
+"""Seconds in which it writes down what was not sent, for the next worker."""
 TRIES = 3
 """Of a notice that fails for a reason other than the store: it may be the notice itself, which must
 not be retried for ever.
 """
 LOOK_AGAIN = HANDOVER
-"""Seconds until the row of an overdue item is read again: before, no other worker takes it over."""
+"""Seconds until the row of an overdue item is read again, and all rows are looked after: before, no
+other worker takes a notice over.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,12 +89,17 @@ class Notifier:
     """Notices a minute, in each way."""
     warned_after: int
     """Good runs in a row that have warnings before that is a notice."""
+    looks: bool = True
+    """Whether it looks after the rows of notices."""
     _waiting: dict[tuple[NoticeKind, str], Notice] = field(default_factory=dict)
     _failed: Counter[tuple[NoticeKind, str]] = field(default_factory=Counter)
     """Failed tries of the notices that wait."""
     _looked: dict[str, tuple[datetime, float]] = field(default_factory=dict)
     """Overdue items: the ready time, and when their row was last read, in monotonic seconds."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _failing: Sequence[str] = ()
+    """Items that failed, as the coordinator has counted them last."""
+    _counted: asyncio.Event = field(default_factory=asyncio.Event)
     _ending: Ending = field(default_factory=Ending)
     _trouble: SendingTrouble = field(init=False)
     _lines: list[tuple[Route, tuple[NoticeSender, ...]]] = field(init=False)
@@ -131,22 +157,29 @@ class Notifier:
                     self._queue(of_lock(lock))
                 for notice in self._not_read_lately(map(of_overdue, overdue)):
                     self._queue(notice)
+            case BoardCounted(failing=failing):
+                self._failing = failing
+                self._counted.set()
             case _:
                 pass
 
     def _queue(self, notice: Notice) -> None:
         if not self._is_wanted(notice.event):
             return
+        key = notice.event, notice.id
+        self._waiting.pop(key, None)  # an item that failed, was well and failed: in this order
         if len(self._waiting) >= MOST_WAITING:
             self._trouble.report("notices", f"more than {MOST_WAITING:,} wait; the rest is dropped")
             return
-        self._waiting[notice.event, notice.id] = notice
+        if len(self._waiting) >= WITH_TEXTS:
+            notice = replace(notice, error="", output="")
+        self._waiting[key] = notice
         self._news.set()
 
     def _not_read_lately(self, notices: Iterator[Notice]) -> Iterator[Notice]:
         """Those whose row was not read lately: walks repeat tokens, and each read is a request."""
         now = self.board.clock.monotonic()
-        if len(self._looked) > 10 * MOST_WAITING:
+        if len(self._looked) > MOST_WAITING:
             self._looked.clear()
         for notice in notices:
             ready, looked = self._looked.get(notice.id, (None, -math.inf))
@@ -158,6 +191,8 @@ class Notifier:
         """Send and ping until cancelled, and then send what is left."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._keep_beginning())]
+        if self.looks:
+            tasks.append(loop.create_task(self._keep_looking()))
         tasks += [loop.create_task(one.run()) for one in self._senders()]
         if self._pinger is not None:
             tasks.append(loop.create_task(self._pinger.run()))
@@ -171,6 +206,10 @@ class Notifier:
                 for task in tasks:
                     task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_ROWS):
+                    for sender in self._senders():
+                        await sender.give_up()
 
     async def _keep_beginning(self) -> None:
         while self._waiting or not self._ending.is_set():
@@ -221,9 +260,61 @@ class Notifier:
         elif is_wanted and senders:
             etag = await begin(self.board, found, again=self.again)
         if etag is not None:
-            begun = BegunNotice(found, etag, since)
+            begun = BegunNotice(found, etag, since, ways=len(senders))
             for sender in senders:
-                sender.put(begun)
+                await sender.put(begun)
+
+    # ---- looking after what no event reports
+
+    async def _keep_looking(self) -> None:
+        """Look after the rows every few minutes, one worker of all; the coordinator's worker also
+        each time that it has counted the items.
+        """
+        while not self._ending.is_set():
+            failing, self._failing = self._failing, ()
+            self._counted.clear()
+            try:
+                if failing or await may_look(self.board):
+                    await self._look(failing)
+            except (Busy, Unavailable):
+                pass  # reported as an event of the store; the next look comes soon enough
+            except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
+                self._trouble.report("notices", type(problem).__name__)
+            pause = LOOK_AGAIN * (1 + self.board.chance.fraction() / 10)
+            sleeping = until_one_ends(self.board.clock.sleep(pause), self._counted.wait())
+            await self._ending.cuts_short(sleeping)
+
+    async def _look(self, failing: Sequence[str]) -> None:
+        """Queue the notices that are missing, of the items that have a row and of those that were
+        counted as failing.
+        """
+        noted = set[str]()
+        async for row in notice_rows(self.board):
+            if row.kind == NoticeKind.FAILED:
+                noted.add(row.id)
+            if row.kind not in ENDED_BY_RECOVERY or row.age <= HANDOVER:
+                continue  # somebody is at it, or was a moment ago
+            found = await self._missing(row.id)
+            if found is None:
+                continue
+            if found.event is NoticeKind.RECOVERED and found.fence > row.fence:
+                self._queue(replace(found, failures=row.failures))
+            elif found.event == row.kind and row.may_be_taken:
+                self._queue(found)
+        for item_id in failing:
+            if item_id not in noted and (found := await self._missing(item_id)) is not None:
+                self._queue(found)
+
+    async def _missing(self, item_id: str) -> Notice | None:
+        """What is to be said of an item as it is now."""
+        try:
+            item = await self.board.existing(item_id)
+        except BadRow:
+            return None  # `doctor` reports it
+        if item is None or of_item(item, None) is None:
+            return None
+        newest = [run async for run in self.board.runs(item_id, limit=1)]
+        return of_item(item, newest[0] if newest else None)
 
 
 def notifier_of(

@@ -2,14 +2,16 @@
 
 Each way has a line of its own: one that fails, or hangs, holds up no other. A way that does not
 accept a notice is tried again with pauses, for two minutes; what comes meanwhile is sent with it in
-one summary, as is all that is more than `at_most` in a minute. A ping that fails is not
+one summary. The last request of a minute, by `at_most`, takes all that waits in one summary. What
+no way has accepted is noted on the board as unsent. A ping that fails is not
 repeated; the next walk pings again. What goes wrong is an event, at most one a minute for each way.
 """
 
 import asyncio
 import math
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -17,7 +19,9 @@ from typing import Any
 
 from blackboard.clock import Clock
 from blackboard.events import NoticeFailed, NoticeSent
-from blackboard.notify.notices import Composer, Notice, Payload, mark_accepted
+from blackboard.notify.notice_rows import HANDOVER, settle
+from blackboard.notify.notices import MOST_NAMED, Composer, Notice, Payload
+from blackboard.notify.settings import LONGEST_TIMEOUT
 from blackboard.notify.ways import Address, NotSent, Way
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICES
@@ -45,14 +49,20 @@ class SendingTrouble:
     clock: Clock
     _reported: dict[str, float] = field(default_factory=dict)
 
-    def check(self, way: Way) -> None:
-        """Report what a way lacks when the worker starts, not when something is to be sent."""
+    @contextmanager
+    def reported(self, way: Way) -> Iterator[None]:
+        """Report what goes wrong with a way; the worker goes on."""
         try:
-            way.check()
+            yield
         except NotSent as problem:
             self.report(label_of(way), str(problem))
-        except Exception as problem:  # noqa: BLE001 - sending will fail by it, too
+        except Exception as problem:  # noqa: BLE001 - whatever it is
             self.report(way.name, type(problem).__name__)
+
+    def check(self, way: Way) -> None:
+        """Report what a way lacks when the worker starts, not when something is to be sent."""
+        with self.reported(way):
+            way.check()
 
     def report(self, what: str, problem: str) -> None:
         now = self.clock.monotonic()
@@ -94,22 +104,22 @@ class Pinger:
                 await self.ending.cuts_short(self._walked.wait())
                 continue
             self._walked.clear()
-            try:
+            with self.trouble.reported(self.dead_man):
                 await self.dead_man.ping()
-            except NotSent as problem:
-                self.trouble.report(label_of(self.dead_man), str(problem))
-            except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
-                self.trouble.report(self.dead_man.name, type(problem).__name__)
             await self.ending.cuts_short(self.clock.sleep(PING_EVERY))
 
 
 MOST_WAITING = 1000
 """Notices in a line: a large board that fails as a whole must not fill the memory."""
-MOST_AT_ONCE = 200
-"""Notices in one summary."""
 MINUTE = 60.0
+LONGEST_LAST_PAUSE = 1.0
+"""Seconds between two tries of a worker that ends."""
 GIVE_UP_AFTER = 120.0
 """Seconds from the row of a notice to the last pause before a try: that ends before HANDOVER."""
+
+
+LATEST_TRY = HANDOVER - LONGEST_TIMEOUT.total_seconds() - 10.0
+"""Seconds from the row of a notice to its first try, at the most."""
 
 
 class WayAnswer(Enum):
@@ -128,9 +138,11 @@ class BegunNotice:
 
     notice: Notice
     etag: Etag
-    """Of its row, until the board knows that a way has accepted it; empty also if it has none."""
+    """Of its row, until the board knows what became of it; empty also if it has none."""
     since: float
     """When its row was written, in monotonic seconds."""
+    ways: int
+    """Those that may still accept it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,16 +161,24 @@ class NoticeSender:
     _is_closed: bool = False
     _failures: int = 0
     """Tries in a row that the way did not answer."""
+    _retry_after: float = 0.0
+    """Seconds for which it has asked to be left alone."""
     _sent: deque[float] = field(default_factory=deque)
     """When notices were sent, in the last minute."""
 
-    def put(self, begun: BegunNotice) -> None:
+    async def put(self, begun: BegunNotice) -> None:
         if len(self._line) >= MOST_WAITING:
             what = label_of(self.way)
-            self.trouble.report(what, f"more than {MOST_WAITING:,} wait; the rest is dropped")
+            self.trouble.report(what, f"more than {MOST_WAITING:,} wait; the rest is sent later")
+            await self._settle([begun], accepted=False)
             return
         self._line.append(begun)
         self._news.set()
+
+    async def give_up(self) -> None:
+        """Note what waits as unsent."""
+        left, self._line = [*self._line], deque()
+        await self._settle(left, accepted=False)
 
     def close(self) -> None:
         """Nothing more is put into the line."""
@@ -173,37 +193,51 @@ class NoticeSender:
                 self._news.clear()
                 await self._news.wait()
                 continue
-            full = self._until_there_is_room()
-            if full > 0:
-                await self.ending.cuts_short(self.board.clock.sleep(full))
-            are_many = full > 0 or self._failures > 0 or self.ending.is_set()
-            batch = [*islice(self._line, MOST_AT_ONCE if are_many else 1)]
+            if not (room := self._room()):
+                left = self._sent[0] + MINUTE - self.board.clock.monotonic()
+                await self.ending.cuts_short(self.board.clock.sleep(left))
+                if not self.ending.is_set():
+                    await self._drop(older_than=LATEST_TRY)
+                    continue
+            are_many = room <= 1 or self._failures > 0
+            batch = [*islice(self._line, MOST_NAMED if are_many else 1)]
             answer = await self._try(batch)
-            if answer is WayAnswer.LATER and not self.ending.is_set():
+            if answer is WayAnswer.LATER:
                 await self._pause()
                 continue
             self._failures = 0
             self._sent.append(self.board.clock.monotonic())
             for _ in batch:
                 self._line.popleft()
-            if answer is WayAnswer.ACCEPTED:
-                await self._note(batch)
+            is_accepted = answer is WayAnswer.ACCEPTED
+            if is_accepted:
+                self._emit(batch)
+            await self._settle(batch, accepted=is_accepted)
 
-    def _until_there_is_room(self) -> float:
-        """Seconds until one more may be sent."""
+    async def _drop(self, *, older_than: float) -> None:
+        """Note as unsent what has waited for so long since its row was written."""
+        now, late = self.board.clock.monotonic(), list[BegunNotice]()
+        while self._line and now - self._line[0].since >= older_than:
+            late.append(self._line.popleft())
+        await self._settle(late, accepted=False)
+
+    def _room(self) -> int:
+        """How many more requests may be sent in this minute."""
         now = self.board.clock.monotonic()
         while self._sent and now - self._sent[0] >= MINUTE:
             self._sent.popleft()
-        return 0.0 if len(self._sent) < self.at_most else self._sent[0] + MINUTE - now
+        return max(self.at_most - len(self._sent), 0)
 
     async def _pause(self) -> None:
         """Wait after a try that failed. What was tried for long enough is given up."""
         self._failures += 1
-        now = self.board.clock.monotonic()
-        while self._line and now - self._line[0].since >= GIVE_UP_AFTER:
-            self._line.popleft()
+        await self._drop(older_than=GIVE_UP_AFTER)
         pause = NOTICES.pause(self._failures, fraction=self.board.chance.fraction())
-        await self.ending.cuts_short(self.board.clock.sleep(pause))
+        pause = max(pause, min(self._retry_after, GIVE_UP_AFTER))
+        if not self.ending.is_set():
+            await self.ending.cuts_short(self.board.clock.sleep(pause))
+        else:
+            await self.board.clock.sleep(min(pause, LONGEST_LAST_PAUSE))
 
     async def _try(self, batch: Sequence[BegunNotice]) -> WayAnswer:
         try:
@@ -215,9 +249,11 @@ class NoticeSender:
             await self.way.send(payload)
         except NotSent as problem:
             self.trouble.report(label_of(self.way), str(problem))
+            self._retry_after = problem.retry_after
             return WayAnswer.REFUSED if problem.final else WayAnswer.LATER
         except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
             self.trouble.report(self.way.name, type(problem).__name__)
+            self._retry_after = 0.0
             return WayAnswer.LATER
         return WayAnswer.ACCEPTED
 
@@ -229,16 +265,21 @@ class NoticeSender:
             return composer.summary(notices, at=at)
         return composer.payload(notices[0], at=at)
 
-    async def _note(self, batch: Sequence[BegunNotice]) -> None:
-        """One way is enough for the board to count a notice as accepted."""
+    def _emit(self, batch: Sequence[BegunNotice]) -> None:
         for one in batch:
-            notice = one.notice
-            message = f"{notice.event.value}, by {label_of(self.way)}"
-            self.events.emit_of(notice, NoticeSent, message=message)
-            if not one.etag:
+            message = f"{one.notice.event.value}, by {label_of(self.way)}"
+            self.events.emit_of(one.notice, NoticeSent, message=message)
+
+    async def _settle(self, batch: Sequence[BegunNotice], *, accepted: bool) -> None:
+        """Write what became of notices in this way. For the board one way that has accepted a
+        notice is enough, and it is unsent when the last one has not.
+        """
+        for one in batch:
+            one.ways -= 1
+            if not one.etag or (one.ways and not accepted):
                 continue
+            etag, one.etag = one.etag, ""
             try:
-                await mark_accepted(self.board, notice.id, one.etag)
-                one.etag = ""
+                await settle(self.board, one.notice, etag, accepted=accepted)
             except Exception as problem:  # noqa: BLE001 - then it is sent once more
                 self.trouble.report("notices", type(problem).__name__)

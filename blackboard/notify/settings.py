@@ -62,7 +62,7 @@ class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
     again: str = "24h"
     """What lasts is sent once more after this time; `never`: it is not."""
     at_most: int = 20
-    """Notices a minute of one worker; the rest is sent as one summary."""
+    """Requests a minute of one worker; the last one takes up to 100 notices, as one summary."""
     timeout: str = "10s"
     """For one request or one call of the command; at most 1m."""
     routes: list[RouteTable] = []

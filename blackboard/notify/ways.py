@@ -10,15 +10,18 @@ way, and only the configured address is asked. Proxies are those of the environm
 
 import asyncio
 import json
+import re
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blackboard import __version__
 from blackboard.errors import BadInput
 from blackboard.executor import SerialExecutor
 from blackboard.handlers.context import expand
+from blackboard.inputs import number_of
 from blackboard.notify.notices import Payload
 from blackboard.notify.settings import (
     NoticeKind,
@@ -33,13 +36,20 @@ from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
 from blackboard.tables.azure_address import child_environment
 
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+    from urllib.request import OpenerDirector, Request
+
 
 class NotSent(Exception):
-    """It was not accepted: why, in words that hold nothing secret. `final`: a retry cannot help."""
+    """It was not accepted: why, in words that hold nothing secret. `final`: a retry cannot help;
+    `retry_after`: seconds before which none is welcome.
+    """
 
-    def __init__(self, reason: str, *, final: bool = False) -> None:
+    def __init__(self, reason: str, *, final: bool = False, retry_after: float = 0.0) -> None:
         super().__init__(reason)
         self.final = final
+        self.retry_after = retry_after
 
 
 class Way(Protocol):
@@ -89,20 +99,24 @@ class Address:
         await self._ask(None)
 
     async def _ask(self, body: bytes | None) -> None:
-        asking = partial(ask, self._address(), body, seconds=self.seconds)
+        exchange = Exchange(self._address(), body, seconds=self.seconds)
         try:
             async with asyncio.timeout(self.seconds):
                 # A thread of its own each time: one that hangs holds up no other, nor the end.
-                await SerialExecutor("blackboard-notify").close(asking)
+                await SerialExecutor("blackboard-notify").close(exchange.run)
         except TimeoutError:
             raise NotSent(f"it did not answer within {self.seconds:g} s") from None
+        finally:
+            exchange.end()
 
     def _address(self) -> str:
         address = _filled(self.template, self.environ)
         try:
             check_address(address, self.name)
         except BadInput as problem:
-            raise NotSent(problem.problem, final=True) from None
+            names = ", ".join(dict.fromkeys(_VARIABLE.findall(self.template)))
+            of = f" (with what {names} is here)" if names else ""
+            raise NotSent(f"{problem.problem}{of}", final=True) from None
         return address
 
 
@@ -210,51 +224,131 @@ def _filled(template: str, environ: Mapping[str, str]) -> str:
         raise NotSent(problem.problem, final=True) from None
 
 
+REDIRECTS = {301, 302, 303, 307, 308}
 TRANSIENT = {408, 425, 429}
 """Refusals that a retry may overcome, besides the server's own errors."""
+_VARIABLE = re.compile(r"\$\{\w+\}")
 
 
-def ask(address: str, body: bytes | None, *, seconds: float) -> None:
-    """GET an address, or POST JSON to it; blocks. `seconds` limits each wait on the way. Raises
-    NotSent, without anything of the address in its message.
+class Exchange:
+    """One request: GET of an address, or POST of JSON to it. It blocks in a thread of its own, and
+    `end`, called from another, closes its connection: a receiver that sends one byte of an answer
+    now and then would keep a thread for ever.
     """
-    # Imported when something is sent: a worker without notices does not wait for it.
-    from http.client import HTTPException  # noqa: PLC0415
-    from urllib.error import HTTPError, URLError  # noqa: PLC0415
-    from urllib.request import HTTPRedirectHandler, Request, build_opener  # noqa: PLC0415
 
-    class NoRedirect(HTTPRedirectHandler):
-        def redirect_request(self, *_args: Any, **_named: Any) -> None:
-            """The reply is a refusal."""
+    def __init__(self, address: str, body: bytes | None, *, seconds: float) -> None:
+        self._address = address
+        self._body = body
+        self._seconds = seconds
+        self._sockets: list[socket.socket] = []
+        self._ended = False
 
-    headers = {"User-Agent": f"blackboard/{__version__}"}
-    if body is not None:
-        headers["Content-Type"] = "application/json"
-    request = Request(address, body, headers)  # noqa: S310 - the address was checked
-    try:
-        with build_opener(NoRedirect).open(request, timeout=seconds):
-            return
-    except HTTPError as answer:
-        answer.close()
-        problem = _refusal(answer.code)
-    except URLError as error:
-        problem = NotSent(_words(error.reason))
-    except (OSError, HTTPException, ValueError) as error:
-        problem = NotSent(_words(error))
-    raise problem
+    def run(self) -> None:
+        """`seconds` limits each wait on the way. Raises NotSent, without anything of the address in
+        its message.
+        """
+        # Imported when something is sent: a worker without notices does not wait for it.
+        from http.client import HTTPException  # noqa: PLC0415
+        from urllib.error import HTTPError, URLError  # noqa: PLC0415
+        from urllib.request import Request  # noqa: PLC0415
+
+        headers = {"User-Agent": f"blackboard/{__version__}"}
+        if self._body is not None:
+            headers["Content-Type"] = "application/json"
+        request = Request(self._address, self._body, headers)  # noqa: S310 - it was checked
+        try:
+            with self._opener().open(request, timeout=self._seconds):
+                return
+        except HTTPError as answer:
+            answer.close()
+            problem = _refusal(answer.code, answer.headers.get("Retry-After", ""))
+        except URLError as error:
+            problem = NotSent(_words(error.reason))
+        except (OSError, HTTPException, ValueError) as error:
+            problem = NotSent(_words(error))
+        finally:
+            for one in self._sockets:
+                one.close()
+        raise problem
+
+    def end(self) -> None:
+        """Close the connection, if there is one."""
+        self._ended = True
+        for one in self._sockets:
+            with suppress(OSError):  # it is closed already
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _opener(self) -> "OpenerDirector":
+        from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415
+        from urllib.request import (  # noqa: PLC0415
+            HTTPHandler,
+            HTTPRedirectHandler,
+            HTTPSHandler,
+            build_opener,
+        )
+
+        keep = self._keep
+
+        class Kept(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                keep(self.sock)
+
+        class KeptTLS(HTTPSConnection, Kept):
+            """Its socket is kept before the handshake."""
+
+        class Plain(HTTPHandler):
+            def http_open(self, request: "Request") -> "HTTPResponse":
+                return self.do_open(Kept, request)
+
+        class TLS(HTTPSHandler):
+            def https_open(self, request: "Request") -> "HTTPResponse":
+                return self.do_open(KeptTLS, request)
+
+        class NoRedirect(HTTPRedirectHandler):
+            def http_error_302(self, *_args: Any, **_named: Any) -> None:
+                """The reply is a refusal, wherever it leads."""
+
+            http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+        return build_opener(Plain, TLS, NoRedirect)
+
+    def _keep(self, connected: socket.socket) -> None:
+        """A duplicate stays valid when TLS takes the socket over."""
+        self._sockets.append(connected.dup())
+        if self._ended:
+            self.end()
 
 
-def _refusal(code: int) -> NotSent:
-    if 300 <= code < 400:
+def _refusal(code: int, retry_after: str) -> NotSent:
+    if code in REDIRECTS:
         return NotSent(f"it redirects ({code}): name the address it redirects to", final=True)
-    final = 400 <= code < 500 and code not in TRANSIENT
-    return NotSent(f"it answered {code}", final=final)
+    seconds = float(number_of(retry_after.strip()) or 0)
+    final = code not in TRANSIENT and not 500 <= code < 600
+    return NotSent(f"it answered {code}", final=final, retry_after=seconds)
 
 
 def _words(reason: object) -> str:
-    """What is wrong, in words of the operating system: other texts might repeat the address."""
-    if isinstance(reason, TimeoutError):
-        return "it did not answer in time"
-    if isinstance(reason, OSError) and reason.strerror:
-        return reason.strerror
-    return type(reason).__name__
+    """What is wrong, in words of the operating system or our own: other texts might repeat the
+    address.
+    """
+    from http.client import HTTPException, RemoteDisconnected  # noqa: PLC0415
+
+    match reason:
+        case TimeoutError():
+            return "it did not answer in time"
+        case RemoteDisconnected():
+            return "it closed the connection without an answer"
+        case OSError(strerror=str() as words) if words:
+            return words
+        case OSError():  # of http.client: "Tunnel connection failed: 407 ..."
+            code = re.search(r"\b[1-5]\d\d\b", str(reason))
+            return f"the proxy answered {code[0]}" if code else "the proxy refused"
+        case HTTPException():
+            return "what it answers is no HTTP"
+        case UnicodeError():
+            return "its host is no name that a host can have"
+        case str():
+            return "its address, or that of the proxy, is of no kind that is known here"
+        case _:
+            return type(reason).__name__

@@ -9,7 +9,6 @@ An action names params and never has their values, which may be secret.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 
 from blackboard.model import VERSION, Action, Item, Via
@@ -17,15 +16,13 @@ from blackboard.protocol import keys
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.spec import Spec, decode_spec
-from blackboard.table import Conflict, Delete, Insert, Op, Unknown, just_after, units
+from blackboard.table import Delete, Insert, commit_again, just_after, try_delete, units
 
 MOST_IDS = 20
 """Ids that an action names."""
 LONGEST_DETAIL = 500
 LONGEST_REASON = 2_000
 """Characters of a reason, and of a name."""
-TRIES = 3
-"""Times that a batch without an answer is sent."""
 MOST_FORGOTTEN = 10 * PAGE
 """Actions that are deleted in one turn."""
 
@@ -57,16 +54,7 @@ async def record_action(
         via=via,
     )
     row = Insert(keys.action_key(at, board.chance.nonce()), data_of(action))
-    for tries_left in reversed(range(TRIES)):
-        try:
-            await board.table.commit(keys.actions_partition(board.name), [row])
-        except Conflict:
-            return  # the row of an earlier try
-        except Unknown:
-            if not tries_left:
-                raise
-        else:
-            return
+    await commit_again(board.table, keys.actions_partition(board.name), [row])
 
 
 async def actions(board: BoardTable, *, limit: int) -> list[Action]:
@@ -96,17 +84,17 @@ async def forget_old_actions(board: BoardTable, *, age: timedelta, pause: Pause)
     forgotten = 0
     partition = keys.actions_partition(board.name)
     first, last = keys.actions_before(await board.table.now() - age)
-    batch: list[Op] = []
+    batch: list[Delete] = []
     async for row in paged(board.table.scan(partition, first, last, MOST_FORGOTTEN), pause):
         if version_of(row.data) <= VERSION:
             batch.append(Delete(row.key, row.etag))
         if len(batch) == board.table.max_rows:
             await pause()
-            forgotten += await _delete(board, batch)
+            forgotten += await try_delete(board.table, partition, batch)
             batch = []
     if batch:
         await pause()
-        forgotten += await _delete(board, batch)
+        forgotten += await try_delete(board.table, partition, batch)
     return forgotten
 
 
@@ -131,13 +119,6 @@ def changed_fields(before: Item, after: Item) -> list[str]:
 def param_names(params: Iterable[str]) -> list[str]:
     """The names of params, as an action has them."""
     return [f"params.{name}" for name in params]
-
-
-async def _delete(board: BoardTable, batch: Sequence[Op]) -> int:
-    with suppress(Conflict, Unknown):  # another worker deletes them, or this one the next time
-        await board.table.commit(keys.actions_partition(board.name), batch)
-        return len(batch)
-    return 0
 
 
 def _cut(text: str, most: int) -> str:

@@ -10,11 +10,11 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.errors import AlreadyThere
-from blackboard.model import Item, State, replace
+from blackboard.errors import AlreadyThere, BadInput, BadRow
+from blackboard.model import VERSION, Item, State, replace
 from blackboard.protocol.batches import add_ops
 from blackboard.protocol.edits import TRIES, Changed, check_in_time, remembered, uncertain
-from blackboard.protocol.keys import item_key
+from blackboard.protocol.keys import FLOOR_KEY, item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
 from blackboard.rules.applied import (
@@ -125,14 +125,17 @@ async def add_many(
     *,
     tombstones: Mapping[str, Item],
     on_added: Callable[[Sequence[New]], None] = lambda _: None,
-) -> None:
+) -> Mapping[str, str]:
     """Add items, many in a batch; `tombstones` are those of the board, by id. An addition that was
-    interrupted has added whole items. `on_added` is called with each batch. Raises
-    AlreadyThere when another process adds one of them meanwhile.
+    interrupted has added whole items. `on_added` is called with each batch. Returns, by their ids,
+    why some could not be added: a row that is there cannot be read, or a newer version wrote it, or
+    the store refuses the item. Raises AlreadyThere when another process adds one of them meanwhile.
     """
+    left = dict[str, str]()
     for some in _batches(board, new):
-        await _add_divided(board, some, tombstones)
-        on_added(some)
+        left |= await _add_divided(board, some, tombstones)
+        on_added([one for one in some if one.id not in left])
+    return left
 
 
 def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
@@ -148,23 +151,47 @@ def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
 
 async def _add_divided(
     board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]
-) -> None:
-    """Add items of one shard. A batch that is refused is divided, so that the item that it was
-    refused for is alone in the end.
+) -> Mapping[str, str]:
+    """Add items of one shard; why some could not be. A batch that is refused is divided, so that
+    the item that it was refused for is alone in the end.
     """
     if len(new) == 1:
-        await _add(board, new[0], await Addition.begin(board))
-        return
+        problem = await _problem(board, new[0])
+        return {new[0].id: problem} if problem else {}
     try:
         await _add_batch(board, new, tombstones)
-    except (Conflict, Refused):
+    except AlreadyThere:
+        raise
+    except (Conflict, Refused, BadInput, ValueError) as refused:
+        _check_floor(refused)
         half = len(new) // 2
-        for part in (new[:half], new[half:]):
-            await _add_divided(board, part, tombstones)
+        left = await _add_divided(board, new[:half], tombstones)
+        return {**left, **await _add_divided(board, new[half:], tombstones)}
+    return {}
+
+
+async def _problem(board: BoardTable, new: New) -> str:
+    """Add an item; why it could not be added, "": it is. Raises AlreadyThere."""
+    try:
+        await _add(board, new, await Addition.begin(board))
+    except AlreadyThere:
+        raise
+    except (BadInput, ValueError) as problem:
+        _check_floor(problem)
+        return str(problem)
+    except Refused as refused:
+        return f"the store will not take this: {refused.reason}"
+    return ""
+
+
+def _check_floor(problem: Exception) -> None:
+    """Raises a problem with the floor, with which nothing can be added."""
+    if isinstance(problem, BadRow) and problem.key == FLOOR_KEY:
+        raise problem
 
 
 async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]) -> None:
-    """Add items of one shard, all or, raising Conflict or Refused, none."""
+    """Add items of one shard, all or, raising Conflict, Refused, BadInput or ValueError, none."""
     addition = await Addition.begin(board)
     floor = await board.floor()  # after they were found missing
     items = [
@@ -181,9 +208,10 @@ async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[
             await _add(board, one, addition, doubtful=True)
 
 
-async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> None:
+async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mapping[str, str]:
     """Add those of some items that are not there, due at once. All of them are of one type, and say
-    nothing else. What others add meanwhile is left as it is.
+    nothing else. What others add meanwhile is left as it is; so are items whose rows cannot be
+    read, and tombstones of a newer version: by their ids, what is wrong with the rows.
     """
     for tries_left in reversed(range(TRIES)):
         there = {
@@ -192,10 +220,11 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> None:
             async for item in board.items_and_tombstones(number)
         }
         gone = {item.id: item for item in there.values() if item.state is State.REMOVED}
+        left = left_alone(board, ids, gone)
         missing = [
             New(id=one, type=item_type, spec=Spec())
             for one in ids
-            if one not in there or one in gone
+            if one not in left and (one not in there or one in gone)
         ]
         try:
             for some in _batches(board, missing):
@@ -204,4 +233,23 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> None:
             if not tries_left:
                 raise
         else:
-            return
+            return left
+    return {}
+
+
+def left_alone(
+    board: BoardTable, ids: Sequence[str], gone: Mapping[str, Item]
+) -> Mapping[str, str]:
+    """What cannot be added because of the row that is there, as items were last read, and what is
+    wrong with that. `gone` are the tombstones.
+    """
+    unreadable, doctor = set(board.unreadable), f"`blackboard --board {board.name} doctor`"
+    left = dict[str, str]()
+    for one in ids:
+        key = item_key(one)
+        if key in unreadable:
+            left[one] = f"the row {key} in {board.partition(one)} cannot be read ({doctor})"
+        elif one in gone and gone[one].version > VERSION:
+            where = f"the row {key} in {board.partition(one)}"
+            left[one] = f"a newer version wrote {where} (upgrade blackboard)"
+    return left

@@ -13,7 +13,7 @@ from functools import partial
 
 from blackboard.model import Claim, replace
 from blackboard.protocol.batches import save_ops
-from blackboard.protocol.claims import claim_from
+from blackboard.protocol.claims import held_item
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import until_answered
 from blackboard.rules.transitions import saved
@@ -31,7 +31,7 @@ async def save(board: BoardTable, claim: Claim, checkpoint: str) -> Claim | None
             found = await until_answered(board, claim.id, lambda: board.item(claim.id))
             if found is None or not found.running or found.fence != claim.fence:
                 return None
-            item = claim_from(found, lock=claim.lock, sent=claim.sent).item
+            item = held_item(found, claim.lock)
             if item.checkpoint == checkpoint:
                 return replace(claim, item=item)
         after = saved(item, checkpoint)

@@ -8,11 +8,12 @@ nearly over is renewed before it is run.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from blackboard.errors import BadInput
 from blackboard.model import VERSION, Claim, Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import (
@@ -42,6 +43,8 @@ ROWS_OF_A_CLAIM = 3
 """Deletes the token, inserts the lock, merges the item: in this order."""
 RENEWALS = 3
 """Tries of one renewal before it is left to the next."""
+REMEDY = "`blackboard edit` can shorten its spec, `blackboard rm` removes it"
+"""For an item whose rows the store does not take, because one of them is too large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class Claimed:
     """Another worker was faster: the range has to be read again."""
     broken: Token | None = None
     """No race, but a token that does not fit its item: not to be tried again in this walk."""
+    refused: BadInput | None = None
+    """Why the store does not take the claim of `broken`, where that is what is wrong with it."""
 
 
 def claims_at_once(board: BoardTable) -> int:
@@ -79,7 +84,8 @@ async def claim(
     except Conflict as lost:
         return await _lost(board, tokens[lost.index // ROWS_OF_A_CLAIM], lost)
     except Refused as refused:
-        return Claimed(reread=True, broken=tokens[refused.index // ROWS_OF_A_CLAIM])
+        broken = tokens[refused.index // ROWS_OF_A_CLAIM]
+        return Claimed(reread=True, broken=broken, refused=_problem(refused))
     finally:
         board.in_flight -= nonces
     return Claimed(
@@ -90,6 +96,19 @@ async def claim(
             )
         )
     )
+
+
+def _problem(refused: Refused) -> BadInput:
+    return BadInput("item", f"the store does not take its rows: {refused.reason}", REMEDY)
+
+
+@contextmanager
+def _one_item() -> Iterator[None]:
+    """Makes BadInput of a refusal of the rows of one item: no other is left alone for it."""
+    try:
+        yield
+    except Refused as refused:
+        raise _problem(refused) from None
 
 
 async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
@@ -125,10 +144,14 @@ def _claim_of(board: BoardTable, item: Item, *, settings: RunSettings, sent: flo
     return Claim(item=item, lock=lock, sent=sent)
 
 
+def held_item(item: Item, lock: Lock) -> Item:
+    """An item as it is run under a lock: attempt, owner and start are the lock's."""
+    return replace(item, attempt=lock.attempt, owner=lock.owner, start=lock.since)
+
+
 def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
-    """The claim of a lock, and its item as it is now. Attempt, owner and start are the lock's."""
-    item = replace(item, attempt=lock.attempt, owner=lock.owner, start=lock.since)
-    return Claim(item=item, lock=lock, sent=sent)
+    """The claim of a lock, and its item as it is now."""
+    return Claim(item=held_item(item, lock), lock=lock, sent=sent)
 
 
 async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
@@ -140,8 +163,10 @@ async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim
 
 async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
     """Touch locks of one shard in one batch, each with its progress. Those that do not come back
-    are lost; they keep no other from being renewed.
+    are lost; they keep no other from being renewed. Nor does one that the store refuses: it comes
+    back as it was, and raises Refused where it is alone.
     """
+    refused = tuple[Claim, ...]()
     progress = {one.nonce: {"progress": text} if text else {} for one, text in claims}
     left = tuple(one for one, _ in claims)
     partition = board.partition(left[0].id)
@@ -154,17 +179,22 @@ async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> t
             left = await _landed(board, left)
             if not left:
                 break
+        except Refused as trouble:
+            if len(left) == 1:
+                raise
+            refused += (left[trouble.index],)
+            left = left[: trouble.index] + left[trouble.index + 1 :]
         else:
-            return tuple(
-                one.renewed(etag, sent=sent) for one, etag in zip(left, etags, strict=True)
-            )
-    return left
+            renewed = (one.renewed(etag, sent=sent) for one, etag in zip(left, etags, strict=True))
+            return (*renewed, *refused)
+    return left + refused
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
     """Take up a lock of this worker that none of its runs has. It is renewed first, so that it has
     a deadline; the row of the item decides what is run. Raises BadInput or ValueError where no
-    settings can be computed from that: it is not renewed then, so that it grows stale.
+    settings can be computed from that, or the store does not take the lock: it is not renewed then,
+    so that it grows stale.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -172,7 +202,8 @@ async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
         return None
     assert item is not None
     board.resolve(item.type, item.spec)
-    return await renew(board, claim_from(item, lock=lock, sent=-math.inf))
+    with _one_item():
+        return await renew(board, claim_from(item, lock=lock, sent=-math.inf))
 
 
 async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
@@ -201,9 +232,13 @@ async def _renewed(board: BoardTable, claim: Claim) -> Claim | None:
     return claim
 
 
+def deadline_of(claim: Claim) -> float:
+    """Until when its holder may trust a claim, in monotonic seconds."""
+    return deadline(claim.sent, claim.stale_after)
+
+
 def _is_past(claim: Claim, board: BoardTable) -> bool:
-    """Whether its holder must not trust a claim any more."""
-    return board.clock.monotonic() >= deadline(claim.sent, claim.stale_after)
+    return board.clock.monotonic() >= deadline_of(claim)
 
 
 def holds(item: Item | None, lock: Lock) -> bool:
@@ -217,7 +252,7 @@ async def pass_over(
     """Let a waiting item wait on without a run: for its next slot, where this one is missed (SKIP),
     or for the end of a time without runs (PUT_OFF). `settings` are the token's. None: another
     worker was faster, or a newer version raised the item after the token was read; or there is no
-    such item, and the token goes.
+    such item, and the token goes. Raises BadInput where the store does not take the item's rows.
     """
     item = await board.item(token.id)
     if item is None:
@@ -228,7 +263,8 @@ async def pass_over(
     change = put_off if move is Move.PUT_OFF else passed_over
     after = change(item, settings=settings, now=await board.table.now())
     try:
-        await board.commit(item.id, change_ops(item, after))
+        with _one_item():
+            await board.commit(item.id, change_ops(item, after))
     except (Conflict, Unknown):
         return None
     return after
@@ -249,7 +285,8 @@ async def override(
     """Take a stale lock from its holder. None: another worker was faster, the lock had no item,
     or the item is not to be run: it is paused, or its attempts are used up; or `may_run` is false,
     which is asked once the item was read and is to be run. Raises BadInput for an item that a newer
-    version wrote: its lock may be older, because only its holder writes that.
+    version wrote, as its lock may be older, because only its holder writes that; and for one whose
+    rows the store does not take.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -258,12 +295,14 @@ async def override(
     assert item is not None
     check_version(item)
     settings = board.resolve(item.type, item.spec)
-    now, sent = await board.table.now(), board.clock.monotonic()
-    gone = abandoned_run(item, lock, now=now)
-    held = claim_from(item, lock=lock, sent=sent).item
-    if item.state is not State.ACTIVE or not _may_take_over(lock, settings):
+    gone = abandoned_run(item, lock, now=await board.table.now())
+    held = held_item(item, lock)
+    stood_still = lock.stood_still
+    has_tries = may_take_over(lock.attempt, retries=settings.retries, stood_still=stood_still)
+    if item.state is not State.ACTIVE or not has_tries:
         ops = free_ops(item, lock.etag, freed(held, gone, settings=settings), gone)
-        with suppress(Conflict, Unknown):  # the lock moved, or the next walk finds it as it was
+        # The lock moved, or the next walk finds it as it was.
+        with suppress(Conflict, Unknown), _one_item():
             await board.commit(item.id, ops)
         return None
     if may_run is not None and not await may_run(held):
@@ -273,7 +312,8 @@ async def override(
     taken = _claim_of(board, after, settings=settings, sent=sent)
     board.in_flight.add(taken.nonce)
     try:
-        etags = await board.commit(lock.id, override_ops(item, lock, taken, gone))
+        with _one_item():
+            etags = await board.commit(lock.id, override_ops(item, lock, taken, gone))
     except Conflict:
         return None
     except Unknown:
@@ -283,10 +323,6 @@ async def override(
     return taken.answered(
         lock_etag=etags[keys.lock_key(lock.id)], item_etag=etags[keys.item_key(item.id)]
     )
-
-
-def _may_take_over(lock: Lock, settings: RunSettings) -> bool:
-    return may_take_over(lock.attempt, retries=settings.retries, stood_still=lock.stood_still)
 
 
 async def mark_standstill(board: BoardTable, item_id: str, fence: int) -> None:
@@ -303,5 +339,5 @@ def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
     error = f"its lock was not renewed for {lock.stale_after:g} s"
     if lock.stood_still:
         error = "its handler kept the loop of its worker from turning, and the worker was ended"
-    held = claim_from(item, lock=lock, sent=0.0).item
+    held = held_item(item, lock)
     return run_of(held, Outcome.ABANDONED, now=now, nonce=lock.nonce, error=error)

@@ -12,8 +12,8 @@ holder stops its handler at its next renewal or walk.
 Each counts once, whatever gets lost. What is tried again after a lost race or a lost reply stays
 bound to what was first read: an item removed and made anew meanwhile is another one, and a lock
 claimed meanwhile another lock. And it carries a name, which the item remembers: a pause that was
-applied is not applied again over a resume that came after it. `rules/transitions.py` has how long
-a name is remembered, and why that is long enough.
+applied is not applied again over a resume that came after it. `rules/applied.py` has how long a
+name is remembered, and why that is long enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -13,8 +13,11 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from blackboard.errors import BadInput
+from blackboard.model import EPOCH
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
+NOTICES_LOOKED = "looked"
+"""The row that says when a worker has last looked after the notices."""
 NOTICE, MAIL, PERMIT, ACTION = "notice:", "mail:", "permit:", "action:"
 GROUP = "group:"
 MAINTENANCE = "maintenance"
@@ -25,7 +28,6 @@ BOARD_KEY, STATS_KEY, FLOOR_KEY = "board", "stats", "floor"
 """Rows in the partition of the board's own row."""
 _FENCES = 10**12
 _MILLISECONDS = 10**15
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 160
 _BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
@@ -94,8 +96,14 @@ def worker_key(owner: str) -> str:
     return WORKER + encode_id(owner)
 
 
-def notice_key(item_id: str) -> str:
-    return NOTICE + encode_id(item_id)
+def notice_key(item_id: str, kind: str) -> str:
+    return f"{notices_range(item_id)[0]}{kind}"
+
+
+def notices_range(item_id: str) -> tuple[str, str]:
+    """The range of all notices of an item."""
+    part = NOTICE + encode_id(item_id)
+    return f"{part}:", f"{part};"
 
 
 def permit_key(item_type: str, value: str, number: int) -> str:
@@ -130,7 +138,7 @@ def actions_before(moment: datetime) -> tuple[str, str]:
 
 def _backwards(moment: datetime) -> str:
     """A time of fixed width; the later one sorts first."""
-    passed = (moment - _EPOCH) // timedelta(milliseconds=1)
+    passed = (moment - EPOCH) // timedelta(milliseconds=1)
     return f"{_MILLISECONDS - passed:015d}"
 
 

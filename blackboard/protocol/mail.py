@@ -14,10 +14,8 @@ from blackboard.model import Message
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, readable
-from blackboard.table import ANY, Conflict, ConflictKind, Delete, Insert, Op, Unknown
+from blackboard.table import ANY, Conflict, Delete, Insert, Unknown, commit_again, try_delete
 
-TRIES = 3
-"""Times that a batch without an answer is sent."""
 FORGOTTEN_AFTER = timedelta(days=1)
 
 
@@ -27,10 +25,11 @@ async def send(board: BoardTable, messages: Sequence[Message]) -> dict[str, Mess
     """
     sent = await board.table.now()
     made = {keys.mail_key(one.to, sent, board.chance.nonce()): one for one in messages}
-    ops: list[Op] = [Insert(key, data_of(one)) for key, one in made.items()]
-    for start in range(0, len(ops), board.table.max_rows):
+    ops = [Insert(key, data_of(one)) for key, one in made.items()]
+    partition, most = keys.mail_partition(board.name), board.table.max_rows
+    for start in range(0, len(ops), most):
         with suppress(Unknown):
-            await _commit(board, ops[start : start + board.table.max_rows])
+            await commit_again(board.table, partition, ops[start : start + most])
     return made
 
 
@@ -43,14 +42,15 @@ async def fetch(board: BoardTable, to: str) -> list[Message]:
     rows = [row async for row in board.table.scan(partition, first, last, board.table.max_rows)]
     if rows:
         with suppress(Conflict, Unknown):  # what is left there comes once more
-            await _commit(board, [Delete(row.key, row.etag) for row in rows])
+            ops = [Delete(row.key, row.etag) for row in rows]
+            await commit_again(board.table, partition, ops)
     return [message for row in rows if (message := readable(Message, row))]
 
 
 async def take_back(board: BoardTable, key: str) -> bool:
     """Delete a message that was not fetched; whether it was there. In doubt it was."""
     try:
-        await _commit(board, [Delete(key, ANY)])
+        await commit_again(board.table, keys.mail_partition(board.name), [Delete(key, ANY)])
     except Conflict:
         return False
     except Unknown:
@@ -65,25 +65,5 @@ async def forget_old(board: BoardTable) -> int:
     partition = keys.mail_partition(board.name)
     async for row in board.table.scan(partition, keys.MAIL, keys.end_of(keys.MAIL)):
         if row.key.rsplit(":", 2)[1] < before:
-            with suppress(Conflict, Unknown):
-                await board.table.commit(partition, [Delete(row.key, row.etag)])
-                forgotten += 1
+            forgotten += await try_delete(board.table, partition, [Delete(row.key, row.etag)])
     return forgotten
-
-
-async def _commit(board: BoardTable, ops: Sequence[Op]) -> None:
-    """A batch, sent again while it has no answer. After that a row that is there, of those that are
-    inserted, or is gone, of those that are deleted, was the answer that is missing.
-    """
-    for number in range(TRIES):
-        try:
-            await board.table.commit(keys.mail_partition(board.name), ops)
-        except Unknown:
-            if number == TRIES - 1:
-                raise
-        except Conflict as found:
-            if number and found.kind is not ConflictKind.CHANGED:
-                return
-            raise
-        else:
-            return

@@ -19,7 +19,19 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, readable
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.status import ItemStatus
-from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
+from blackboard.table import (
+    ANY,
+    Conflict,
+    Delete,
+    Insert,
+    Merge,
+    Op,
+    Replace,
+    Row,
+    Unknown,
+    read,
+    try_delete,
+)
 
 ANNOUNCE_EVERY = 60.0
 """Seconds."""
@@ -49,22 +61,27 @@ async def announce(board: BoardTable, member: Member) -> Member:
     """Write a worker's row: new, or over the one it wrote before. Returns the row as it is now, for
     the next announcement. `seen` is set here, by the store's clock.
 
-    A lost race or reply does no harm: the next announcement repairs it. A row that is gone may mean
-    that the whole table was deleted and made anew. Raises Remade when that changed the shards.
+    A lost race or reply does no harm: the next announcement repairs it. One that was damaged is
+    replaced. A row that is gone may mean that the whole table was deleted and made anew. Raises
+    Remade when that changed the shards.
     """
     partition, key = workers_partition(board.name), worker_key(member.owner)
     if not member.etag:
         await forget_lost(board)
+    is_damaged = False
     for _ in range(TRIES):
         member = replace(member, seen=await board.table.now())
         data = data_of(member)
         write: Op = Merge(key, data, member.etag) if member.etag else Insert(key, data)
+        if is_damaged:
+            write = Replace(key, data, member.etag)
         try:
             etags = await board.table.commit(partition, [write])
         except (Conflict, Unknown):
             found = await read(board.table, partition, key)
             if found is None and member.etag:
                 await board.check_shards()
+            is_damaged = found is not None and readable(Member, found) is None
             member = replace(member, etag=found.etag if found else "")
         else:
             return replace(member, etag=etags[0])
@@ -73,7 +90,7 @@ async def announce(board: BoardTable, member: Member) -> Member:
 
 async def forget(board: BoardTable, owner: str) -> None:
     """Delete the row of a worker that ends in good order."""
-    await _delete(board, [Delete(worker_key(owner), ANY)])
+    await try_delete(board.table, workers_partition(board.name), [Delete(worker_key(owner), ANY)])
 
 
 async def workers(board: BoardTable) -> list[Sighting]:
@@ -89,14 +106,14 @@ async def forget_lost(board: BoardTable) -> None:
     their age, their own time counts. A time that is still to come counts as well: a clock was
     wrong. A worker that lives after all writes its row again.
     """
-    now = await board.table.now()
+    now, partition = await board.table.now(), workers_partition(board.name)
     for row in await _rows(board):
         one = _sighting(board, row)
         if one is None:
             continue
         seen = one.member.seen
         if seen < now - FORGOTTEN_AFTER or is_ahead(seen, now=now):
-            await _delete(board, [Delete(row.key, row.etag)])
+            await try_delete(board.table, partition, [Delete(row.key, row.etag)])
 
 
 def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
@@ -123,10 +140,3 @@ async def _rows(board: BoardTable) -> list[Row]:
 def _sighting(board: BoardTable, row: Row) -> Sighting | None:
     member = readable(Member, row)
     return None if member is None else Sighting(member=member, age=board.table.age(row))
-
-
-async def _delete(board: BoardTable, ops: Sequence[Op]) -> None:
-    try:
-        await board.table.commit(workers_partition(board.name), ops)
-    except (Conflict, Unknown):
-        return  # it is gone, or the next worker that starts deletes it

@@ -12,14 +12,12 @@ the nonces in the rows. What is taken and not known to be goes stale.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Permit, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import data_of, record_of, version_of
+from blackboard.protocol.rows import data_of, readable, version_of
 from blackboard.rules.due import is_stale
 from blackboard.spec import RunSettings, params_of
 from blackboard.table import (
@@ -32,6 +30,7 @@ from blackboard.table import (
     Row,
     Unknown,
     just_after,
+    try_delete,
 )
 
 LEASE = 60.0
@@ -43,7 +42,8 @@ TRIES = 4
 """Readings of the permits of one limit, while other workers are faster."""
 RENEWALS = 3
 """Batches for one renewal before it is left to the next."""
-
+MOST_DIGITS = 9
+"""Of the number of a permit."""
 
 LimitName = tuple[str, str]
 """A type, and the JSON of a value of its key or ""."""
@@ -91,10 +91,12 @@ class _Found:
     """A row of a permit: by its key, whatever else it says."""
 
     number: int
+    """-1: that of no permit."""
     row: Row
     permit: Permit | None
     """None: a newer version wrote it, or it cannot be read."""
     is_stale: bool
+    is_newer: bool
 
 
 async def in_use(board: BoardTable, limit: Limit) -> list[Permit]:
@@ -105,6 +107,31 @@ async def in_use(board: BoardTable, limit: Limit) -> list[Permit]:
     return [one.permit for one in found if one.permit is not None and not one.is_stale]
 
 
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """What keeps the permits of a limit."""
+
+    items: tuple[str, ...] = ()
+    newer: tuple[str, ...] = ()
+    """The keys of rows that a newer version wrote: they count as held for ever."""
+    unreadable: tuple[str, ...] = ()
+    """The keys of rows that cannot be read: they count as held until they are as old as a lease."""
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self.newer) + len(self.unreadable)
+
+
+async def occupied(board: BoardTable, limit: Limit) -> Occupied:
+    """What `take` counts as held."""
+    held = [one for one in await _read(board, limit) if not one.is_stale]
+    odd = [one for one in held if one.permit is None]
+    return Occupied(
+        items=tuple(one.permit.id for one in held if one.permit is not None),
+        newer=tuple(one.row.key for one in odd if one.is_newer),
+        unreadable=tuple(one.row.key for one in odd if not one.is_newer),
+    )
+
+
 async def take(
     board: BoardTable, limit: Limit, items: Sequence[str], *, owner: str
 ) -> list[HeldPermit]:
@@ -112,9 +139,10 @@ async def take(
     permits left.
     """
     for _ in range(TRIES):
-        found = {one.number: one for one in await _read(board, limit)}
-        held = {one.number for one in found.values() if not one.is_stale}
-        left = max(limit.most - len(held), 0)
+        rows = await _read(board, limit)
+        found = {one.number: one for one in rows}
+        held = {one.number for one in rows if not one.is_stale}
+        left = max(limit.most - sum(not one.is_stale for one in rows), 0)
         free = [number for number in range(limit.most) if number not in held][:left]
         # From a random one on: workers that take some at the same time collide less.
         first = int(board.chance.fraction() * len(free))
@@ -200,8 +228,7 @@ async def forget_lost(board: BoardTable) -> None:
     rows = board.table.scan(_partition(board), keys.PERMIT, keys.end_of(keys.PERMIT))
     old = [row async for row in rows if board.table.age(row) > FORGOTTEN_AFTER]
     for row in old:
-        with suppress(Conflict, Unknown):  # it is taken again, or the next worker deletes it
-            await board.table.commit(_partition(board), [Delete(row.key, row.etag)])
+        await try_delete(board.table, _partition(board), [Delete(row.key, row.etag)])
 
 
 async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
@@ -226,19 +253,25 @@ async def _read(board: BoardTable, limit: Limit) -> list[_Found]:
 
 def _found(board: BoardTable, row: Row) -> _Found:
     """A row that cannot be read counts as a permit in use until it is as old as a lease, one of a
-    newer version for ever: more runs than the limit allows are worse than fewer.
+    newer version for ever: more runs than the limit allows are worse than fewer. One that says that
+    it is good for longer than any is as one that cannot be read: its holder renews it long before.
     """
-    number = row.key.rpartition(":")[2]
-    permit, age = None, board.table.age(row)
-    try:
-        if version_of(row.data) <= VERSION:
-            permit = record_of(Permit, row, age=age)
-            free = is_stale(permit, resolution=board.table.resolution)
-        else:
-            free = False
-    except BadRow:
-        free = age > LEASE + board.table.resolution
-    return _Found(int(number) if number.isdecimal() else -1, row, permit, free)
+    age, resolution = board.table.age(row), board.table.resolution
+    if version_of(row.data) > VERSION:
+        return _Found(_number(row.key), row, permit=None, is_stale=False, is_newer=True)
+    permit = readable(Permit, row, age=age)
+    if permit is not None and 0 < permit.stale_after <= FORGOTTEN_AFTER:
+        stale = is_stale(permit, resolution=resolution)
+    else:
+        permit, stale = None, age > LEASE + resolution
+    return _Found(_number(row.key), row, permit, is_stale=stale, is_newer=False)
+
+
+def _number(key: str) -> int:
+    """Of the permit that lies under a key; -1 where none does."""
+    digits = key.rpartition(":")[2]
+    number = int(digits) if len(digits) <= MOST_DIGITS and digits.isdecimal() else -1
+    return number if f"{number:05d}" == digits else -1
 
 
 def _partition(board: BoardTable) -> str:

@@ -30,10 +30,12 @@ from blackboard.table import (
     Op,
     Row,
     Table,
+    TableError,
     Unavailable,
     Unknown,
     Value,
     read,
+    try_delete,
 )
 
 Resolve = Callable[[str, str], RunSettings]
@@ -46,6 +48,12 @@ raising."""
 PAGE = 500
 """Rows that such work reads from one pause to the next."""
 SHARDS = range(1, 101)
+HIGHEST_FLOOR = 10**12 - 10**9
+"""The keys of the history have room for 10^12 fences, and what is added is to run."""
+FIRST_SHARDS = 8
+"""Shards that are looked at before a board is made."""
+SOME_ITEMS = 20
+"""Items of each shard from which the number of shards is seen."""
 TRIES_TO_CREATE = 3
 """Batches that may stay without an answer, and have done nothing, until a board is given up."""
 
@@ -122,7 +130,7 @@ class BoardTable:
         except (BadInput, ValueError):
             return Labels()
 
-    async def ready(self, partition: str, trouble: Busy | Unavailable, *, failures: int) -> None:
+    async def ready(self, partition: str, trouble: TableError, *, failures: int) -> None:
         """Wait, after so many requests to a partition that failed, until the next one may be made:
         until the breaker in front of the store lets it through; without one, for a pause.
         """
@@ -140,68 +148,58 @@ class BoardTable:
         cls, table: Table, *, name: str, shards: int, clock: Clock, chance: Chance, resolve: Resolve
     ) -> "BoardTable":
         """Make a board, or open it when it is there already with as many shards."""
-        if shards not in SHARDS:
-            raise BadInput("shards", f"{shards} is out of range", "1 to 100")
         board = cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
+        await board.make()
+        return board
+
+    async def make(self) -> None:
+        """Make the board's row, unless it is there with as many shards. Raises BadInput when it has
+        others, or is missing and its items are in other shards.
+        """
+        if self.shards not in SHARDS:
+            raise BadInput("shards", f"{self.shards} is out of range", "1 to 100")
+        if "." not in self.name:  # that of a group always has one shard
+            await _check_made(self.table, self.name, shards=self.shards)
         made: dict[str, Value] = {
             "version": VERSION,
-            "shards": shards,
-            "created": await table.now(),
+            "shards": self.shards,
+            "created": await self.table.now(),
         }
-        partition = keys.meta_partition(name)
+        partition = keys.meta_partition(self.name)
         for tries in range(TRIES_TO_CREATE):
             try:
-                await table.commit(partition, [Insert(keys.BOARD_KEY, made)])
+                await self.table.commit(partition, [Insert(keys.BOARD_KEY, made)])
             except Conflict:
                 break
             except Unknown:
-                if await read(table, partition, keys.BOARD_KEY) is not None:
+                if await read(self.table, partition, keys.BOARD_KEY) is not None:
                     break
                 if tries + 1 == TRIES_TO_CREATE:
                     raise
             else:
-                return board
-        found = await cls.open(table, name=name, clock=clock, chance=chance, resolve=resolve)
-        if found.shards != shards:
+                return
+        found = await _shards_of(self.table, self.name)
+        if found != self.shards:
             raise BadInput(
                 "shards",
-                f"board {name!r} was made with {found.shards}",
+                f"board {self.name!r} was made with {found}",
                 "the number is fixed; make a board of another name",
             )
-        return board
 
     @classmethod
     async def open(
         cls, table: Table, *, name: str, clock: Clock, chance: Chance, resolve: Resolve
     ) -> "BoardTable":
         """Open a board that is there."""
-        row = await read(table, keys.meta_partition(keys.check_board_name(name)), keys.BOARD_KEY)
-        if row is None:
-            problem = f"no board {name!r} in this store"
-            raise BadInput("board", problem, f"`blackboard --board {name} init` makes one")
-        if version_of(row.data) > VERSION:
-            raise BadInput(
-                "board",
-                f"{name!r} has version {version_of(row.data)}, this program reads {VERSION}",
-                "upgrade blackboard",
-            )
-        shards = row.data.get("shards")
-        if type(shards) is not int or shards not in SHARDS:
-            raise BadRow(row.key, "no good shards")
-        return cls(
-            table,
-            name=name,
-            shards=shards,
-            clock=clock,
-            chance=chance,
-            resolve=resolve,
-        )
+        shards = await _shards_of(table, keys.check_board_name(name))
+        return cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
 
     async def check_shards(self) -> None:
         """Raises Remade when the board has other shards by now, Unavailable while it is gone."""
         row = await read(self.table, keys.meta_partition(self.name), keys.BOARD_KEY)
         if row is None:
-            raise Unavailable(f"the board {self.name!r} is gone (`blackboard init` makes it anew)")
+            init = f"`blackboard --board {self.name} init --shards {self.shards}`"
+            raise Unavailable(f"the board {self.name!r} is gone ({init} makes it anew)")
         if row.data.get("shards") != self.shards:
             raise Remade(
                 f"the board {self.name!r} was made anew with shards: {row.data.get('shards')}, not "
@@ -353,10 +351,69 @@ class BoardTable:
 
     async def delete(self, item_id: str, key: str, etag: str) -> None:
         """Delete one row that belongs to no item, if it is still the one that was read."""
-        try:
-            await self.table.commit(self.partition(item_id), [Delete(key, etag)])
-        except (Conflict, Unknown):
-            return  # it was deleted meanwhile, or the next walk deletes it
+        await try_delete(self.table, self.partition(item_id), [Delete(key, etag)])
+
+
+async def _check_made(table: Table, name: str, *, shards: int) -> None:
+    """Raises BadInput where the row of a board is missing, and its items fit another number of
+    shards better: with this one they would be hidden. That there may be items is seen by the first
+    shards, and by what workers leave: it takes few requests where there is nothing.
+    """
+    if await read(table, keys.meta_partition(name), keys.BOARD_KEY) is not None:
+        return
+    all_shards = [name, *(f"{name}-{number:02d}" for number in range(SHARDS[-1]))]
+    others = (keys.meta_partition(name), keys.workers_partition(name))
+    for partition in (*others, *all_shards[: 1 + FIRST_SHARDS]):
+        if [row async for row in table.scan(partition, limit=1)]:
+            break
+    else:
+        return
+    found = [
+        (partition, item)
+        for partition in all_shards
+        async for row in table.scan(partition, keys.ITEM, keys.end_of(keys.ITEM), SOME_ITEMS)
+        if isinstance(item := row.data.get("item"), str)
+    ]
+    misfits = {
+        number: [
+            partition
+            for partition, item in found
+            if keys.partition(name, keys.shard_of(item, number), number) != partition
+        ]
+        for number in SHARDS
+    }
+    fewest = min(map(len, misfits.values()))
+    if len(misfits[shards]) == fewest:
+        return
+    numbers = [number for number, some in misfits.items() if len(some) == fewest]
+    which = f"{numbers[0]}" if len(numbers) == 1 else "N"
+    had = "" if len(numbers) == 1 else ", the number that it had,"
+    raise BadInput(
+        "shards",
+        f"the row {keys.BOARD_KEY} of {name!r} is missing, and with shards: {shards} items that "
+        f"are there would be hidden, as in {misfits[shards][0]}",
+        f"`blackboard --board {name} init --shards {which}`{had} makes the row anew",
+    )
+
+
+async def _shards_of(table: Table, name: str) -> int:
+    """The shards of a board that is there. Raises BadInput, and BadRow."""
+    row = await read(table, keys.meta_partition(name), keys.BOARD_KEY)
+    if row is None:
+        problem = f"no board {name!r} in this store"
+        raise BadInput("board", problem, f"`blackboard --board {name} init` makes one")
+    if version_of(row.data) > VERSION:
+        raise BadInput(
+            "board",
+            f"{name!r} has version {version_of(row.data)}, this program reads {VERSION}",
+            "upgrade blackboard",
+        )
+    if version_of(row.data) < 1:
+        raise BadRow(row.key, "no good version")
+    shards = row.data.get("shards")
+    if type(shards) is not int or shards not in SHARDS:
+        raise BadRow(row.key, "no good shards")
+    return shards
 
 
 def mark_in(row: Row) -> Mark:
@@ -378,9 +435,9 @@ async def paged(rows: AsyncIterator[Row], pause: Pause | None) -> AsyncIterator[
 
 
 def fence_of(row: Row) -> int:
-    """The fence that a row says. Raises BadRow."""
+    """The fence that a row says. Raises BadRow, also for one with which no item could run."""
     fence = row.data.get("fence")
-    if type(fence) is not int or fence < 0:
+    if type(fence) is not int or not 0 <= fence < HIGHEST_FLOOR:
         raise BadRow(row.key, "no good fence")
     return fence
 

@@ -5,9 +5,10 @@ states the item's etag it was built from, so that an edit, a pause or a `run now
 obeyed and not overwritten.
 
 Many releases share a batch. Of a batch that is refused, the release that was in the way is settled
-by itself, and the others are sent again without it, a few times. Of a batch without an answer, each
-is settled. A release for which the store has no time is built anew, with the locks as they are by
-then: they are renewed meanwhile.
+by itself, and the others are sent again without it, a few times. Of a batch without an answer, or
+that the store does not take time and again, each is settled; none waits for another. A release for
+which the store has no time is built anew, with the locks as they are by then: they are renewed
+meanwhile.
 
 Settling is what is done about a release after any doubt: no answer, a refusal, a claim whose item
 has to be read. The lock is read. It has the claim's nonce: the item is read and the release built
@@ -15,10 +16,14 @@ anew from it. It has not: a row in the history with the claim's nonce means that
 no such row means that the lock was taken away, and the run is late. Then its row in the history is
 written, and its result into the item if the rules say so.
 
-Writing does not give up while the store is away: it asks again until it is answered.
+Writing does not give up while the store is away: it asks again until it is answered. Where no
+answer comes to the release of one run time and again, it is recorded as failed, in few words: it
+may be what the run says that keeps the answer away.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -35,6 +40,7 @@ from blackboard.protocol.claims import claim_from, holds
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
 from blackboard.results import not_kept, warnings_in, warnings_of
+from blackboard.rules.breaker import RELEASES
 from blackboard.rules.transitions import (
     FAILING,
     LateMove,
@@ -51,6 +57,7 @@ from blackboard.table import (
     Delete,
     Op,
     Refused,
+    TableError,
     Unavailable,
     Unknown,
     units,
@@ -60,6 +67,11 @@ ROWS_OF_A_RELEASE = 4
 """At the most: the lock goes, the next token comes, the item and the history say so."""
 ROUNDS = 3
 """Times that a release is answered in a batch and does not land, before it is settled by itself."""
+FAILURES = 4
+"""Tries of a batch for which the store has no time, before each release is settled by itself; and
+of one release, before it lets others go first."""
+UNANSWERED = 6
+"""Tries of one release without a good answer, before it is tried in few words."""
 REFUSED = "the store refused the outcome"
 
 
@@ -109,17 +121,25 @@ class Leases:
 
 
 Answer = TypeVar("Answer")
+Landed = Callable[[Sequence[tuple[FinishedRun, Released]]], Awaitable[None]]
+
+
+async def _nothing_more(_landed: Sequence[tuple[FinishedRun, Released]]) -> None:
+    """What is done about releases that have landed where the caller waits for all."""
 
 
 async def release(
-    board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases | None = None
+    board: BoardTable,
+    finished: Sequence[FinishedRun],
+    *,
+    leases: Leases | None = None,
+    landed: Landed = _nothing_more,
 ) -> list[Released]:
     """Release runs, as many in one batch as fit it. Returns when all are in the history; waits for
-    the store as long as it takes.
+    the store as long as it takes. `landed` is called with those that are, as soon as they are.
     """
     leases = leases or Leases()
     fitted = [fit(one, board.table.max_value) for one in finished]
-    written: dict[str, Released] = {}
     # Of two runs of one item the earlier has lost its lock, and a batch has each row once.
     newest = {
         one.claim.id: one.claim.fence for one in sorted(fitted, key=lambda one: one.claim.fence)
@@ -129,9 +149,40 @@ async def release(
     for one in fitted:
         is_sure = one.claim.item.etag and one.claim.fence == newest[one.claim.id]
         (certain if is_sure else doubtful).append(one)
-    sent: dict[str, datetime | None] = {}
-    rounds = failures = 0
-    while certain and rounds < ROUNDS:
+    sent = await _in_batches(board, certain, leases=leases, landed=landed)
+    left = doubtful + sent.left
+    leases.renewed(left)
+    written = sent.written
+
+    async def settled(one: FinishedRun) -> None:
+        nonce = one.claim.nonce
+        written[nonce] = await settle(board, one, sent=sent.ready.get(nonce))
+        await landed([(one, written[nonce])])
+
+    if len(left) == 1:
+        await settled(left[0])
+    else:
+        for problem in await asyncio.gather(*map(settled, left), return_exceptions=True):
+            if problem is not None:
+                raise problem
+    return [written[one.claim.nonce] for one in finished]
+
+
+class _Sent(Struct):
+    """What became of releases that were sent in batches. By nonce."""
+
+    written: dict[str, Released] = {}
+    ready: dict[str, datetime | None] = {}
+    """When the items are ready next, as the last batch said that may have landed."""
+    left: list[FinishedRun] = []
+    """What is to be settled."""
+
+
+async def _in_batches(
+    board: BoardTable, certain: list[FinishedRun], *, leases: Leases, landed: Landed
+) -> _Sent:
+    found, rounds, failures = _Sent(), 0, 0
+    while certain and rounds < ROUNDS and (failures < FAILURES or len(certain) == 1):
         rounds += 1
         certain = await leases.quiet(certain)
         batches = _batches(
@@ -139,7 +190,7 @@ async def release(
         )
         certain = []
         for batch in batches:
-            sent |= {one.claim.nonce: done.ready for one, _, done in batch}
+            found.ready |= {one.claim.nonce: done.ready for one, _, done in batch}
             ops = [op for _, ops, _ in batch for op in ops]
             partition = board.partition(batch[0][0].claim.id)
             try:
@@ -151,18 +202,16 @@ async def release(
                 failures += 1
                 await board.ready(partition, trouble, failures=failures)
             except Unknown:
-                doubtful += [one for one, _, _ in batch]
+                found.left += [one for one, _, _ in batch]
             except (Conflict, Refused) as refusal:
                 in_the_way = _whose(batch, refusal.index)
-                doubtful.append(in_the_way)
+                found.left.append(in_the_way)
                 certain += [one for one, _, _ in batch if one is not in_the_way]
             else:
-                written |= {one.claim.nonce: done for one, _, done in batch}
-    leases.renewed(doubtful + certain)
-    for one in doubtful + certain:
-        nonce = one.claim.nonce
-        written[nonce] = await settle(board, one, sent=sent.get(nonce))
-    return [written[one.claim.nonce] for one in finished]
+                found.written |= {one.claim.nonce: done for one, _, done in batch}
+                await landed([(one, done) for one, _, done in batch])
+    found.left += certain
+    return found
 
 
 Prepared = tuple[FinishedRun, list[Op], Released]
@@ -311,7 +360,7 @@ async def _until_it_lands(
     board: BoardTable, finished: FinishedRun, *, sent: datetime | None
 ) -> Released:
     """Built from the item as it is now, and again until it lands."""
-    claim = finished.claim
+    claim, unanswered = finished.claim, 0
     while True:
         lock = await until_answered(board, claim.id, lambda: board.lock(claim.id))
         if lock is None or lock.nonce != claim.nonce:
@@ -326,8 +375,17 @@ async def _until_it_lands(
         ops, done = prepare(board, finished, current, now=now)
         try:
             await until_answered(board, claim.id, partial(board.commit, claim.id, ops))
-        except Unknown:
+        except Unknown as trouble:
+            unanswered += 1
             sent = done.ready
+            if unanswered >= UNANSWERED:
+                # At the moment at which there is no answer to what the run says.
+                in_few_words = _terse(finished, Refused(0, str(trouble)))
+                ops, done = prepare(board, in_few_words, current, now=now)
+                with suppress(TableError):  # or the release has landed meanwhile
+                    await board.commit(claim.id, ops)
+                    return done
+                await _until_ready(board, claim.id, trouble, failures=unanswered)
         except Conflict:
             continue
         except Refused as refused:
@@ -364,7 +422,8 @@ def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
     """Whether a row of the history is what this release wrote, and not what an overrider or an
     operator wrote about it.
     """
-    return row.nonce == claim.nonce and row.outcome is ended.outcome and not row.note
+    is_as_sent = row.outcome is ended.outcome or row.error.startswith(REFUSED)
+    return row.nonce == claim.nonce and is_as_sent and not row.note
 
 
 async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
@@ -411,4 +470,14 @@ async def until_answered(
             return await ask()
         except (Busy, Unavailable) as trouble:
             failures += 1
-            await board.ready(board.partition(item_id), trouble, failures=failures)
+            await _until_ready(board, item_id, trouble, failures=failures)
+
+
+async def _until_ready(
+    board: BoardTable, item_id: str, trouble: TableError, *, failures: int
+) -> None:
+    """Wait until the next try. After some, releases that the store takes go first."""
+    if failures > FAILURES:
+        pause = RELEASES.pause(failures - FAILURES, fraction=board.chance.fraction())
+        await board.clock.sleep(pause)
+    await board.ready(board.partition(item_id), trouble, failures=failures)

@@ -8,7 +8,7 @@ safe by itself; a rename that was interrupted is finished by asking for it again
 
 The tombstone of the old one has the name of the rename: of two at a time, the one whose name is
 there has renamed it, and the other takes its copy back. The history stays with the old id, as that
-of a removed item does.
+of a removed item does; what is known of the notices sent for it goes along at the end.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from blackboard.model import Applied, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, remove_ops
 from blackboard.protocol.edits import TRIES, Changed, uncertain
-from blackboard.protocol.keys import item_key
+from blackboard.protocol.keys import item_key, notice_key, notices_partition, notices_range
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, text_of
@@ -37,7 +37,7 @@ from blackboard.rules.transitions import (
     removed,
 )
 from blackboard.spec import RunSettings
-from blackboard.table import Conflict, Unknown
+from blackboard.table import Conflict, Delete, Insert, Op, Unknown
 
 MOVED = "renamed:"
 """How the name begins that the tombstone of an old one has."""
@@ -53,6 +53,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     for _ in range(TRIES):
         done = await renaming.go_on()
         if done is not None:
+            await _move_notices(board, item_id, done.item)
             return done
     raise uncertain(item_id, renaming.unanswered)
 
@@ -146,6 +147,23 @@ class _Renaming:
             remedy = f"`blackboard rm {shlex.quote(new.id)}` removes the copy"
             problem = f"{new.id} is a copy of {old.id}, which got another id meanwhile"
             raise BlackboardError(f"{problem}: {remedy}")
+
+
+async def _move_notices(board: BoardTable, old_id: str, item: Item) -> None:
+    """What was sent of the item counts under its new id. Where that fails, its next failure is
+    sent once more.
+    """
+    partition, (first, last) = notices_partition(board.name), notices_range(old_id)
+    ops: list[Op] = []
+    async for row in board.table.scan(partition, first, last):
+        data = {**row.data, "item": item.id, "fence": item.fence}
+        ops += [
+            Insert(notice_key(item.id, row.key.removeprefix(first)), data),
+            Delete(row.key, row.etag),
+        ]
+    if ops:
+        with suppress(Conflict, Unknown):
+            await board.table.commit(partition, ops)
 
 
 def _digest(item_id: str) -> str:

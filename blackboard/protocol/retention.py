@@ -36,7 +36,7 @@ from blackboard.model import VERSION, Item, Outcome, Run, State
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause, fence_of
 from blackboard.rules.applied import REMEMBERED
-from blackboard.table import Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
+from blackboard.table import Conflict, Delete, Insert, Merge, Row, Unknown, read, try_delete
 
 PRUNE_EVERY = 16
 """Runs of an item from one pruning to the next."""
@@ -80,15 +80,15 @@ async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int
     """Delete the runs of an item that are not kept; their number. Raises BadRow."""
     now = await board.table.now()
     place = pruned = 0
-    batch: list[Op] = []
+    partition, batch = board.partition(item_id), list[Delete]()
     async for run in board.runs(item_id, whole=True):
         if not is_kept(run, place=place, retention=retention, now=now):
             batch.append(Delete(keys.run_key(item_id, run.fence), run.etag))
         place += 1
         if len(batch) == board.table.max_rows:
-            pruned += await _delete(board, item_id, batch)
+            pruned += await try_delete(board.table, partition, batch)
             batch = []
-    return pruned + await _delete(board, item_id, batch)
+    return pruned + await try_delete(board.table, partition, batch)
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ async def delete_tombstones(
             for start in range(0, len(found), board.table.max_rows):
                 some = found[start : start + board.table.max_rows]
                 ops = [Delete(keys.run_key(one.id, run.fence), run.etag) for run in some]
-                deleted = await _delete(board, one.id, ops)
+                deleted = await try_delete(board.table, board.partition(one.id), ops)
                 runs += deleted
                 if not deleted:
                     break
@@ -233,13 +233,3 @@ def _item_of(row: Row) -> str:
 def _behind(row: Row) -> str:
     """The end of the history that a run is of: all of its keys begin alike."""
     return row.key.rpartition(":")[0] + ";"
-
-
-async def _delete(board: BoardTable, item_id: str, batch: Sequence[Op]) -> int:
-    if not batch:
-        return 0
-    try:
-        await board.table.commit(board.partition(item_id), batch)
-    except (Conflict, Unknown):
-        return 0  # another worker prunes, or this one does the next time
-    return len(batch)

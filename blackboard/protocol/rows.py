@@ -43,6 +43,7 @@ from blackboard.model import (
     Token,
     TypeCounts,
 )
+from blackboard.schedule.times import LONGEST
 from blackboard.table import Data, Row, Value
 
 Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Statistics, Action)
@@ -50,6 +51,8 @@ Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Stat
 _READ_ONLY = {"etag", "age"}
 _LARGEST = 10**12
 """The keys of the history have no room for higher fences."""
+SHORTEST_CYCLE = 0.001
+"""Seconds."""
 
 # ---- from a row: each of these returns the value of a field, None for what is no good in it
 
@@ -72,6 +75,24 @@ def _number(value: object) -> float | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return _count(value)
+
+
+def _seconds(value: object) -> float | None:
+    """Seconds that are shown, or reckoned with."""
+    number = _number(value)
+    return number if number is not None and abs(number) < _LARGEST else None
+
+
+def _cycle(value: object) -> float | None:
+    number = _number(value)
+    is_one = number is not None and SHORTEST_CYCLE <= number <= LONGEST.total_seconds()
+    return number if is_one else None
+
+
+def _version(value: object) -> int | None:
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 1 <= value < _LARGEST else None
 
 
 def _time(value: object) -> datetime | None:
@@ -132,6 +153,15 @@ _READERS: dict[Any, Reader] = {
     tuple[TypeCounts, ...]: _list_of(TypeCounts, "items", _count),
 }
 """By the type of a field."""
+_BY_NAME: dict[str, Reader] = {
+    "version": _version,
+    "cycle": _cycle,
+    "lag": _seconds,
+    "took": _seconds,
+}
+"""By the name of a field whose values are not all that its type allows. `stale_after` is none of
+them: `blackboard doctor` frees what has a lock for ages.
+"""
 _PLAIN = {str, bool, int}
 """Types whose values need no reader: all of them are good, but for whole numbers out of range."""
 
@@ -152,10 +182,11 @@ def _columns(record_type: type[Any]) -> Iterator[_Column]:
     for field, hint in get_type_hints(record_type).items():
         if field not in _READ_ONLY:
             kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-            plain = kind if kind in _PLAIN else None
+            plain = kind if kind in _PLAIN and field not in _BY_NAME else None
             may_be_odd = kind is not hint or kind not in _PLAIN | {float, datetime}
             name = "item" if field == "id" else field
-            yield _Column(field, name, plain, _READERS[kind], may_be_odd)
+            read = _BY_NAME.get(field, _READERS[kind])
+            yield _Column(field, name, plain, read, may_be_odd)
 
 
 _TYPES: tuple[type[Any], ...] = (
@@ -277,6 +308,51 @@ def text_of(value: object) -> str:
 
 
 def version_of(data: Data) -> int:
-    """The protocol version a row was written with."""
+    """The protocol version a row was written with. A Double without a fraction is an integer. 0:
+    what stands there is no version, and the row is damaged.
+    """
     version = data.get("version", 1)
-    return version if isinstance(version, int) else 1
+    if type(version) is float and version.is_integer():
+        version = int(version)
+    return min(version, _LARGEST) if type(version) is int and version >= 1 else 0
+
+
+# ---- rows that are no records
+
+
+def lease_of(group: Row) -> float | None:
+    """The lease that a group's row says, in seconds; None: it says no time that can be one."""
+    lease = group.data.get("lease")
+    if type(lease) not in (int, float):
+        return None
+    assert isinstance(lease, int | float)
+    return float(lease) if 0 < lease <= LONGEST.total_seconds() else None
+
+
+def group_trouble(row: Row, partition: str) -> str:
+    """What is wrong with the row of a group, and the remedy; "" for nothing."""
+    where, version = f"the row {row.key} in {partition}", version_of(row.data)
+    if version > VERSION:
+        return f"a newer version wrote {where} (upgrade blackboard)"
+    wrong = [] if version else ["version"]
+    wrong += [] if row.data.get("kind") == "pump" else ["kind"]
+    wrong += [] if lease_of(row) is not None else ["lease"]
+    if not wrong:
+        return ""
+    said = ", ".join(wrong)
+    return f"{where} has no good {said} (a worker of the group that starts writes it anew)"
+
+
+def board_trouble(row: Row, partition: str) -> str:
+    """What is wrong with the own row of the board of a group or of elections, which has one shard,
+    and the remedy; "" for nothing.
+    """
+    where, version = f"the row {row.key} in {partition}", version_of(row.data)
+    if version > VERSION:
+        return f"a newer version wrote {where} (upgrade blackboard)"
+    wrong = "" if version else "version"
+    shards = row.data.get("shards")
+    if type(shards) is int and shards > 1:
+        return f"{where} says {shards} shards, not 1 (delete it: it is made anew)"
+    wrong = wrong if shards == 1 and type(shards) is int else "shards"
+    return f"{where} has no good {wrong} (delete it: it is made anew)" if wrong else ""

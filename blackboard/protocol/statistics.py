@@ -4,11 +4,13 @@ The row decides nothing. One that is missing, old, of a newer version or unreada
 the items are counted instead.
 """
 
+from collections.abc import Callable
+
 from blackboard.model import VERSION, Lock, Statistics, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
-from blackboard.rules.status import Tally, is_current, status_of
+from blackboard.rules.status import ItemStatus, Tally, is_current, status_of
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
 
 
@@ -18,9 +20,11 @@ async def count(
     by: str = "",
     term: int = 0,
     pause: Pause | None = None,
+    each: Callable[[ItemStatus], None] = lambda _: None,
 ) -> Statistics:
-    """Count all items, with a pause after each page. Locks are read when the first item is found to
-    be running; a lock of another fence than its item says nothing.
+    """Count all items, with a pause after each page; `each` is called with every one. Locks are
+    read when the first item is found to be running; a lock of another fence than its item says
+    nothing.
     """
     began = board.clock.monotonic()
     now, resolution, tally = await board.table.now(), board.table.resolution, Tally()
@@ -29,7 +33,9 @@ async def count(
         if item.running and locks is None:
             locks = {lock.id: lock async for lock in board.locks()}
         lock = locks.get(item.id) if locks else None
-        tally.add(status_of(item, lock, now=now, resolution=resolution))
+        status = status_of(item, lock, now=now, resolution=resolution)
+        tally.add(status)
+        each(status)
     took = round(board.clock.monotonic() - began, 3)
     return tally.statistics(at=await board.table.now(), by=by, term=term, took=took)
 

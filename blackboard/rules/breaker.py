@@ -20,6 +20,10 @@ whatever their priorities. An answer to a renewal does not let claims through be
 has asked for is over.
 
 One batch without an answer is no reason to wait: it is settled by reading. Two in a row are.
+
+Failures expire. A partition that is asked for once a day is not away until then because it failed
+once: after little more than a minute in which it was not asked again, it counts as if it had not
+failed.
 """
 
 from collections.abc import Iterable
@@ -40,6 +44,14 @@ LONGEST = 15.0
 ANSWER_LASTS = 60.0
 """Seconds for which an answer of one partition shows that the account is there: a worker announces
 itself as often, so there is one when all is well but some shard.
+"""
+FAILURE_LASTS = ANSWER_LASTS + LONGEST
+"""Seconds for which a failure shows that a partition is away, unless it is asked again: what work
+needs is asked once a minute, and may be put off by the longest pause.
+"""
+DOUBTS_LAST = 300.0
+"""The same of batches without an answer, where pages are answered: a worker that reads does not
+write each minute.
 """
 DOUBTS = 2
 """Batches without an answer, one after the other, that are a store in trouble."""
@@ -69,10 +81,15 @@ STORE = Backoff(shortest=SHORTEST, longest=LONGEST)
 REFUSED = Backoff(shortest=5.0, longest=5.0)
 """Between two requests that the store refuses. An operator ends that, so the pause does not grow:
 work goes on soon after."""
+RELEASES = Backoff(shortest=1.0, longest=10.0)
+"""Between two tries of one release by itself, besides: those that the store takes go first."""
 NOTICES = Backoff(shortest=2.0, longest=30.0)
 """Between two tries to send a notice."""
 NOTICE_ROWS = Backoff(shortest=5.0, longest=5.0)
 """Between two tries to read or write the row of a notice: work needs the store more than that."""
+HOUSEKEEPING = Backoff(shortest=LONGEST, longest=900.0)
+"""Between two tries of a duty of the coordinator: soon, because a partition that failed counts as
+away until it is asked again; then seldom, because each try begins from the start."""
 RESTARTS = Backoff(shortest=1.0, longest=30.0)
 """Between two starts of a worker process that ends by itself."""
 
@@ -157,6 +174,17 @@ def answered(before: Circuit, need: Need, *, batch: bool) -> Circuit:
         return CLOSED
     # Pages are answered and batches are not: the next failure is not the first.
     return Circuit(failures=before.failures if doubts >= DOUBTS else 0, doubts=doubts)
+
+
+def is_well(circuit: Circuit) -> bool:
+    """Whether a partition that was in trouble has answered as it should."""
+    return circuit.others_at is None and circuit.doubts < DOUBTS
+
+
+def has_expired(circuit: Circuit, *, failed_at: float, now: float) -> bool:
+    """Whether the last failure of a partition is too old to show that it is away."""
+    answers_pages = circuit.others_at is None
+    return now - failed_at > (DOUBTS_LAST if answers_pages else FAILURE_LASTS)
 
 
 def doubted(before: Circuit) -> Circuit:

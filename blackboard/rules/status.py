@@ -45,6 +45,11 @@ class ItemStatus(Struct, frozen=True):
         return self.item.running
 
     @property
+    def holder(self) -> str:
+        """The worker that holds it, or leads; "" if none does whose lease lasts."""
+        return self.item.owner if self.running and not self.stale else ""
+
+    @property
     def failing(self) -> bool:
         return self.item.failures > 0
 

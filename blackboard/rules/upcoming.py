@@ -7,16 +7,8 @@ from itertools import islice
 from blackboard.model import Item, State, replace
 from blackboard.rules.due import is_closed, is_missed
 from blackboard.rules.next_run import jittered, missed_until, part_of_jitter, ready_for
-from blackboard.schedule.schedule import Every, Schedule, next_due, opens
+from blackboard.schedule.schedule import Every, opens, slots_after
 from blackboard.spec import RunSettings
-
-
-def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    """All slots strictly later than `after`."""
-    slot = next_due(schedule, after)
-    while slot is not None:
-        yield slot
-        slot = next_due(schedule, slot)
 
 
 def upcoming(
@@ -52,7 +44,7 @@ def _upcoming(
     if isinstance(schedule, Every):
         if after is not None and after > started:
             started += (after - started) // schedule.interval * schedule.interval
-        yield from times_of(schedule, started)
+        yield from slots_after(schedule, started)
         return
     is_passed_over = pending is None and not item.running
     passed = missed_until(item, settings=settings, now=now) if is_passed_over else started
@@ -62,7 +54,7 @@ def _upcoming(
         ready = jittered(schedule, item.planned, wait)
         if after is None or ready > after:
             yield ready
-    for slot in times_of(schedule, passed if after is None else max(passed, after - wait)):
+    for slot in slots_after(schedule, passed if after is None else max(passed, after - wait)):
         ready = jittered(schedule, slot, wait)
         if after is None or ready > after:
             yield ready

@@ -200,14 +200,14 @@ class ChildLoop:
         return [one for one in found if one not in OF_RESOURCES]
 
     def _logs(self, mask: Mask) -> Send:
-        return lambda logged: self._send(wire.Log(logged.masked(mask)))
+        return lambda logged: self._send(wire.LogMessage(logged.masked(mask)))
 
     def _warn(self, mask: Mask, log: logging.Logger, text: str) -> None:
-        self._send(wire.Warned(fitting_warning(text, mask)))
+        self._send(wire.WarnMessage(fitting_warning(text, mask)))
         log.warning("%s", text)
 
     def _progress(self, done: int, total: int) -> None:
-        self._send(wire.Progress(*progress_of(done, total)))
+        self._send(wire.ProgressMessage(*progress_of(done, total)))
 
     def _save(self, mask: Mask, limit: int, value: Any) -> None:
         checkpoint = fitting_checkpoint(value, mask, limit=limit)

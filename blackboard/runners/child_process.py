@@ -25,7 +25,7 @@ import msgspec
 
 from blackboard.handlers import code as loaded
 from blackboard.handlers.handler import Source
-from blackboard.runners import wire
+from blackboard.runners import guard, wire
 from blackboard.runners.output import Tail
 from blackboard.runners.watch import Watch, on_end
 from blackboard.tables.azure_address import child_environment
@@ -142,7 +142,7 @@ class ChildProcess:
     def kill(self) -> None:
         """Ends it and all that it started, at once."""
         if not self.ended.done():
-            _kill_group(self.pid)
+            guard.kill(self.pid)
 
     async def gone(self, seconds: float) -> bool:
         """Waits until it has ended, at most `seconds`, and closes the socket. Whether it has."""
@@ -180,7 +180,7 @@ class ChildProcess:
         self._output = -1
 
     def _has_ended(self) -> None:
-        _kill_group(self.pid)
+        guard.kill(self.pid)
         by_guard = self._watch.forget(self.pid)
         code = self._process.wait()
         self._drain()
@@ -223,11 +223,6 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     os.set_blocking(output, False)
     ours.setblocking(False)
     return process, ours, output
-
-
-def _kill_group(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _reason(code: int) -> str:

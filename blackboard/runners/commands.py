@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from blackboard.runners import guard
+
+_ENDS_WITHIN = 5.0
+"""Seconds."""
 
 
 async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess.Process:
@@ -24,9 +28,13 @@ async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess
 
 
 async def end_command(process: asyncio.subprocess.Process) -> None:
-    """Kill a command with all that it has started in its session, and wait for its end."""
+    """Kill a command with all that it has started in its session, and wait for its end. One that
+    runs as another user cannot be killed, and is waited for no longer than a moment.
+    """
     guard.kill(process.pid)
-    await process.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_ENDS_WITHIN):
+            await process.wait()
 
 
 async def _end_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:

@@ -12,8 +12,10 @@ and has nothing else to do keeps the time.
 It also ends all children when the worker has ended, for whatever reason, together with what they
 started; and the worker itself, when its loop stands still: an `async def` handler that computes, or
 holds the interpreter's lock, blocks every renewal. SIGABRT makes the worker's faulthandler show
-where it is. (faulthandler's own alarm cannot distinguish a loop that stands still from a process
-that was stopped and continued, and would end the latter when it continues.)
+where it is. A worker that is still there some seconds later is killed: its traceback waits for a
+stream that is not read, or a handler ignores the signal. (faulthandler's own alarm cannot
+distinguish a loop that stands still from a process that was stopped and continued, and would end
+the latter when it continues.)
 
 **Protocol.** It reads lines from stdin: `PID DEADLINE` lets the child PID, the leader of a session
 of its own, run until DEADLINE on the monotonic clock, which is one for all processes of a host;
@@ -34,6 +36,10 @@ LOOP = 0
 """The PID that stands for the worker's loop."""
 ASLEEP = -1
 """The PID that stands for a worker that was found stopped."""
+ABORTED = -2
+"""The PID that stands for a worker that was sent SIGABRT."""
+ABORTS_WITHIN = 5.0
+"""Seconds in which a worker shows where it is, and ends."""
 AWAKE = 2.0
 """Seconds in which a worker that was stopped must say that its loop turns, once it continues."""
 LOOK_AGAIN = 0.5
@@ -76,7 +82,7 @@ def end_overdue(deadlines: dict[int, float], worker: int) -> None:
     now = monotonic()
     for pid in [pid for pid, deadline in deadlines.items() if deadline <= now]:
         late = now - deadlines.pop(pid)
-        if pid in {LOOP, ASLEEP}:
+        if pid <= LOOP:
             check_loop(pid, deadlines, worker, late=late)
             continue
         with suppress(OSError):  # the worker no longer reads
@@ -85,17 +91,25 @@ def end_overdue(deadlines: dict[int, float], worker: int) -> None:
 
 
 def check_loop(pid: int, deadlines: dict[int, float], worker: int, *, late: float) -> None:
-    """Ends a worker whose loop stands still. A worker that was stopped, or stood still together
-    with this process, gets time to say that its loop turns.
+    """Ends a worker whose loop stands still: by SIGABRT, and if that does not help by SIGKILL. A
+    worker that was stopped, or stood still together with this process, gets time to say that its
+    loop turns, or to end.
     """
     now = monotonic()
-    if is_stopped(worker):
+    if pid == ABORTED:
+        if late > LOOK_AGAIN or is_stopped(worker):
+            deadlines[ABORTED] = now + ABORTS_WITHIN
+        elif os.getppid() == worker:  # else it has just gone
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+    elif is_stopped(worker):
         deadlines[ASLEEP] = now + LOOK_AGAIN
     elif pid == ASLEEP or late > LOOK_AGAIN:
         deadlines[LOOP] = max(now + AWAKE, deadlines.get(LOOP, 0.0))
     else:
         with suppress(ProcessLookupError):
             os.kill(worker, signal.SIGABRT)
+            deadlines.setdefault(ABORTED, now + ABORTS_WITHIN)
 
 
 def is_stopped(pid: int) -> bool:

@@ -101,7 +101,6 @@ class _InlineRun:
         self._outside = copy_context()
         self._report = report
         self._mask = call.mask
-        self._id, self._type = call.item.id, call.item.type
         self.about = RunOfLoop(call.item.id, call.item.type, call.fence)
         self._stop_timeout = stop_timeout
         self._lost, self._stopping = LoopSignal(), LoopSignal()
@@ -147,7 +146,7 @@ class _InlineRun:
         if self._ended is None:
             self._stop(Ended(outcome=Outcome.FAILED, error=self._mask.short(failure(problem))))
             return
-        what = f"what the {self._type} handler of {self._id} left behind"
+        what = f"what the {self.about.type} handler of {self.about.id} left behind"
         message = f"{what} raised {name_of(problem)} after its run had ended"
         _log_masked(lambda: message, self)
 
@@ -155,7 +154,7 @@ class _InlineRun:
         """Logs, once, that the run cancels what is not its own: such as all tasks of the loop."""
         if not self._was_refused:
             self._was_refused = True
-            what = f"the {self._type} handler of {self._id} cancels tasks of its worker"
+            what = f"the {self.about.type} handler of {self.about.id} cancels tasks of its worker"
             _log_masked(lambda: f"{what}: they go on", self)
 
     def masked(self, text: str) -> str:

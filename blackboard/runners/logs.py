@@ -40,12 +40,12 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
 
     def masked(self, mask: Mask) -> "Logged":
         return replace(
-            self, text=mask.short(_encodable(self.text)), logger=mask.short(_encodable(self.logger))
+            self, text=mask.short(encodable(self.text)), logger=mask.short(encodable(self.logger))
         )
 
 
-def _encodable(text: str) -> str:
-    """Without the halves of surrogate pairs."""
+def encodable(text: str) -> str:
+    """`text` as UTF-8 can hold it: lone surrogates are spelled out."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

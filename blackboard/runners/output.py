@@ -30,7 +30,7 @@ from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, reason
 from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_middle
 from blackboard.results import LONGEST_WARNING, not_kept, warnings_of
-from blackboard.runners.logs import Logged
+from blackboard.runners.logs import Logged, encodable
 from blackboard.runners.secrets import MOST_MASKED, Mask
 from blackboard.spec import DEEPEST, plain
 from blackboard.table import units
@@ -92,7 +92,7 @@ class Notes:
 
 def fitting_warning(text: str, mask: Mask) -> str:
     """What a handler gave `ctx.warn`, masked and cut."""
-    return mask.short(readable(str(text)), LONGEST_WARNING)
+    return mask.short(encodable(str(text)), LONGEST_WARNING)
 
 
 Stream = TypeVar("Stream")
@@ -303,7 +303,7 @@ def ended_by(problem: BaseException, mask: Mask) -> Ended:
     if not issubclass(type(problem), HandlerAnswer):  # isinstance would call code of the handler
         return Ended(outcome=Outcome.FAILED, error=mask.short(failure(problem)))
     assert isinstance(problem, HandlerAnswer)
-    text = readable(reason_of(problem))
+    text = encodable(reason_of(problem))
     match problem:
         case Skip():
             return Ended(outcome=Outcome.OK, error=mask.short(text))
@@ -321,12 +321,12 @@ def ended_by(problem: BaseException, mask: Mask) -> Ended:
 def name_of(problem: BaseException) -> str:
     """The name of its class, which a metaclass could make raise. Never raises."""
     name: str = _NAME.__get__(type(problem))
-    return readable(name)
+    return encodable(name)
 
 
 def _described(problem: BaseException) -> str:
     if type(problem) is Unfit:
-        return readable(str(problem))
+        return encodable(str(problem))
     first = f"{name_of(problem)}: {_message(problem)}"
     try:
         lines = traceback.format_exception(
@@ -334,12 +334,7 @@ def _described(problem: BaseException) -> str:
         )
     except BaseException as second:  # noqa: BLE001 - what the exception holds may raise anything
         lines = [f"(its traceback raised {name_of(second)})"]
-    return readable(f"{first}\n{''.join(lines)}".rstrip())
-
-
-def readable(text: str) -> str:
-    """`text` as UTF-8 can hold it: lone surrogates are spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return encodable(f"{first}\n{''.join(lines)}".rstrip())
 
 
 def _message(problem: BaseException) -> str:

@@ -235,16 +235,16 @@ class _ProcessRun:
                 self._answer.set_result(f"the child process sent an invalid message: {message}")
                 if self._child is not None:
                     self._child.kill()
-            case wire.Warned(text):
+            case wire.WarnMessage(text):
                 self._notes.warn(text)
             case _ if self._verdict is None:
                 self._pass_on(message)
 
-    def _pass_on(self, message: wire.Progress | wire.Log | wire.SaveMessage) -> None:
+    def _pass_on(self, message: wire.ProgressMessage | wire.LogMessage | wire.SaveMessage) -> None:
         match message:
-            case wire.Progress(done, total):
+            case wire.ProgressMessage(done, total):
                 self._report.progress(done, total)
-            case wire.Log(logged):
+            case wire.LogMessage(logged):
                 self._notes.log(logged)
                 if not logged.logger:
                     self._report.log(logged.level, logged.text)

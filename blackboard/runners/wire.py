@@ -78,20 +78,20 @@ class SaveMessage(_Message):
     checkpoint: str
 
 
-class Progress(_Message):
+class ProgressMessage(_Message):
     """To the worker, from `ctx.progress`."""
 
     done: int
     total: int
 
 
-class Log(_Message):
+class LogMessage(_Message):
     """To the worker, from `ctx.log` and the loggers of the standard library."""
 
     logged: Logged
 
 
-class Warned(_Message):
+class WarnMessage(_Message):
     """To the worker, from `ctx.warn`."""
 
     text: str
@@ -106,7 +106,7 @@ class FinishedMessage(_Message, kw_only=True):
 
 
 ToChild = CodeMessage | RunMessage | SignalMessage | SavedMessage
-ToWorker = Progress | Log | Warned | SaveMessage | FinishedMessage
+ToWorker = ProgressMessage | LogMessage | WarnMessage | SaveMessage | FinishedMessage
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)

@@ -50,6 +50,7 @@ __all__ = [
     "next_due",
     "opens",
     "parse_schedule",
+    "slots_after",
     "without_limits",
 ]
 
@@ -63,8 +64,8 @@ _FIRST = datetime(EARLIEST, 1, 1, tzinfo=UTC)
 _LAST = datetime(LATEST, 1, 1, tzinfo=UTC)
 _END = datetime.max.replace(tzinfo=UTC)
 _LIMITED = re.compile(
-    r"(?P<schedule>.*?)(?: \((?:until (?P<until>[^;)]+)(?:; )?)?(?:(?P<runs>[\d,]+) runs?(?:; )?)?"
-    r"(?:not (?P<blackout>[^)]+))?\))?",
+    r"(?P<schedule>.*?)(?: \((?:until (?P<until>[^;)]+)(?:; )?)?"
+    r"(?:(?P<runs>[\d,]{1,20}) runs?(?:; )?)?(?:not (?P<blackout>[^)]+))?\))?",
     re.DOTALL,
 )
 """The text of a schedule with its limits."""
@@ -169,12 +170,30 @@ def without_limits(text: str) -> str:
     return match["schedule"]
 
 
+def slots_after(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+    """All slots strictly later than `after` (aware), in order: UTC."""
+    after, until = _utc(after), schedule.limits.until or _END
+    if not schedule.limits.windows:
+        yield from takewhile(until.__ge__, _unlimited(schedule, after))
+        return
+    in_windows = 0
+    while in_windows < NO_END:
+        slot = next(_unlimited(schedule, after), None)
+        if slot is None or (end := opens(schedule, slot)) is None or end > until:
+            return
+        if isinstance(schedule, Every) or end == slot:
+            yield end
+            after, in_windows = end, 0
+        else:
+            after, in_windows = end - _INSTANT, in_windows + 1
+
+
 def next_due(schedule: Schedule, after: datetime) -> datetime | None:
     """The first slot strictly later than `after` (aware): UTC. None when there are no more."""
     after = _utc(after)
     if isinstance(schedule, Every) and schedule.limits is NONE:
         return after + schedule.interval if schedule.interval <= _END - after else None
-    return next(_slots(schedule, after), None)
+    return next(slots_after(schedule, after), None)
 
 
 def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int) -> list[datetime]:
@@ -192,7 +211,7 @@ def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int
         numbers = range(max(slots - limit, 0) + 1, slots + 1)
         return [after + number * schedule.interval for number in numbers]
     found: list[datetime] = []
-    for slot in islice(_slots(schedule, after), limit + 1):
+    for slot in islice(slots_after(schedule, after), limit + 1):
         if slot > until:
             return found
         found.append(slot)
@@ -211,7 +230,7 @@ def interval_of(schedule: Schedule, near: datetime) -> timedelta:
     if isinstance(schedule, Every):
         return schedule.interval
     near = _utc(near)
-    slots = list(islice(_slots(schedule, near), FEW))
+    slots = list(islice(slots_after(schedule, near), FEW))
     if len(slots) < FEW:
         slots = due_between(schedule, _FIRST, near, FEW) + slots
     return min((later - slot for slot, later in pairwise(slots)), default=ALONE)
@@ -220,24 +239,6 @@ def interval_of(schedule: Schedule, near: datetime) -> timedelta:
 def opens(schedule: Schedule | None, moment: datetime) -> datetime | None:
     """`moment`, or the end of the windows without slots that it is in; None: they do not end."""
     return schedule.limits.opens(moment) if schedule and schedule.limits.windows else moment
-
-
-def _slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    """The slots strictly later than `after` (UTC), in order."""
-    until = schedule.limits.until or _END
-    if not schedule.limits.windows:
-        yield from takewhile(until.__ge__, _unlimited(schedule, after))
-        return
-    in_windows = 0
-    while in_windows < NO_END:
-        slot = next(_unlimited(schedule, after), None)
-        if slot is None or (end := opens(schedule, slot)) is None or end > until:
-            return
-        if isinstance(schedule, Every) or end == slot:
-            yield end
-            after, in_windows = end, 0
-        else:
-            after, in_windows = end - _INSTANT, in_windows + 1
 
 
 def _unlimited(schedule: Schedule, after: datetime) -> Iterator[datetime]:
@@ -252,7 +253,10 @@ def _unlimited(schedule: Schedule, after: datetime) -> Iterator[datetime]:
                 yield after
         case RRule():
             if after < _LAST:
-                yield from schedule.runs(max(after, _FIRST))
+                for run in schedule.runs(max(after, _FIRST)):
+                    yield run
+                    if run >= _LAST:
+                        return
         case _:
             after = max(after, _FIRST)
             while after < _LAST and (slot := schedule.next_run(after)) is not None:

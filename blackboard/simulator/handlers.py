@@ -129,20 +129,28 @@ class HandlerRun:
 
     async def save(self, pause: float) -> None:
         """Saves the next numbers until it is cancelled, each after twice the time of the one
-        before. A run that lost its lock fails, as a handler does that lets the error pass.
+        before.
         """
         number = saved_in(self.call.checkpoint).number
         while True:
             await self.process.loop.sleep(pause)
             pause, number = 2 * pause, number + 1
-            saved = Saved(number, self.call.fence)
-            try:
-                await self.report.save(text_of_saved(saved))
-            except LeaseLost as lost:
-                self._notify()
-                self._end(Ended(outcome=Outcome.FAILED, error=str(lost)))
+            if not await self._saved(number):
                 return
-            self.runs.on_saved(self.call.item.id, saved)
+
+    async def _saved(self, number: int) -> bool:
+        """Saves a number; whether it did. A run that lost its lock fails, as a handler does that
+        lets the error pass.
+        """
+        saved = Saved(number, self.call.fence)
+        try:
+            await self.report.save(text_of_saved(saved))
+        except LeaseLost as lost:
+            self._notify()
+            self._end(Ended(outcome=Outcome.FAILED, error=str(lost)))
+            return False
+        self.runs.on_saved(self.call.item.id, saved)
+        return True
 
     def start_saving(self, pause: float) -> None:
         self.saving = self.process.loop.spawn(self.save(pause))
@@ -195,14 +203,8 @@ class PumpRun(HandlerRun):
         while True:
             await self._pause(pause)
             pause, number = min(2 * pause, longest), number + 1
-            saved = Saved(number, self.call.fence)
-            try:
-                await self.report.save(text_of_saved(saved))
-            except LeaseLost as lost:
-                self._notify()
-                self._end(Ended(outcome=Outcome.FAILED, error=str(lost)))
+            if not await self._saved(number):
                 return
-            self.runs.on_saved(self.call.item.id, saved)
             if self.is_draining:
                 self.finish(Outcome.OK)
                 return

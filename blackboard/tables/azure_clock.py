@@ -16,11 +16,11 @@ present time is from before the clock was set back, and so at least as old as th
 The local wall clock plays no part.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from blackboard.clock import Clock
-from blackboard.model import whole_milliseconds
+from blackboard.model import EPOCH, whole_milliseconds
 
 TICK = 1.0
 """Seconds that `Date` may be behind the clock it was read from."""
@@ -28,7 +28,6 @@ DRIFT = 200e-6
 """Seconds a second by which two clocks may drift apart."""
 JUMP = 2.0
 """Seconds by which the clocks of several machines of one service may differ."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 
 
@@ -81,7 +80,7 @@ class ServiceClock:
 
     def now(self) -> datetime:
         """What the service's clock shows, or up to a second less. Needs one reply before."""
-        return whole_milliseconds(_EPOCH + (self._clock.monotonic() + self._ahead) * _SECOND)
+        return whole_milliseconds(EPOCH + (self._clock.monotonic() + self._ahead) * _SECOND)
 
     def age(self, stamp: datetime) -> float:
         """Seconds since the service wrote `stamp`, at least."""
@@ -99,7 +98,7 @@ class ServiceClock:
 
 
 def _seconds(moment: datetime) -> float:
-    return (moment - _EPOCH) / _SECOND
+    return (moment - EPOCH) / _SECOND
 
 
 def date_of(text: str) -> datetime | None:

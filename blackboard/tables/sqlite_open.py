@@ -45,7 +45,8 @@ _REMEDIES = {
     sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions and its file system",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the permissions of file and folder, and "
     "how many files may be open (`ulimit -n`)",
-    sqlite3.SQLITE_IOERR: "the disk does not read or write it: it may be full, or failing",
+    sqlite3.SQLITE_IOERR: "the disk does not read or write it: it may be full, or failing; or a "
+    "file beside it (-wal, -shm) was removed while workers use it: stop all, then start them again",
 }
 
 

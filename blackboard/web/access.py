@@ -165,27 +165,69 @@ def is_address(host: str) -> bool:
     return True
 
 
-class Gate:
-    """Lets a request through to the pages, or answers it. The visitor is in `request.state`."""
+class Sessions:
+    """The token, and the sessions of visitors: NAME EXPIRES NONCE, signed."""
 
-    def __init__(
-        self,
-        pages: ASGIApp,
-        access: Access,
-        *,
-        unknown: Callable[["Gate", Request], Response],
-        clock: Clock,
-        chance: Chance,
-        secret: str = "",
-    ) -> None:
-        """`unknown` answers a request without a visitor. `secret` signs sessions and forms."""
-        self._pages = pages
-        self._unknown = unknown
+    def __init__(self, access: Access, *, clock: Clock, chance: Chance, secret: str = "") -> None:
+        """`secret` signs sessions and forms."""
         self.access = access
         self._clock = clock
         self._chance = chance
         secret = secret or access.token or chance.nonce()
         self._secret = hashlib.sha256(f"blackboard sessions {secret}".encode()).digest()
+
+    def is_token(self, said: str) -> bool:
+        """Whether it is the token."""
+        return bool(self.access.token) and hmac.compare_digest(
+            said.encode(), self.access.token.encode()
+        )
+
+    async def refuse(self) -> None:
+        """Wait, so that tokens cannot be tried out quickly."""
+        await self._clock.sleep(REFUSAL_PAUSE)
+
+    def new_session(self, name: str) -> str:
+        """The value of a cookie for a visitor of a name; "" for one without."""
+        until = self._clock.now().timestamp() + SESSION_LASTS
+        text = f"{quote(name[:LONGEST_NAME], safe='')} {until:.0f} {self._chance.nonce()}"
+        signed = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        return f"{signed}.{self._signature('session', signed)}"
+
+    def csrf(self, session: str) -> str:
+        """What the forms of a session carry."""
+        return self._signature("form", session)
+
+    def read(self, headers: Headers) -> str:
+        """The session in the cookie, if it is signed and not over; else ""."""
+        name = cookie_name(headers.get("host", ""))
+        value = cookie_parser(headers.get("cookie", "")).get(name, "")
+        text, _, signature = value.partition(".")
+        if not hmac.compare_digest(
+            signature.encode("utf-8", "replace"), self._signature("session", text).encode()
+        ):
+            return ""
+        until = _parts(text)[1]
+        return value if self._clock.now().timestamp() < float(until) else ""
+
+    def name_in(self, session: str) -> str:
+        """The name of the visitor of a session."""
+        return unquote(_parts(session.partition(".")[0])[0]) if session else ""
+
+    def _signature(self, use: str, text: str) -> str:
+        return hmac.new(self._secret, f"{use} {text}".encode(), hashlib.sha256).hexdigest()
+
+
+class Gate:
+    """Lets a request through to the pages, or answers it. The visitor is in `request.state`."""
+
+    def __init__(
+        self, pages: ASGIApp, sessions: Sessions, *, unknown: Callable[[Request], Response]
+    ) -> None:
+        """`unknown` answers a request without a visitor."""
+        self._pages = pages
+        self._sessions = sessions
+        self._access = sessions.access
+        self._unknown = unknown
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -210,7 +252,7 @@ class Gate:
         """The answer to a request that does not reach the pages."""
         headers = Headers(scope=scope)
         host = host_in(headers.get("host", ""))
-        hosts = self.access.hosts
+        hosts = self._access.hosts
         if hosts is not None and host not in hosts and not is_address(host):
             problem = "blackboard: this host name is not served: name it with --allow-host"
             return _refused(scope, 421, problem)
@@ -220,14 +262,12 @@ class Gate:
         scope.setdefault("state", {})["visitor"] = visitor
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if visitor is None and not path.startswith(OPEN):
-            return self._unknown(self, Request(scope))
+            return self._unknown(Request(scope))
         return None
 
-    # ---- visitors
-
     def _visitor(self, scope: Scope, headers: Headers) -> Visitor | None:
-        session = self._session(headers)
-        access = self.access
+        session = self._sessions.read(headers)
+        access = self._access
         if access.user_header and self._is_proxy(scope):
             names = headers.getlist(access.user_header)
             name = _as_sent(names[0]).strip()[:LONGEST_NAME] if names else ""
@@ -235,9 +275,9 @@ class Gate:
                 return Visitor(name=name, session=session)
         if access.token:
             scheme, _, said = headers.get("authorization", "").partition(" ")
-            if scheme.lower() == "bearer" and self.is_token(said.strip()):
+            if scheme.lower() == "bearer" and self._sessions.is_token(said.strip()):
                 return Visitor(name="token", by_header=True)
-            name = self._name_in(session)
+            name = self._sessions.name_in(session)
             return Visitor(name=name, session=session) if name else None
         return Visitor(name=access.user, session=session) if access.is_open else None
 
@@ -247,48 +287,7 @@ class Gate:
             address = ipaddress.ip_address(client[0]) if client else None
         except ValueError:
             return False
-        return address is not None and any(address in one for one in self.access.proxies)
-
-    def is_token(self, said: str) -> bool:
-        """Whether it is the token."""
-        return bool(self.access.token) and hmac.compare_digest(
-            said.encode(), self.access.token.encode()
-        )
-
-    async def refuse(self) -> None:
-        """Wait, so that tokens cannot be tried out quickly."""
-        await self._clock.sleep(REFUSAL_PAUSE)
-
-    # ---- sessions: NAME EXPIRES NONCE, signed
-
-    def new_session(self, name: str) -> str:
-        """The value of a cookie for a visitor of a name; "" for one without."""
-        until = self._clock.now().timestamp() + SESSION_LASTS
-        text = f"{quote(name[:LONGEST_NAME], safe='')} {until:.0f} {self._chance.nonce()}"
-        signed = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-        return f"{signed}.{self._signature('session', signed)}"
-
-    def csrf(self, session: str) -> str:
-        """What the forms of a session carry."""
-        return self._signature("form", session)
-
-    def _session(self, headers: Headers) -> str:
-        """The session in the cookie, if it is signed and not over."""
-        name = cookie_name(headers.get("host", ""))
-        value = cookie_parser(headers.get("cookie", "")).get(name, "")
-        text, _, signature = value.partition(".")
-        if not hmac.compare_digest(
-            signature.encode("utf-8", "replace"), self._signature("session", text).encode()
-        ):
-            return ""
-        until = _parts(text)[1]
-        return value if self._clock.now().timestamp() < float(until) else ""
-
-    def _name_in(self, session: str) -> str:
-        return unquote(_parts(session.partition(".")[0])[0]) if session else ""
-
-    def _signature(self, use: str, text: str) -> str:
-        return hmac.new(self._secret, f"{use} {text}".encode(), hashlib.sha256).hexdigest()
+        return address is not None and any(address in one for one in self._access.proxies)
 
 
 def _refused(scope: Scope, status: int, problem: str) -> Response:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -26,9 +27,12 @@ from blackboard.protocol.actions import param_names, record_action
 from blackboard.table import TableError
 from blackboard.web.access import LONGEST_NAME, visitor_of
 from blackboard.web.filters import Filter
+from blackboard.web.refusals import body_of
 from blackboard.web.site import Site, Verbs, WebPage, root_of
 
 _log = logging.getLogger("blackboard.web")
+Form = ImmutableMultiDict[str, str]
+FORM_TYPE = "application/x-www-form-urlencoded"
 LONGEST_FORM = 1_000_000
 """Bytes."""
 MOST_FIELDS = 25_000
@@ -52,40 +56,17 @@ EDITABLE: Mapping[str, str] = {
 """What a form may say of how an item is run, each with an example."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """The fields of a form."""
-
-    fields: Sequence[tuple[str, str]]
-
-    @classmethod
-    async def read(cls, request: Request) -> "Form":
-        """Raises BadInput for what no page sends."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/x-www-form-urlencoded":
-            raise BadInput("content-type", f"{kind or 'none'} is not taken", "send a form")
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > LONGEST_FORM:
-                raise BadInput("form", "it is too long", "choose fewer items")
-        try:
-            text = body.decode()
-            fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
-        except ValueError:
-            raise BadInput("form", "it cannot be read", "choose fewer items") from None
-        return cls(fields=fields)
-
-    def get(self, name: str) -> str:
-        """The last value of a field, with ends of lines as they are elsewhere; "" where there is
-        none.
-        """
-        found = next((value for key, value in reversed(self.fields) if key == name), "")
-        return found.replace("\r\n", "\n")
-
-    def each(self, name: str) -> list[str]:
-        """All values of a field, each once."""
-        return list(dict.fromkeys(value for key, value in self.fields if key == name))
+async def read_form(request: Request) -> Form:
+    """The fields of a form, with ends of lines as they are elsewhere. Raises BadInput for what no
+    page sends.
+    """
+    remedy = "choose fewer items"
+    body = await body_of(request, FORM_TYPE, most=LONGEST_FORM, remedy=remedy)
+    try:
+        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise BadInput("form", "it cannot be read", remedy) from None
+    return Form((name, value.replace("\r\n", "\n")) for name, value in fields)
 
 
 class ItemVerb(NamedTuple):
@@ -100,7 +81,7 @@ class ItemVerb(NamedTuple):
 
 
 async def _run(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
-    await verbs.run(item_id, params=params_in(form.get("params")), by=by)
+    await verbs.run(item_id, params=params_in(form.get("params", "")), by=by)
 
 
 async def _edit(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
@@ -109,7 +90,7 @@ async def _edit(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
 
 async def _verb(name: str, verbs: Verbs, item_id: str, form: Form, by: str) -> None:
     """Pause, resume, cancel or unlock."""
-    await getattr(verbs, name)(item_id, reason=form.get("reason"), by=by)
+    await getattr(verbs, name)(item_id, reason=form.get("reason", ""), by=by)
 
 
 ACTS: Mapping[str, ItemVerb] = {
@@ -139,9 +120,9 @@ def options_in(form: Form) -> dict[str, Any]:
     """What a form changes: each option that is another one than the form showed, so that two who
     edit an item at the same time do not undo each other's changes. Raises BadInput.
     """
-    said = {name: form.get(name).strip() for name in EDITABLE}
+    said = {name: form.get(name, "").strip() for name in EDITABLE}
     options: dict[str, Any] = {
-        name: value for name, value in said.items() if value != form.get(f"was.{name}")
+        name: value for name, value in said.items() if value != form.get(f"was.{name}", "")
     }
     if not options:
         raise BadInput("edit", "nothing is changed", "change a field")
@@ -167,8 +148,8 @@ async def checked_form(site: Site, request: Request) -> Form:
     """The form of an operator, checked. Raises NotAllowed where it may not be sent."""
     if not site.access.operator:
         raise NotAllowed("this page is read-only: `blackboard serve --operator` allows changes")
-    form = await Form.read(request)
-    if not site.is_form_ours(request, form.get("csrf")):
+    form = await read_form(request)
+    if not site.is_form_ours(request, form.get("csrf", "")):
         raise NotAllowed("this form is of another visit: load the page again, and send it again")
     return form
 
@@ -183,7 +164,7 @@ async def act(site: Site, request: Request) -> Response:
     verb = request.path_params["verb"]
     if verb not in ACTS:
         raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
-    item_id = request.state.item_id = form.get("id")
+    item_id = request.state.item_id = form.get("id", "")
     await ACTS[verb].do(site.verbs, item_id, form, name_of(request))
     await site.snapshot.reread([item_id])
     root = root_of(request)
@@ -273,7 +254,7 @@ async def _change(site: Site, change: BulkChange, ids: Sequence[str], form: Form
                 by=change.by,
                 verb=change.verb,
                 ids=changed,
-                reason=form.get("reason"),
+                reason=form.get("reason", ""),
                 detail=_detail(change.verb, form),
                 via="web",
             )
@@ -286,7 +267,7 @@ def _detail(verb: str, form: Form) -> str:
     """What an action says besides, as `blackboard.Board` has it."""
     match verb:
         case "run":
-            return ", ".join(param_names(params_in(form.get("params"))))
+            return ", ".join(param_names(params_in(form.get("params", ""))))
         case "edit":
             return ", ".join(options_in(form))
         case _:
@@ -296,11 +277,11 @@ def _detail(verb: str, form: Form) -> str:
 async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | Response:
     """Name the number of items that a change is about; change them once that was confirmed."""
     form = await checked_form(site, request)
-    verb = form.get("verb")
+    verb = form.get("verb", "")
     if verb not in ACTS:
         raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
-    picked = form.each("pick")
-    filters = Filter.of([(key, value) for key, value in form.fields if key not in {"pick", "csrf"}])
+    picked = list(dict.fromkeys(form.getlist("pick")))  # an empty one does not stand for all items
+    filters = Filter.of(form)
     await site.snapshot.look()
     chosen = picked or [one.item.id for one in site.chooser.all(filters)]
     if len(chosen) > MOST_ITEMS:
@@ -323,10 +304,10 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
             "was": form.get("count"),
             "picked": picked,
             "filters": filters,
-            "reason": form.get("reason"),
-            "params": form.get("params"),
+            "reason": form.get("reason", ""),
+            "params": form.get("params", ""),
             "editable": EDITABLE,
-            "own": {name: form.get(name) for name in EDITABLE},
+            "own": {name: form.get(name, "") for name in EDITABLE},
         },
     )
 

@@ -13,7 +13,6 @@ and the gate has looked at its origin besides.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, get_origin, get_type_hints
@@ -51,11 +50,11 @@ from blackboard.table import TableError
 from blackboard.web import shapes
 from blackboard.web.actions import NotAllowed, name_of
 from blackboard.web.filters import Filter, facet_counts
-from blackboard.web.openapi import JSON_TYPE, DescribedOperation, description
+from blackboard.web.openapi import JSON_TYPE, Operation, description
 from blackboard.web.pages import LARGEST_EXAMINED, alarms_in
-from blackboard.web.refusals import client_gone, json_answer, refusal
+from blackboard.web.refusals import WrongType, body_of, client_gone, json_answer, refusal
 from blackboard.web.runs import items_of
-from blackboard.web.site import Site, pairs_of
+from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
 from blackboard.why import ExplainedItem, explained, explained_item, read_one
 
@@ -72,13 +71,6 @@ _LACKING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 
 Act = Callable[[Site, Request, Any], Awaitable[Any]]
 """Does what an operation is for. The last argument is the decoded query or body of the request."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(DescribedOperation):
-    """A method of a path, and what it does."""
-
-    act: Act
 
 
 # ---- what is read
@@ -102,7 +94,7 @@ async def _shown(site: Site, item_id: str) -> BoardItem:
     return _record(site, one, await workers(site.board) if one.running else ())
 
 
-async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:  # noqa: ARG001
+async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:
     await _fresh(site)
     snapshot = site.snapshot
     elections = await read_elections(site.board)
@@ -122,7 +114,7 @@ async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.
     )
 
 
-async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shapes.ItemsAnswer:  # noqa: ARG001
+async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shapes.ItemsAnswer:
     await _fresh(site)
     filters = Filter(
         search=query.q.strip(),
@@ -142,17 +134,17 @@ async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shap
     )
 
 
-async def _one(site: Site, request: Request, query: shapes.OneItemQuery) -> BoardItem:  # noqa: ARG001
+async def _one(site: Site, request: Request, query: shapes.OneItemQuery) -> BoardItem:
     return await _shown(site, query.id)
 
 
-async def _why(site: Site, request: Request, query: shapes.OneItemQuery) -> ExplainedItem:  # noqa: ARG001
+async def _why(site: Site, request: Request, query: shapes.OneItemQuery) -> ExplainedItem:
     item = await site.board.found(query.id)
     one, why = await explained(site.board, item, await workers(site.board))
     return explained_item(item_record(one, site.board.labels(item)), why)
 
 
-async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes.NextAnswer:  # noqa: ARG001
+async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes.NextAnswer:
     item = await site.board.found(query.id)
     try:
         settings = settings_of(site.board, item, item.spec)
@@ -162,7 +154,7 @@ async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes
     return shapes.NextAnswer(id=item.id, times=[*islice(times, query.count)])
 
 
-async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes.RunsAnswer:  # noqa: ARG001
+async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes.RunsAnswer:
     wanted = RunQuery(
         limit=query.limit + 1,
         outcomes=query.outcome,
@@ -182,28 +174,28 @@ async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes
     return shapes.RunsAnswer(runs=shown, more=len(found) > query.limit)
 
 
-async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> BoardRun:  # noqa: ARG001
+async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> BoardRun:
     run = await site.board.run(query.id, query.fence)
     if run is None:
         raise MissingRun(query.id, query.fence)
     return run_record(run)
 
 
-async def _workers(site: Site, request: Request, query: shapes.NoQuery) -> shapes.WorkersAnswer:  # noqa: ARG001
+async def _workers(site: Site, request: Request, query: shapes.NoQuery) -> shapes.WorkersAnswer:
     return shapes.WorkersAnswer(workers=[worker_record(one) for one in await workers(site.board)])
 
 
-async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeasesAnswer:  # noqa: ARG001
+async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeasesAnswer:
     return shapes.LeasesAnswer(groups=[group_record(one) for one in await read_groups(site.board)])
 
 
-async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:  # noqa: ARG001
+async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:
     found = await read_elections(site.board)
     shown = [election_record(one, found.now) for one in found.statuses]
     return shapes.LeadersAnswer(elections=shown)
 
 
-async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:  # noqa: ARG001
+async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:
     await _fresh(site)
     alarms = await alarms_in(site, await site.board.table.now())
     if alarms is None:
@@ -219,14 +211,14 @@ async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes
 
 async def _actions(
     site: Site,
-    request: Request,  # noqa: ARG001
+    request: Request,
     query: shapes.ActionsQuery,
 ) -> shapes.ActionsAnswer:
     found = await actions(site.board, limit=query.limit)
     return shapes.ActionsAnswer(actions=[action_record(one) for one in found])
 
 
-async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:  # noqa: ARG001
+async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
     root = f"{request.scope.get('root_path', '').rstrip('/')}{VERSION}"
     return description(OPERATIONS, root=root, board=site.board.name)
 
@@ -360,10 +352,6 @@ def api_app(site: Site) -> Starlette:
     return app
 
 
-class WrongType(BadInput):
-    """The body of a request is no JSON by its header."""
-
-
 async def _answer(site: Site, methods: dict[str, Operation], request: Request) -> Response:
     operation = methods["GET" if request.method == "HEAD" else request.method]
     if operation.has_body:
@@ -381,7 +369,7 @@ def _query(request: Request, struct: Any) -> Any:
     """The parameters of an address. Raises BadInput."""
     hints = get_type_hints(struct)
     found: dict[str, Any] = {}
-    for name, value in pairs_of(request):
+    for name, value in request.query_params.multi_items():
         if get_origin(hints.get(name)) is list:
             found.setdefault(name, []).append(value)
         elif name in found:
@@ -397,15 +385,8 @@ def _query(request: Request, struct: Any) -> Any:
 
 async def _body(request: Request, struct: Any) -> Any:
     """The body of a request. Raises BadInput."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON_TYPE:
-        remedy = f"send it with Content-Type: {JSON_TYPE}"
-        raise WrongType("content-type", f"{kind or 'none'} is not taken", remedy)
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > LONGEST_BODY:
-            raise BadInput("body", "it is too long", f"at most {LONGEST_BODY:,} bytes")
+    remedy = f"at most {LONGEST_BODY:,} bytes"
+    body = await body_of(request, JSON_TYPE, most=LONGEST_BODY, remedy=remedy)
     try:
         return msgspec.json.decode(body, type=struct)
     except msgspec.ValidationError as problem:
@@ -431,7 +412,7 @@ def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInpu
 
 
 def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def answer(request: Request, problem: Exception) -> Response:  # noqa: ARG001
+    async def answer(request: Request, problem: Exception) -> Response:
         if isinstance(problem, BadInput):
             return refusal(status, problem.problem, field=problem.field, remedy=problem.remedy)
         return refusal(status, str(problem))
@@ -451,6 +432,6 @@ async def _of_http(request: Request, problem: Exception) -> Response:
     return refusal(problem.status_code, text, remedy=remedy, headers=problem.headers)
 
 
-async def _fails(request: Request, problem: Exception) -> Response:  # noqa: ARG001
+async def _fails(request: Request, problem: Exception) -> Response:
     """A fault of this program: the log has it."""
     return refusal(500, "an error of the server", remedy="its log tells more")

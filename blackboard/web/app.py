@@ -14,15 +14,16 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from blackboard import metrics
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BlackboardError, Missing
-from blackboard.metrics.board import BoardFigures, exposition, read
+from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.table import TableError
 from blackboard.web import actions, pages, runs
-from blackboard.web.access import LONGEST_NAME, Access, Gate, visitor_of
+from blackboard.web.access import LONGEST_NAME, Access, Gate, Sessions, visitor_of
 from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.filters import Chooser
 from blackboard.web.live import Fragments, stream
@@ -31,24 +32,19 @@ from blackboard.web.refusals import API, client_gone, is_api, refusal
 from blackboard.web.site import PageFunction, Signature, Site, Verbs, WebPage, root_of
 from blackboard.web.snapshot import Snapshot
 
-
-def _by_version(site: Site, request: Request) -> object:  # noqa: ARG001
-    return site.snapshot.version
-
-
 PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
-    "board": (pages.board_page, pages.board_signature),
+    "board": (pages.board_page, pages.by_version),
     "item": (pages.item_page, pages.item_signature),
     "run": (pages.run_page, None),
     "runs": (runs.runs_page, runs.runs_signature),
     "timeline": (runs.timeline_page, runs.runs_signature),
     "failures": (runs.failures_page, runs.runs_signature),
     "workers": (pages.workers_page, pages.workers_signature),
-    "leases": (pages.leases_page, _by_version),
-    "leaders": (pages.leaders_page, _by_version),
+    "leases": (pages.leases_page, pages.by_version),
+    "leaders": (pages.leaders_page, pages.by_version),
     "health": (runs.health_page, runs.runs_signature),
     "report": (pages.report_page, pages.item_signature),
-    "actions": (pages.actions_page, _by_version),
+    "actions": (pages.actions_page, pages.by_version),
 }
 """Each by its name, with what tells that it has changed; None: it never does. The name is its
 address; that of the board is the root."""
@@ -87,6 +83,7 @@ def web_app(
         snapshot=snapshot,
         chooser=Chooser(snapshot),
         runs=RecentRuns(board),
+        sessions=Sessions(access, clock=clock, chance=chance, secret=secret),
     )
     bulk = actions.BulkChanges(chance)
     fragments = Fragments()
@@ -130,9 +127,7 @@ def web_app(
         },
         lifespan=lifespan,
     )
-    unknown = partial(_unknown, site)
-    site.gate = Gate(app, access, unknown=unknown, clock=clock, chance=chance, secret=secret)
-    return WebPages(site.gate, close)
+    return WebPages(Gate(app, site.sessions, unknown=partial(_unknown, site)), close)
 
 
 class WebPages:
@@ -208,13 +203,13 @@ def _trouble(
 # ---- signing in
 
 
-def _unknown(site: Site, gate: Gate, request: Request) -> Response:
+def _unknown(site: Site, request: Request) -> Response:
     """The answer to a request without a visitor: the page to sign in, or a refusal."""
-    headers = {"www-authenticate": "Bearer"} if gate.access.token else {}
+    headers = {"www-authenticate": "Bearer"} if site.access.token else {}
     if is_api(request.scope):
         return refusal(401, "sign in first", remedy=SIGN_IN, headers=headers)
     accepts = request.headers.get("accept", "")
-    if not gate.access.token or "text/html" not in accepts or request.method not in {"GET", "HEAD"}:
+    if not site.access.token or "text/html" not in accepts or request.method not in {"GET", "HEAD"}:
         return PlainTextResponse("blackboard: sign in first\n", 401, headers)
     root = root_of(request)
     query = f"?{request.url.query}" if request.url.query else ""
@@ -231,31 +226,29 @@ def _login(*, back: str, problem: str, status: int) -> WebPage:
 
 async def _sign_out(site: Site, request: Request) -> Response:
     """End the session of the browser."""
-    form = await actions.Form.read(request)
+    form = await actions.read_form(request)
     answer = RedirectResponse(f"{root_of(request)}/login", 303)
-    if site.is_form_ours(request, form.get("csrf")):
+    if site.is_form_ours(request, form.get("csrf", "")):
         site.set_cookie(request, answer, "")
     return answer
 
 
 async def _sign_in(site: Site, request: Request) -> Response:
     """Ask for the token, or take it."""
-    gate = site.gate
-    assert gate is not None
     root = root_of(request)
     if request.method != "POST":
         if visitor_of(request) is not None:
             return RedirectResponse(f"{root}/", 303)
         return site.answer(request, _login(back="/", problem="", status=200))
-    form = await actions.Form.read(request)
-    back = _local(form.get("back"))
-    if not gate.is_token(form.get("token")):
-        await gate.refuse()
+    form = await actions.read_form(request)
+    back = _local(form.get("back", ""))
+    if not site.sessions.is_token(form.get("token", "")):
+        await site.sessions.refuse()
         problem = "This is not the token." if form.get("token") else "The token is missing."
         return site.answer(request, _login(back=back, problem=problem, status=401))
     answer = RedirectResponse(f"{root}{back}", 303)
-    name = " ".join(form.get("name").split())[:LONGEST_NAME]
-    site.set_cookie(request, answer, gate.new_session(name or site.access.user))
+    name = " ".join(form.get("name", "").split())[:LONGEST_NAME]
+    site.set_cookie(request, answer, site.sessions.new_session(name or site.access.user))
     return answer
 
 
@@ -272,11 +265,11 @@ def _local(back: str) -> str:
 # ---- for programs that watch this one
 
 
-async def _healthz(request: Request) -> Response:  # noqa: ARG001
+async def _healthz(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-async def _readyz(site: Site, request: Request) -> Response:  # noqa: ARG001
+async def _readyz(site: Site, request: Request) -> Response:
     """Whether the board can be read."""
     try:
         await site.board.check_shards()
@@ -308,5 +301,5 @@ class BoardMetrics:
             held = clock.monotonic() - self._read_at
             overview = self._figures.overview
             figures = replace(self._figures, overview=replace(overview, age=overview.age + held))
-        found = exposition(figures, request.headers.get("accept", ""))
+        found = metrics.exposition(figures, request.headers.get("accept", ""))
         return Response(found.body, media_type=None, headers={"content-type": found.content_type})

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from starlette.datastructures import ImmutableMultiDict
+
 from blackboard.display.queries import SORTS
 from blackboard.model import replace
 from blackboard.rules.status import STATES
@@ -36,23 +38,17 @@ class Filter:
     page: int = 1
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[str, str]]) -> "Filter":
-        """From the names and values of an address."""
-        last = dict(pairs)
-
-        def each(name: str) -> tuple[str, ...]:
-            return tuple(dict.fromkeys(value for key, value in pairs if key == name and value))
-
-        sort = last.get("sort", "id")
-        page = last.get("page", "1")
+    def of(cls, said: ImmutableMultiDict[str, str]) -> "Filter":
+        """From the names and values of an address, or of a form."""
+        sort = said.get("sort", "id")
         return cls(
-            search=last.get("q", "").strip()[:LONGEST],
-            states=tuple(one for one in each("state") if one in STATES),
-            types=each("type"),
-            tags=each("tag"),
+            search=said.get("q", "").strip()[:LONGEST],
+            states=tuple(one for one in values_of(said, "state") if one in STATES),
+            types=values_of(said, "type"),
+            tags=values_of(said, "tag"),
             sort=sort if sort in SORTS else "id",
-            reverse=last.get("order") == "desc",
-            page=_page(page),
+            reverse=said.get("order") == "desc",
+            page=_page(said.get("page", "1")),
         )
 
     @property
@@ -118,6 +114,11 @@ class Filter:
         # which takes longer than the sort.
         have.sort(key=lambda one: value(one.status), reverse=self.reverse)
         return have + lack
+
+
+def values_of(said: ImmutableMultiDict[str, str], name: str) -> tuple[str, ...]:
+    """All values of a name but empty ones, each once."""
+    return tuple(dict.fromkeys(filter(None, said.getlist(name))))
 
 
 def _page(text: str) -> int:

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
-from blackboard.web.site import PageFunction, Signature, Site, WebPage
+from blackboard.web.site import ZONE_COOKIE, PageFunction, Signature, Site, WebPage
 
 QUIET = 15.0
 """Seconds after which a stream without news says that it is there, and the page is made anew: some
@@ -37,7 +37,7 @@ class Fragments:
 
     async def get(self, site: Site, request: Request, page: PageFunction, signature: object) -> str:
         """The live part of the page that a request shows."""
-        key = (request.url.path, request.url.query, request.cookies.get("blackboard_zone"))
+        key = (request.url.path, request.url.query, request.cookies.get(ZONE_COOKIE))
         kept = self._made.get((key, signature))
         if kept is not None:
             return kept

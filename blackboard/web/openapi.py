@@ -1,6 +1,6 @@
 """The description of the JSON interface, OpenAPI 3.1, made from the table that makes its routes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ STATUSES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedOperation:
-    """What is to be known of an operation, besides what it does."""
+class Operation:
+    """A method of a path."""
 
     path: str
     method: str
@@ -35,15 +35,15 @@ class DescribedOperation:
     answer: Any
     """The struct of its answer; None: this description."""
     statuses: tuple[int, ...]
+    act: Callable[..., Awaitable[Any]]
+    """Does it, for a site and a request, with the decoded struct."""
 
     @property
     def has_body(self) -> bool:
         return self.method == "POST"
 
 
-def description(
-    operations: Iterable[DescribedOperation], *, root: str, board: str
-) -> Mapping[str, Any]:
+def description(operations: Iterable[Operation], *, root: str, board: str) -> Mapping[str, Any]:
     """The whole document; `root` is where the paths begin."""
     all_of_them = list(operations)
     bodies = [one.said for one in all_of_them if one.has_body]
@@ -72,7 +72,7 @@ def description(
     }
 
 
-def _operation(one: DescribedOperation, parameters: list[Any]) -> dict[str, Any]:
+def _operation(one: Operation, parameters: list[Any]) -> dict[str, Any]:
     kind = "get" if one.method == "GET" else "do"
     name = one.path.strip("/").replace("/", "_").replace(".", "_")
     found: dict[str, Any] = {"operationId": f"{kind}_{name}", "summary": one.summary}

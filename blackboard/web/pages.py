@@ -19,11 +19,10 @@ from blackboard.display.columns import (
 from blackboard.display.health import Alarm, read_alarms
 from blackboard.display.report import (
     NoReport,
-    report_at,
+    ReportColumn,
+    read_report,
     report_numbers,
-    report_path,
     report_table,
-    value_of,
     words_of,
 )
 from blackboard.display.sharing import has_no_leader, last_move, read_groups
@@ -42,7 +41,7 @@ from blackboard.spec import RunSettings, decode_spec
 from blackboard.web.actions import ACTS, EDITABLE
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
-from blackboard.web.site import Site, WebPage, pairs_of
+from blackboard.web.site import Site, WebPage
 from blackboard.web.snapshot import Entry
 from blackboard.why import explained
 
@@ -124,7 +123,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
     """The table of items."""
     snapshot = site.snapshot
     await snapshot.fresh()
-    filters = Filter.of(pairs_of(request))
+    filters = Filter.of(request.query_params)
     chosen = site.chooser.page(filters)
     now = snapshot.at or await site.board.table.now()
     lines = [ItemLine.of(one, now=now, present=snapshot.present) for one in chosen.entries]
@@ -149,8 +148,8 @@ async def board_page(site: Site, request: Request) -> WebPage:
     )
 
 
-def board_signature(site: Site, request: Request) -> object:  # noqa: ARG001 - as all of them
-    """What the page depends on."""
+def by_version(site: Site, request: Request) -> object:
+    """What a page depends on that shows all items."""
     return site.snapshot.version
 
 
@@ -281,7 +280,7 @@ async def run_page(site: Site, request: Request) -> WebPage:
 # ---- workers, partitions, elections
 
 
-async def workers_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+async def workers_page(site: Site, request: Request) -> WebPage:
     """The workers, with what each has in its slots."""
     await site.snapshot.fresh()
     running: dict[str, list[Entry]] = {}
@@ -301,7 +300,7 @@ async def workers_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
     )
 
 
-def workers_signature(site: Site, request: Request) -> object:  # noqa: ARG001
+def workers_signature(site: Site, request: Request) -> object:
     """What the page depends on."""
     present = [(one.member, one.lost) for one in site.snapshot.present]
     return present, site.snapshot.version
@@ -319,7 +318,7 @@ async def leases_page(site: Site, request: Request) -> WebPage:
     )
 
 
-async def leaders_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+async def leaders_page(site: Site, request: Request) -> WebPage:
     """The elections."""
     found = await read_elections(site.board)
     return WebPage(
@@ -344,16 +343,10 @@ async def report_page(site: Site, request: Request) -> WebPage:
     report: dict[str, Any] = {}
     problem = ""
     try:
-        report = report_at(await report_path(site.board, item), item)
+        report = await read_report(site.board, item)
     except NoReport as missing:
         problem = str(missing)
     columns, rows = report_table(report)
-    lines = [
-        (str(row.get("level") or "plain"), [(value_of(row, one), one) for one in columns])
-        for row in rows
-    ]
-    used = [n for n in range(len(columns)) if any(cells[n][0] is not None for _, cells in lines)]
-    numeric = [_is_numeric(cells[n][0] for _, cells in lines) for n in used]
     return WebPage(
         template="report.html",
         title=f"{item.id}: report",
@@ -361,8 +354,13 @@ async def report_page(site: Site, request: Request) -> WebPage:
             "item": item,
             "problem": problem,
             "numbers": report_numbers(report),
-            "columns": list(zip((columns[n] for n in used), numeric, strict=True)),
-            "lines": [(level, [_report_cell(*cells[n]) for n in used]) for level, cells in lines],
+            "columns": [
+                (one, _is_numeric(row.values[n] for row in rows)) for n, one in enumerate(columns)
+            ],
+            "lines": [
+                (row.level, [_report_cell(*one) for one in zip(row.values, columns, strict=True)])
+                for row in rows
+            ],
         },
     )
 
@@ -372,7 +370,7 @@ def _is_numeric(values: Iterable[Any]) -> bool:
     return all(one is None or type(one) in {int, float} for one in values)
 
 
-def _report_cell(value: Any, column: Any) -> tuple[datetime | None, str]:
+def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str]:
     if isinstance(value, datetime):
         return value, ""
     return None, words_of(value, signed=column.signed)
@@ -390,7 +388,7 @@ async def alarms_in(site: Site, now: datetime) -> Sequence[Alarm] | None:
     return found.alarms
 
 
-async def actions_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+async def actions_page(site: Site, request: Request) -> WebPage:
     """What people did, the newest first."""
     found = await actions(site.board, limit=PAGE)
     return WebPage(template="actions.html", title="Actions", values={"found": found})

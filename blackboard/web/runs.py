@@ -6,10 +6,10 @@ item, of its whole history.
 
 import asyncio
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from blackboard import cost
@@ -28,10 +28,10 @@ from blackboard.web.charts import (
     sparkline,
     timeline,
 )
-from blackboard.web.filters import LONGEST
+from blackboard.web.filters import LONGEST, values_of
 from blackboard.web.pages import RunLine, alarms_in
 from blackboard.web.recent import OF_AN_ITEM
-from blackboard.web.site import Site, WebPage, pairs_of, zone_of
+from blackboard.web.site import Site, WebPage, zone_of
 
 MOST = 2_000
 """Runs of a picture."""
@@ -62,17 +62,16 @@ class RunFilter:
     until: datetime | None = None
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[str, str]]) -> "RunFilter":
+    def of(cls, said: QueryParams) -> "RunFilter":
         """From the names and values of an address; what makes no sense is left out."""
-        last = dict(pairs)
         known = {one.value for one in Outcome}
         return cls(
-            item=last.get("id", ""),
-            search=last.get("q", "").strip()[:LONGEST],
-            types=tuple(dict.fromkeys(v for k, v in pairs if k == "type" and v)),
-            outcomes=tuple(dict.fromkeys(v for k, v in pairs if k == "outcome" and v in known)),
-            since=moment_in(last.get("since", "")),
-            until=moment_in(last.get("until", "")),
+            item=said.get("id", ""),
+            search=said.get("q", "").strip()[:LONGEST],
+            types=values_of(said, "type"),
+            outcomes=tuple(one for one in values_of(said, "outcome") if one in known),
+            since=moment_in(said.get("since", "")),
+            until=moment_in(said.get("until", "")),
         )
 
     def query(self, limit: int) -> RunQuery:
@@ -133,7 +132,7 @@ async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> list[Run]:
 async def runs_page(site: Site, request: Request) -> WebPage:
     """The newest runs of the board."""
     await site.snapshot.fresh()
-    filters = RunFilter.of(pairs_of(request))
+    filters = RunFilter.of(request.query_params)
     found = await newest_of(site, filters, limit=OF_A_LIST + 1)
     return WebPage(
         template="runs.html",
@@ -165,7 +164,7 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     given = moment_in(query.get("until", ""))
     until = min(given, now) if given else now
     span = timedelta(hours=hours)
-    filters = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
+    filters = replace(RunFilter.of(query), since=until - span, until=None, outcomes=())
     runs = await newest_of(site, filters, limit=MOST)
     spans = spans_of(runs) + _under_way(site, filters, now)
     picture = timeline(spans, since=until - span, until=until, by=by, zone=zone_of(request))
@@ -229,9 +228,8 @@ async def failures_page(site: Site, request: Request) -> WebPage:
     """How many runs failed, by day and hour, and of which items."""
     await site.snapshot.fresh()
     now = await site.board.table.now()
-    filters = replace(
-        RunFilter.of(pairs_of(request)), since=now - timedelta(days=DAYS), until=None, outcomes=()
-    )
+    since = now - timedelta(days=DAYS)
+    filters = replace(RunFilter.of(request.query_params), since=since, until=None, outcomes=())
     runs = await newest_of(site, filters, limit=10 * MOST)
     counts: dict[str, list[int]] = {}
     for run in runs:
@@ -296,7 +294,7 @@ def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
     )
 
 
-async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+async def health_page(site: Site, request: Request) -> WebPage:
     """Whether all is well, in numbers."""
     await site.snapshot.fresh()
     now = await site.board.table.now()

@@ -10,7 +10,7 @@ sent again.
 import hmac
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.zones import find_zone
 from blackboard.settings import Settings
-from blackboard.web.access import SESSION_LASTS, Access, Gate, Visitor, cookie_name, visitor_of
+from blackboard.web.access import SESSION_LASTS, Access, Sessions, Visitor, cookie_name, visitor_of
 from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
 from blackboard.web.snapshot import Snapshot
@@ -92,7 +92,7 @@ class Site:
     snapshot: Snapshot
     chooser: Chooser
     runs: RecentRuns
-    gate: Gate | None = None
+    sessions: Sessions
     templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -169,9 +169,7 @@ class Site:
 
     def csrf(self, request: Request) -> str:
         """What a form of this visitor carries."""
-        if self.gate is None:
-            return ""
-        return self.gate.csrf(self.session(request))
+        return self.sessions.csrf(self.session(request))
 
     def session(self, request: Request) -> str:
         """The visitor's session: the one in the cookie, else a new one for the answer."""
@@ -180,7 +178,7 @@ class Site:
             return visitor.session
         made: str | None = getattr(request.state, "new_session", None)
         if made is None:
-            made = self.gate.new_session("") if self.gate is not None else ""
+            made = self.sessions.new_session("")
             request.state.new_session = made
         return made
 
@@ -205,12 +203,12 @@ class Site:
     def is_form_ours(self, request: Request, csrf: str) -> bool:
         """Whether the form that carries this value was made for this visitor."""
         visitor = visitor_of(request)
-        if visitor is None or self.gate is None:
+        if visitor is None:
             return False
         if visitor.by_header:
             return True
         return bool(visitor.session) and hmac.compare_digest(
-            csrf.encode("utf-8", "replace"), self.gate.csrf(visitor.session).encode()
+            csrf.encode("utf-8", "replace"), self.sessions.csrf(visitor.session).encode()
         )
 
 
@@ -276,8 +274,3 @@ def json_text(value: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         text = json.dumps(str(value))
     return text if len(text) <= MOST_JSON else f"{text[:MOST_JSON]}\n… ({len(text):,} characters)"
-
-
-def pairs_of(request: Request) -> Sequence[tuple[str, str]]:
-    """The names and values of an address."""
-    return request.query_params.multi_items()

@@ -15,7 +15,8 @@ the election half a minute after its start: one that is soon gone again does not
 All requests go through the worker's circuit breaker, with a pause before each, so that they are
 never in the way of a renewal. At the end of the term the work stops before the next request. A
 request that is late does no harm: each deletion states the etag of what was read, and counts are
-not written over those of a later term.
+not written over those of a later term. What a store in trouble ended is done again soon, from the
+start.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from blackboard.doctor import Examination, examine
 from blackboard.election import COORDINATOR, Election, open_elections
 from blackboard.errors import BadInput, BadRow
 from blackboard.events import (
+    BoardCounted,
     BoardExamined,
     BoardFinding,
     CoordinatorElected,
@@ -35,16 +37,19 @@ from blackboard.events import (
     Housekept,
 )
 from blackboard.model import Statistics
-from blackboard.notify.notices import forget_removed
+from blackboard.notify.notice_rows import forget_removed
 from blackboard.protocol import keys, mail
 from blackboard.protocol.actions import forget_old_actions
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
 from blackboard.protocol.statistics import count, write_statistics
-from blackboard.rules.status import COUNTED_EVERY
+from blackboard.rules.breaker import HOUSEKEEPING
+from blackboard.rules.status import COUNTED_EVERY, ItemStatus
 from blackboard.subscribers import Events
 from blackboard.table import TableError
 
+MOST_FAILING = 10_000
+"""Items that are reported as failing."""
 LARGEST_EXAMINED = 20_000
 """Items of a board that is examined: all rows of a shard are in memory meanwhile."""
 RESIGNS_WITHIN = timedelta(seconds=3)
@@ -107,9 +112,15 @@ class Housekeeping:
             raise TermOver
 
     async def count(self) -> None:
-        """Count the items, and write that down."""
-        by = self.events.worker
-        counted = await count(self.board, by=by, term=self.term, pause=self.pause)
+        """Count the items, write that down, and report which ones are failing."""
+        by, failing = self.events.worker, list[str]()
+
+        def note(one: ItemStatus) -> None:
+            if one.failing and len(failing) < MOST_FAILING:
+                failing.append(one.item.id)
+
+        counted = await count(self.board, by=by, term=self.term, pause=self.pause, each=note)
+        self.events.emit(BoardCounted, items=counted.items, failing=tuple(failing))
         await self.pause()
         self.counted = await write_statistics(self.board, counted, over=self.counted)
 
@@ -123,7 +134,7 @@ class Housekeeping:
             BoardFinding(code=one.code, subject=one.subject, problem=one.problem, grave=one.grave)
             for one in report.findings
         ]
-        self.events.emit(BoardExamined, items=report.swept.items, findings=tuple(findings))
+        self.events.emit(BoardExamined, items=report.items, findings=tuple(findings))
 
     async def prune(self) -> None:
         """Delete what is kept no longer, of the board and of those that belong to it."""
@@ -167,16 +178,19 @@ class Coordinator:
 
     async def run(self) -> None:
         """Take part in the election, and keep house whenever it is won, until it is cancelled."""
-        times = self.settings.times
+        times, failures = self.settings.times, 0
+        every = times.lease.total_seconds() / 3
         await self.board.clock.sleep(times.enters_after)
         while True:
+            pause = every
             try:
                 await self._take_part()
-            except TableError:
-                pass  # the breaker reports a store that is away
+            except TableError:  # the breaker reports a store that is away
+                failures += 1
+                pause = min(HOUSEKEEPING.pause(failures), every)
             except Exception as problem:  # noqa: BLE001 - housekeeping must not end its worker
                 self._trouble("the election", problem)
-            await self.board.clock.sleep(times.lease.total_seconds() / 3)
+            await self.board.clock.sleep(pause)
 
     async def _take_part(self) -> None:
         election = Election(
@@ -228,18 +242,22 @@ class Coordinator:
         *,
         after: timedelta = timedelta(0),
     ) -> None:
-        """Do something again and again. What fails is done the next time."""
-        await self.board.clock.sleep(after.total_seconds())
+        """Do something again and again: soon, where the store did not answer."""
+        failures, pause = 0, after.total_seconds()
         while True:
+            await self.board.clock.sleep(pause)
+            pause = every.total_seconds()
             try:
                 await duty()
             except TermOver:
                 return
-            except TableError:
-                pass  # the breaker reports a store that is away
+            except TableError:  # the breaker reports a store that is away
+                failures += 1
+                pause = min(HOUSEKEEPING.pause(failures), pause)
+                continue
             except Exception as problem:  # noqa: BLE001 - housekeeping must not end its worker
                 self._trouble(duty.__name__, problem)
-            await self.board.clock.sleep(every.total_seconds())
+            failures = 0
 
     def _trouble(self, what: str, problem: Exception) -> None:
         is_explained = isinstance(problem, BadInput | BadRow)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from blackboard.model import Claim, Outcome
+from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.rows import text_of
-from blackboard.rules.due import deadline, renew_every
+from blackboard.rules.due import renew_every
 from blackboard.runner import Execution
 from blackboard.spec import RunSettings
 from blackboard.worker.slots import Slots
@@ -59,7 +60,7 @@ class Holding:
     @property
     def deadline(self) -> float:
         """Until when the lock may be trusted, in monotonic seconds."""
-        return deadline(self.claim.sent, self.claim.stale_after)
+        return deadline_of(self.claim)
 
     def renewal_due(self, now: float) -> bool:
         """Whether it is time to touch the lock, for its lease or to write progress."""
@@ -132,6 +133,10 @@ class Holdings:
         claim = holding.claim
         self._held[claim.nonce] = holding
         return self.slots.occupy(claim.nonce, claim.type, holding.settings.slots)
+
+    def has(self, nonce: str) -> bool:
+        """Whether a run is held."""
+        return nonce in self._held
 
     def release(self, nonce: str) -> None:
         """Hold a run no longer, and free its slot."""

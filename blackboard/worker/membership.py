@@ -1,7 +1,8 @@
 """The membership of a worker: it writes its own row, and reads those of the other workers.
 
-It writes once a minute (`protocol/members.py`), and reads every five minutes, for `peers.py`. There
-are no other requests.
+It writes once a minute (`protocol/members.py`), and reads every five minutes, for `peers.py`. With
+its first write it deletes the rows of lost workers, at its end its own. When its row is gone it
+checks that the board has the shards that it had.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ MEETS_EVERY = 5
 """Announcements from one reading of all rows to the next. Each of the first two is followed by one.
 """
 SHUTDOWN_TIMEOUT = 3.0
-"""Seconds that a worker which ends waits for the store to delete its row."""
+"""Seconds that a worker which ends waits for the store to delete its permits, and again its row."""
 
 
 class Membership:

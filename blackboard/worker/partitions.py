@@ -21,7 +21,7 @@ from inspect import isawaitable
 from typing import Any
 
 from blackboard.bus import OpenBus
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.events import (
     BusBack,
     BusUnavailable,
@@ -37,9 +37,11 @@ from blackboard.phrases import plural
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import bring_back
-from blackboard.protocol.keys import group_key, meta_partition
+from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition
 from blackboard.protocol.members import Sighting, announce, forget, workers
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Released
+from blackboard.protocol.rows import board_trouble, group_trouble, version_of
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale, lease
 from blackboard.rules.grab import LockHolders, Times
@@ -56,16 +58,18 @@ from blackboard.rules.shares import (
 )
 from blackboard.subscribers import Events
 from blackboard.table import (
-    ANY,
     Busy,
     Conflict,
     Etag,
     Insert,
     Merge,
+    Op,
+    Replace,
     TableError,
     Unavailable,
     Unknown,
     Value,
+    read,
 )
 from blackboard.tasks import until_one_ends
 from blackboard.worker.grab import LeaseGrab
@@ -74,6 +78,7 @@ from blackboard.worker.holdings import Holding, Holdings, Latest
 from blackboard.worker.release_queue import Releases
 from blackboard.worker.running import Runs, Taken
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
+from blackboard.worker.worker import LAST_RELEASES
 
 ROUND = 1 / 3
 """Of a lease, from one look at the group to the next."""
@@ -83,8 +88,6 @@ NAMED_EVERY = 60.0
 """Seconds between two calls of a function that names the partitions."""
 LAST_MESSAGES = 2.0
 """Seconds for publishing on the bus what was let go."""
-LAST_RELEASES = 10.0
-"""Seconds for releasing what was stopped, before the worker ends all the same."""
 MOST_PUMPS = 1_000_000
 """In one worker: as many as fall to it."""
 TWICE = 0.5
@@ -148,6 +151,10 @@ class GroupWorker:
     """When the names of the partitions were last asked for."""
     _odd: Sequence[object] = ()
     """What was named last and can be no partition."""
+    _lacks_some: bool = False
+    """Whether partitions could not be added: that is tried again."""
+    _lacking: frozenset[str] = frozenset()
+    """Those whose rows are in the way."""
     _announced: float = -math.inf
     _looked: float = 0.0
     """When it last saw the group, or was started, in monotonic seconds."""
@@ -251,6 +258,9 @@ class GroupWorker:
                 await self._make(names)
             except TableError as trouble:
                 await self._after(trouble)
+            except BlackboardError as problem:
+                self._cannot_make(problem)
+                await self._wait(REFUSED.pause())
             else:
                 return True
         return False
@@ -284,16 +294,25 @@ class GroupWorker:
         return answer.result()
 
     async def _name_again(self) -> None:
-        """Add the partitions that came since. A pump's function may fail: the others go on."""
-        is_fixed = isinstance(self.pump.partitions, tuple)
-        if is_fixed or self.board.clock.monotonic() < self._named + NAMED_EVERY:
+        """Add the partitions that came since, and those that could not be added before. A pump's
+        function may fail, and so may that: the others go on.
+        """
+        is_whole = isinstance(self.pump.partitions, tuple) and not self._lacks_some
+        if is_whole or self.board.clock.monotonic() < self._named + NAMED_EVERY:
             return
         try:
             names = await self._names()
         except Exception as problem:  # noqa: BLE001 - it is the pump's own
             self._cannot_name(problem)
-        else:
+            return
+        try:
             await self._make(names)
+        except BlackboardError as problem:
+            self._cannot_make(problem)
+
+    def _cannot_make(self, problem: BlackboardError | str) -> None:
+        what = f"the partitions of {self.handler.type} cannot be made: {problem}"
+        self.events.emit(GroupTrouble, message=what)
 
     def _cannot_name(self, problem: Exception) -> None:
         what = f"the partitions of {self.handler.type} cannot be named: {problem!r}"
@@ -308,27 +327,53 @@ class GroupWorker:
         self._odd = odd
 
     async def _make(self, names: Sequence[str]) -> None:
+        """Raises BlackboardError where the board of the group cannot be used. A partition that
+        cannot be added keeps no other from being served.
+        """
         board = self.board
-        await BoardTable.create(
-            board.table,
-            name=board.name,
-            shards=1,
-            clock=board.clock,
-            chance=board.chance,
-            resolve=board.resolve,
-        )
+        meta = meta_partition(board.name)
+        row = await read(board.table, meta, BOARD_KEY)
+        if row is None:
+            await board.make()
+        elif problem := board_trouble(row, meta):
+            raise BlackboardError(problem)
+        await self._describe(len(names))
+        self._lacks_some = True
+        try:
+            left = await ensure(board, names, self.handler.type)
+        except BadRow as bad:
+            self._cannot_make(BadRow(bad.key, bad.problem, board=board.name))
+            return
+        except Conflict:
+            self._cannot_make(self._in_the_way)
+            return
+        self._lacks_some = bool(left)
+        for name in left.keys() - self._lacking:
+            what = f"{name} of {self.handler.type} is left as it is: {left[name]}"
+            self.events.emit(GroupTrouble, message=what)
+        self._lacking = frozenset(left)
+
+    async def _describe(self, partitions: int) -> None:
+        """Write the group's row on its parent, where it is not as it should be."""
         about: dict[str, Value] = {
             "version": VERSION,
             "kind": "pump",
-            "partitions": len(names),
+            "partitions": partitions,
             "lease": self._lease,
         }
-        key = group_key(self.handler.type)
-        for write in (Insert(key, about), Merge(key, about, ANY)):
-            with suppress(Conflict, Unknown):
-                await board.table.commit(meta_partition(self.parent), [write])
-                break
-        await ensure(board, names, self.handler.type)
+        key, meta = group_key(self.handler.type), meta_partition(self.parent)
+        row = await read(self.board.table, meta, key)
+        write: Op
+        if row is None:
+            write = Insert(key, about)
+        elif version_of(row.data) > VERSION or about.items() <= row.data.items():
+            return
+        elif group_trouble(row, meta):
+            write = Replace(key, about, row.etag)  # a row that is no JSON cannot be merged
+        else:
+            write = Merge(key, about, row.etag)
+        with suppress(Conflict, Unknown):  # another worker was faster, or the next one writes it
+            await self.board.table.commit(meta, [write])
 
     # ---- rounds
 
@@ -338,6 +383,9 @@ class GroupWorker:
                 pause = await self._look_and_act()
             except TableError as trouble:
                 await self._after(trouble)
+            except BlackboardError as problem:
+                self._cannot_serve(problem)
+                await self._wait(REFUSED.pause())
             else:
                 await self._wait(pause)
 
@@ -632,13 +680,19 @@ class GroupWorker:
     # ---- beside the rounds
 
     async def _release(self) -> None:
-        while True:
-            await self.releases.next(0, hurry=True)
-            self.holdings.changed.set()
-            if self._grab is not None:
-                self._grab.ended(self.holdings.ids)
-            if self._stopping:
-                self._changed.set()
+        self.releases.landed = self._released
+        try:
+            while True:
+                await self.releases.next(0, hurry=True)
+        finally:
+            self.releases.cancel()
+
+    async def _released(self, _batch: Sequence[Released]) -> None:
+        self.holdings.changed.set()
+        if self._grab is not None:
+            self._grab.ended(self.holdings.ids)
+        if self._stopping:
+            self._changed.set()
 
     async def _announce(self) -> None:
         """Write the worker's row, once a round."""
@@ -654,11 +708,22 @@ class GroupWorker:
     async def _after(self, trouble: TableError) -> None:
         """Wait until the store may be asked again."""
         if not isinstance(trouble, Busy | Unavailable):
-            what = f"the group {self.handler.type} cannot be served: {trouble}"
-            self.events.emit(GroupTrouble, message=what)
+            self._cannot_serve(trouble)
             await self._wait(REFUSED.pause())
             return
         await self._until(self.board.ready(self.board.shard(0), trouble, failures=1))
+
+    def _cannot_serve(self, problem: TableError | BlackboardError) -> None:
+        why = self._in_the_way if isinstance(problem, Conflict) else problem
+        what = f"the group {self.handler.type} cannot be served: {why}"
+        self.events.emit(GroupTrouble, message=what)
+
+    @property
+    def _in_the_way(self) -> str:
+        """What a conflict that stays means."""
+        doctor = f"`blackboard --board {self.board.name} doctor`"
+        where = self.board.shard(0)
+        return f"a row in {where} is in the way, or others keep changing it ({doctor})"
 
     async def _wait(self, seconds: float) -> None:
         """So long, or until something has changed."""

@@ -28,13 +28,12 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import deadline, renew_every
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.holdings import Holdings
+from blackboard.worker.membership import SHUTDOWN_TIMEOUT
 
 ASK_AGAIN = 5.0
 """Seconds for which a limit counts as exhausted, unless this worker gives a permit of it back."""
 BEAT = 1.0
 """Seconds between two looks at the permits that are held."""
-SHUTDOWN_TIMEOUT = 3.0
-"""Seconds that a worker which ends waits for the deletion of its permits."""
 LOST = "its permit was not renewed in time, or another worker took it"
 
 

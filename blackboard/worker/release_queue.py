@@ -3,11 +3,12 @@
 While other runs of the worker are about to end, a run that has ended waits for them, about as long
 as the writing takes: many are released with one request, and none much later. Where writing is
 cheap, as to a file, none waits: those that end while a batch is written are the next one. Each
-shard is written by itself; where that takes long, its runs keep their locks and not their slots.
+shard is written by itself; where that takes long, its runs keep their locks and not their slots,
+and what ends meanwhile is written beside them: one run that the store does not take holds up none.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,7 @@ from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.records import run_record
 from blackboard.subscribers import Events
 from blackboard.table import TableError
+from blackboard.tasks import until_one_ends
 from blackboard.worker.holdings import Holding, Holdings
 
 LONGEST_WAIT = 0.1
@@ -43,6 +45,10 @@ LAST_PRUNING = 2.0
 """Seconds, at the most, that a worker which ends goes on to prune."""
 
 
+async def _nothing_more(_landed: Sequence[Released]) -> None:
+    """What a worker does besides, where it does nothing."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Shard:
     """What there is to be written of one shard."""
@@ -51,9 +57,10 @@ class _Shard:
     to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """Items whose history may be too long."""
     writing: float = 0.0
-    """Seconds that the last batch took to write; 0 where that was cheap."""
-    stuck: bool = False
-    """Whether the present one takes too long."""
+    """Seconds that the last batch took to write, of those that were not late; 0 where that was
+    cheap."""
+    late: int = 0
+    """How many are being written that take too long."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,9 +73,12 @@ class Releases:
     retention: Retention
     slots_freed: Callable[[], None] = lambda: None
     """Called when slots are free of runs that could not be released yet."""
+    landed: Callable[[Sequence[Released]], Awaitable[None]] = _nothing_more
+    """Called with runs that were released, as soon as they are."""
     runs: int = 0
     """Released so far."""
     _shards: list[_Shard] = field(init=False)
+    _writing: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._shards = [_Shard() for _ in range(self.board.shards)]
@@ -78,47 +88,66 @@ class Releases:
         shard = self._shards[held.shard]
         held.end()
         shard.ended.put_nowait((held, ended))
-        if shard.stuck:
+        if shard.late and self.board.shards > 1:
             self.holdings.slots.vacate(held.claim.nonce)
             self.slots_freed()
 
     @property
     def waiting(self) -> int:
         """Runs that have ended and are not being written yet, and whose slots are free soon."""
-        return sum(one.ended.qsize() for one in self._shards if not one.stuck)
+        return sum(one.ended.qsize() for one in self._shards if not one.late)
 
-    async def next(self, number: int, *, hurry: bool) -> list[Released]:
+    async def next(self, number: int, *, hurry: bool) -> None:
         """Release as many of a shard as fit one batch, as soon as there is one; with `hurry` they
-        do not wait for others. When it takes long, their slots are freed.
+        do not wait for others. Those that take long are written beside what follows, and their
+        slots are freed.
         """
-        shard = self._shards[number]
-        batch = await self._batch(number, hurry=hurry)
-        begun = self.board.clock.monotonic()
-        holdings = [held for held, _ in batch]
-        late = asyncio.get_running_loop().create_task(self._free_slots(number, holdings))
-        try:
-            finished = [_finished(held, ended) for held, ended in batch]
-            write = partial(release, self.board, leases=Renewed(holdings))
-            results = await each_for_itself(write, finished)
-        finally:
-            late.cancel()
+        shard, batch = self._shards[number], await self._batch(number, hurry=hurry)
+        writing = asyncio.get_running_loop().create_task(self._write(shard, batch))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        await until_one_ends(asyncio.shield(writing), self.board.clock.sleep(STUCK))
+        if not writing.done():
+            shard.late += 1
+            writing.add_done_callback(lambda _: self._not_late(shard))
+            self._free_slots(number, [held for held, _ in batch])
+
+    def cancel(self) -> None:
+        """Cancel what is being written still."""
+        for one in self._writing:
+            one.cancel()
+
+    async def _write(self, shard: _Shard, batch: Sequence[tuple[Holding, Ended]]) -> None:
+        begun, landed = self.board.clock.monotonic(), partial(self._landed, shard)
+        finished = [_finished(held, ended) for held, ended in batch]
+        leases = Renewed([held for held, _ in batch])
+        write = partial(release, self.board, leases=leases, landed=landed)
+        results = await each_for_itself(write, finished)
         took = self.board.clock.monotonic() - begun
-        shard.writing, shard.stuck = took if took > CHEAP * len(batch) else 0.0, False
-        for one, released in zip(finished, results, strict=True):
+        if took <= STUCK:  # what takes longer is waited for by none
+            shard.writing = took if took > CHEAP * len(batch) else 0.0
+        await landed(list(zip(finished, results, strict=True)))  # what was dropped
+
+    async def _landed(self, shard: _Shard, results: Sequence[tuple[FinishedRun, Released]]) -> None:
+        """Note what was released. Some may be noted already."""
+        new = [(one, done) for one, done in results if self.holdings.has(one.claim.nonce)]
+        for one, released in new:
             self.runs += 1
             self.holdings.release(one.claim.nonce)
             if released.how is ReleaseOutcome.DROPPED:
                 self.holdings.given_up.add(one.claim.nonce)
             self._emit(one, released)
             self._may_prune(shard, released)
-        return results
+        if new:
+            await self.landed([released for _, released in new])
 
-    async def _free_slots(self, number: int, holdings: Sequence[Holding]) -> None:
+    def _not_late(self, shard: _Shard) -> None:
+        shard.late -= 1
+
+    def _free_slots(self, number: int, holdings: Sequence[Holding]) -> None:
         """Free the slots of runs whose release takes long, and of all that have ended by then."""
         if self.board.shards == 1:
             return  # no other shard could use the slots
-        await self.board.clock.sleep(STUCK)
-        self._shards[number].stuck = True
         for held in self.holdings:
             if held in holdings or (held.ended and held.shard == number):
                 self.holdings.slots.vacate(held.claim.nonce)

@@ -7,8 +7,9 @@ may be tried, or Unusable, if that was the store's last error. Nothing was sent 
 applied. A loop that retries waits with `ready`.
 
 A store that goes away is reported in one line; so it is each minute that it stays away, and when it
-is back. A store that is away again within a minute is not reported again. The line names partitions
-where others answer.
+is back. One that is away again within a minute of that comes and goes: it is back only when no
+request has failed for a minute. The line names partitions where others answer. A partition that
+failed and is not asked again is away for little more than a minute, if others answer.
 
 The same requests read the store's clock; `SteadyClock` follows it.
 """
@@ -17,12 +18,12 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from blackboard.clock import Chance, Clock
 from blackboard.events import ClockJumped, StoreAway, StoreBack, StoreChanged
-from blackboard.model import whole_milliseconds
+from blackboard.model import EPOCH, whole_milliseconds
 from blackboard.phrases import span
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import (
@@ -36,6 +37,8 @@ from blackboard.rules.breaker import (
     answered,
     doubted,
     failed,
+    has_expired,
+    is_well,
     tried,
 )
 from blackboard.rules.next_run import TOLERANCE
@@ -56,7 +59,6 @@ from blackboard.tables.base import ForwardingTable
 
 CONFIRMED_AFTER = 10.0
 """Seconds from the first time that is off to one that confirms it, at the least."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _JUMP = TOLERANCE / _SECOND
 ROUNDING = 1e-3
@@ -86,6 +88,18 @@ class _Partition:
     reply: LastReply = NO_REPLY
     trouble: TableError | None = None
     """Its last error, while it is away."""
+    away_since: float = -math.inf
+    """When it failed first, while it is away."""
+    failed_at: float = -math.inf
+    """When it failed last."""
+
+    def is_back(self) -> None:
+        """It is away no longer: it has answered, or its failure has expired."""
+        if not is_well(self.circuit):
+            self.circuit = CLOSED
+        if not self.reply.is_good:
+            self.reply = NO_REPLY
+        self.trouble = None
 
 
 class StoreBreaker:
@@ -103,8 +117,8 @@ class StoreBreaker:
         """As many as this worker asks."""
         self._away: dict[str, _Partition] = {}
         """Those that are in trouble."""
-        self._away_since = 0.0
-        """Since when there are some."""
+        self._silent_since: float | None = None
+        """The first failure since a partition has answered last; None: the last reply was good."""
         self._takes_no_batch = False
         """Whether a batch found that the store needs repair. A full disk still answers pages."""
         self._last_try = -math.inf
@@ -174,18 +188,26 @@ class StoreBreaker:
         if part.circuit is not CLOSED:
             part.circuit = answered(part.circuit, request.need, batch=batch)
         part.reply = LastReply(is_good=True, when=now)
-        if part.trouble is None and not is_repaired:
-            return
-        for sleeping in tuple(self._waiting):
-            sleeping.cancel()
-        if self._takes_no_batch:
-            return
-        for name, one in tuple(self._away.items()):
-            if one.circuit.others_at is None and one.circuit.doubts < DOUBTS:
-                one.trouble = None
-                del self._away[name]
+        self._silent_since = None
+        if part.trouble is not None or is_repaired:
+            for sleeping in tuple(self._waiting):
+                sleeping.cancel()
         if not self._away:
-            self._reports.back(now - self._away_since)
+            self._reports.all_answer(now)
+        elif not self._takes_no_batch:
+            self._let_back(now)
+
+    def _let_back(self, now: float) -> None:
+        """Partitions that have answered are away no longer, nor are those whose failure expired."""
+        for name, one in tuple(self._away.items()):
+            has_answered = is_well(one.circuit)
+            if has_answered or has_expired(one.circuit, failed_at=one.failed_at, now=now):
+                one.is_back()
+                del self._away[name]
+                if not has_answered:
+                    self._reports.not_asked_again(name)
+        if not self._away:
+            self._reports.all_answer(now)
             self._events.emit(StoreChanged, board=self._board, away=False)
 
     def ended(self, request: Request, trouble: TableError, *, batch: bool) -> None:
@@ -210,12 +232,20 @@ class StoreBreaker:
     def _failed(self, request: Request, trouble: TableError, *, asked: float = 0.0) -> None:
         part, now = self._partition(request.partition), self._clock.monotonic()
         if not self._away:
-            self._away_since = now
             self._events.emit(StoreChanged, board=self._board, away=True)
-        self._away[request.partition] = part
+        if request.partition not in self._away:
+            self._away[request.partition] = part
+            part.away_since = now
+        if self._silent_since is None:
+            self._silent_since = now
         part.trouble, part.reply = trouble, LastReply(is_good=False, when=now)
-        names = () if self._all_away(now) else sorted(self._away)
-        self._reports.away(now, names, since=self._away_since, trouble=trouble)
+        part.failed_at = now
+        self._reports.failed(request.partition, now)
+        if self._all_away(now):
+            self._reports.away(now, (), since=self._silent_since, trouble=trouble)
+        else:  # the one that has been away for the longest time first: they were added in order
+            since = next(iter(self._away.values())).away_since
+            self._reports.away(now, tuple(self._away), since=since, trouble=trouble)
         if _counts(part, request):
             self._last_try = now
             part.circuit = failed(
@@ -231,7 +261,8 @@ class StoreBreaker:
 
     def _all_away(self, now: float) -> bool:
         replies = (part.reply for part in self._partitions.values())
-        return account_is_away(replies, since=self._away_since, now=now)
+        since = next((part.away_since for part in self._away.values()), now)
+        return account_is_away(replies, since=since, now=now)
 
 
 def _counts(part: _Partition, request: Request) -> bool:
@@ -239,29 +270,94 @@ def _counts(part: _Partition, request: Request) -> bool:
     return request.is_try or part.circuit.retry_at(request.need) is None
 
 
+@dataclass(slots=True)
+class _Outage:
+    """The time from a first failure until all partitions answer."""
+
+    since: float
+    failed_at: float
+    names: dict[str, None] = field(default_factory=dict)
+    """Of the partitions that have failed, in order."""
+    unasked: set[str] = field(default_factory=set)
+    """Those of them that were not asked again."""
+    whole_since: float | None = None
+    """Since when the whole store has been away by the last line; None: parts of it."""
+    comes_and_goes: bool = False
+    answering_since: float | None = None
+    """None: not all partitions answer."""
+    reported_back: float = math.inf
+    """When a line said that all of them answer; infinite: it was not said yet."""
+
+    def end(self) -> str:
+        """In words, that all of them answer."""
+        assert self.answering_since is not None
+        names = [name for name in self.names if name not in self.unasked]
+        what, lasted = _some(names), self.answering_since - self.since
+        if not names:
+            return f"{_some([*self.names])} was not asked for again: all others answer"
+        if self.whole_since is not None:
+            since = self.since if self.comes_and_goes else self.whole_since
+            words = f"the store is back after {span(self.answering_since - since)}"
+        elif len(names) > 1:
+            words = f"{what}: all answer again, {span(lasted)} after the first of them failed"
+        else:
+            words = f"{what} is back after {span(lasted)}"
+        return f"{words} (it came and went)" if self.comes_and_goes else words
+
+
 class _Reports:
-    """Reports a store that is away, in a line a minute."""
+    """Reports a store that is away: at once, in a line a minute, and when it is back."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._reported = -math.inf
-        self._what = ""
-        """What is away by the last line; "": this absence was not reported."""
+        """When a line said last that it is away."""
+        self._outage: _Outage | None = None
+        """The last one, which may be over."""
+
+    def failed(self, name: str, now: float) -> None:
+        """A partition has failed."""
+        outage = self._outage
+        if outage is None or now - outage.reported_back >= REPORT_EVERY:
+            outage = self._outage = _Outage(since=now, failed_at=now)
+            self._reported = -math.inf
+        elif outage.reported_back < math.inf:
+            outage.comes_and_goes, outage.reported_back = True, math.inf
+            self._reported = -math.inf  # that it is back was the last line
+        outage.failed_at, outage.answering_since = now, None
+        outage.names[name] = None
+        outage.unasked.discard(name)
 
     def away(self, now: float, names: Sequence[str], *, since: float, trouble: TableError) -> None:
-        """`names` are of the partitions that are away; none: the whole store is."""
-        if now - self._reported < REPORT_EVERY:
+        """`names` are of the partitions that are away, the first of them `since`; none: the whole
+        store is.
+        """
+        outage = self._outage
+        if outage is None or now - self._reported < REPORT_EVERY:
             return
-        self._reported, self._what = now, _some(names) or "the store"
+        self._reported, outage.whole_since = now, None if names else since
         what = f"{_some(names)}: " if names else ""
-        away = f"away for {span(now - since)}: " if now > since else ""
+        again = " again" if outage.comes_and_goes else ""
+        longest = "up to " if len(names) > 1 else ""
+        lasts = f" for {longest}{span(now - since)}" if now > since else ""
+        away = f"away{again}{lasts}: " if again or lasts else ""
         self._events.emit(StoreAway, message=f"{what}{away}{trouble}")
 
-    def back(self, seconds: float) -> None:
-        """All partitions answer again."""
-        if self._what:
-            self._events.emit(StoreBack, message=f"{self._what} is back after {span(seconds)}")
-        self._what = ""
+    def not_asked_again(self, name: str) -> None:
+        """The failure of a partition has expired."""
+        if self._outage is not None:
+            self._outage.unasked.add(name)
+
+    def all_answer(self, now: float) -> None:
+        """No partition is away."""
+        outage = self._outage
+        if outage is None or outage.reported_back < math.inf:
+            return
+        if outage.answering_since is None:
+            outage.answering_since = now
+        if not outage.comes_and_goes or now - outage.failed_at >= REPORT_EVERY:
+            outage.reported_back = now
+            self._events.emit(StoreBack, message=outage.end())
 
 
 def _some(names: Sequence[str]) -> str:
@@ -363,7 +459,7 @@ class SteadyClock:
     def follow(self, shown: datetime) -> datetime:
         """What counts as now when the clock shows `shown`."""
         now = self._clock.monotonic()
-        ahead = (shown - _EPOCH) / _SECOND - now
+        ahead = (shown - EPOCH) / _SECOND - now
         if self._ahead is None or abs(ahead - self._ahead) <= _JUMP:
             self._settle(ahead, "shows again what it should")
         elif self._elsewhere is None or abs(ahead - self._elsewhere) > _JUMP:
@@ -375,7 +471,7 @@ class SteadyClock:
         if self._elsewhere is None:
             return shown
         assert self._ahead is not None
-        return whole_milliseconds(_EPOCH + (now + self._ahead) * _SECOND)
+        return whole_milliseconds(EPOCH + (now + self._ahead) * _SECOND)
 
     def _settle(self, ahead: float, how: str) -> None:
         if self._elsewhere is not None:

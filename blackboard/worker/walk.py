@@ -15,12 +15,13 @@ they were the whole board. What it claims late is put back if its slot is taken 
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import (
     BoardPaused,
     BoardResumed,
@@ -33,6 +34,7 @@ from blackboard.handlers.handler import Handler
 from blackboard.model import LONG_AGO, Lock, Mark, Token
 from blackboard.protocol.claims import claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
+from blackboard.protocol.maintenance import agree, is_paused
 from blackboard.protocol.members import LOST_AFTER
 from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
@@ -161,6 +163,7 @@ class Walk:
             nonce: limits for nonce, limits in self._unpermitted.items() if nonce in self._waiting
         }
         await self._claim_all(result)
+        await self._finish_pause(result)
         self._check(result)
         # From the beginning: tokens became ready while other shards were read.
         result.soonest = await self._until_next(begun)
@@ -315,6 +318,8 @@ class Walk:
                 break
             elif not await self._select(found, selection, result):
                 break
+        if mark is not None and not await self._is_paused(number):
+            return await self._read(number, result)
         self._note_pause(number, mark)
         self._keep(number, selection, result)
         result.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
@@ -324,6 +329,23 @@ class Walk:
         if lock.age < min(lock.stale_after, LOST_AFTER):
             claimed = lock.since if lock.since <= now else LONG_AGO  # by a clock that was wrong
             self.peers.note(lock.owner, [lock.type], claimed)
+
+    async def _is_paused(self, number: int) -> bool:
+        """Whether a shard with the row of a pause is paused: shard 0 decides. Where the store does
+        not say it, it is.
+        """
+        if number == 0 or 0 in self._paused:
+            return True
+        try:
+            return await is_paused(self.board, number)
+        except TableError:
+            return True
+
+    async def _finish_pause(self, result: WalkResult) -> None:
+        """Pause the shards that a pause has not reached because its command was killed."""
+        if 0 in self._paused and len(self._paused) < self.board.shards and result.answered:
+            with suppress(TableError, BlackboardError):  # the next walk tries again
+                await agree(self.board)
 
     def _note_pause(self, number: int, mark: Mark | None) -> None:
         """Note whether the board is paused, as a shard says; report when that changes."""
@@ -492,7 +514,7 @@ class Walk:
             if taken:
                 self.backlog.won(number, now)
             if answer.broken is not None:  # it is not selected again, so this comes to an end
-                self._misfits.add(_version(answer.broken))
+                self._set_aside(answer.broken, answer.refused)
             elif answer.reread:
                 rereadings += 1
                 result.lost += 1
@@ -502,6 +524,12 @@ class Walk:
             if answer.reread:
                 await self._read(number, result)
         result.crowded |= left > 0 and rereadings == REREADINGS
+
+    def _set_aside(self, token: Token, refused: BadInput | None) -> None:
+        """Try a token no more in this walk; report it where the store has `refused` its claim."""
+        self._misfits.add(_version(token))
+        if refused is not None:
+            self._leave(token, str(refused))
 
     def _start(self, taken: Sequence[Taken], result: WalkResult) -> None:
         self.runs.start(taken)

@@ -10,9 +10,10 @@ and puts them back: due again at once. Asked twice, it gives no grace.
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from blackboard.events import FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
@@ -20,6 +21,7 @@ from blackboard.model import Lock, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.protocol.releases import Released
 from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError, Unusable
 from blackboard.tasks import until_one_ends
@@ -79,7 +81,6 @@ class Worker:
     """The store's clock, as `board` follows it."""
     grace: float
     """Seconds that runs have once the worker is asked to stop."""
-    _group: asyncio.TaskGroup = field(init=False)
     _began: float = 0.0
     """In monotonic seconds."""
     _asked_to_stop: int = 0
@@ -101,10 +102,10 @@ class Worker:
         self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
         self.releases.slots_freed = self._fill_slots
+        self.releases.landed = partial(self._released, mode)
         self.wake.start()
         try:
-            async with asyncio.TaskGroup() as self._group:
-                group = self._group
+            async with asyncio.TaskGroup() as group:
                 shards = range(self.board.shards)
                 beside = [
                     group.create_task(one)
@@ -113,7 +114,7 @@ class Worker:
                         self.permits.keep_renewing(),
                         self.permits.keep_giving_back(),
                         self._announce(),
-                        *(self._release(mode, number) for number in shards),
+                        *map(self._keep_releasing, shards),
                         *map(self.releases.keep_pruning, shards),
                     )
                 ]
@@ -130,6 +131,7 @@ class Worker:
         finally:
             self.wake.stop()
             self.walk.cancel()
+            self.releases.cancel()
             await self.runs.calls.close()
         if self._remade is not None:
             raise self._remade
@@ -272,19 +274,22 @@ class Worker:
 
     # ---- releases
 
-    async def _release(self, mode: Mode, number: int) -> None:
-        """Release what has ended of a shard, and see that slots that became free are filled."""
+    async def _keep_releasing(self, number: int) -> None:
+        """Release what has ended of a shard."""
         while True:
-            batch = await self.releases.next(number, hurry=self.stopping)
-            now = await self.board.table.now()
-            for released in batch:
-                if released.ready is not None and released.ready - now < self.walk.cycle:
-                    # A retry, or a short interval, may be due before the next beat.
-                    self.walk.expect(released.run.id, released.ready)
-                    self.wake.within((released.ready - now).total_seconds())
-            if (self._more or mode is Mode.UNTIL_IDLE) and self._frees_no_more():
-                self.wake.now()
-            self.holdings.changed.set()
+            await self.releases.next(number, hurry=self.stopping)
+
+    async def _released(self, mode: Mode, batch: Sequence[Released]) -> None:
+        """See that slots that became free are filled."""
+        now = await self.board.table.now()
+        for released in batch:
+            if released.ready is not None and released.ready - now < self.walk.cycle:
+                # A retry, or a short interval, may be due before the next beat.
+                self.walk.expect(released.run.id, released.ready)
+                self.wake.within((released.ready - now).total_seconds())
+        if (self._more or mode is Mode.UNTIL_IDLE) and self._frees_no_more():
+            self.wake.now()
+        self.holdings.changed.set()
 
     def _fill_slots(self) -> None:
         """Slots became free before their runs could be released."""

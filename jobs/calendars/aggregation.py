@@ -116,7 +116,7 @@ def report_file(
         }
         for number, (one, source) in enumerate(zip(harvests, sources, strict=True))
     ]
-    told = {
+    report = {
         "id": city,
         "fence": fence,
         "summary": summary,
@@ -129,7 +129,7 @@ def report_file(
         },
         "dropped": merge.dropped(sources),
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
 
 
 def duplicates(drops: Sequence[Drop]) -> tuple[Counter[int], Counter[int]]:
@@ -242,7 +242,7 @@ async def aggregate_city(
         files[CALENDAR] = calendar_file(city.id, found.events, city.window)
         files[EVENTS] = events_file(city.id, found.events, city.window)
     await _publish(output, files, run)
-    _tell(harvests, sources, run)
+    _log_failures(harvests, sources, run)
     if nothing:
         raise NothingCame(_why_nothing(city, harvests, sources))
     if failed := summary[Status.FAILED.value]:
@@ -307,7 +307,7 @@ def _why_nothing(city: City, harvests: list[Harvest], sources: list[FeedSource])
     )
 
 
-def _tell(harvests: list[Harvest], sources: list[FeedSource], run: RunContext) -> None:
+def _log_failures(harvests: list[Harvest], sources: list[FeedSource], run: RunContext) -> None:
     for one, source in zip(harvests, sources, strict=True):
         if one.status is Status.FAILED:
             where = f" ({redacted(one.feed.url)})" if one.feed.url else ""

@@ -233,7 +233,7 @@ class FetchCache:
         )
         with contextlib.suppress(OSError):
             if fetched.content is not None:
-                head.body = f"{_name(key)}.{secrets.token_hex(6)}.kept"
+                head.body = f"{key_of(key)}.{secrets.token_hex(6)}.kept"
                 self._write(self.folder / head.body, fetched.content.read())
             self._write_head(key, head)
 
@@ -284,9 +284,4 @@ class FetchCache:
 
     def _path(self, key: str, ending: str) -> Path:
         assert self.folder is not None
-        return self.folder / f"{_name(key)}{ending}"
-
-
-def _name(key: str) -> str:
-    """A digest of an address, which may hold secrets."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self.folder / f"{key_of(key)}{ending}"

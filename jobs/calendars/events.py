@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from .addresses import meant, redacted
 from .lengths import LONGEST, Length, length_of
-from .lines import Block, Line
+from .lines import CONTROL, Block, Line
 from .records import Text
 from .rules import ended_in, tidy
 from .times import LATEST, Moment, Zones
@@ -25,7 +25,6 @@ from .times import LATEST, Moment, Zones
 _LONG, _SHORT = 32_000, 2_000
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _COMMA = re.compile(r"(?<!\\),")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _HIDDEN = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 _BREAKING = re.compile(
@@ -93,7 +92,7 @@ def without_markup(text: str) -> str:
     for _twice in range(2):
         text = _ENTITY.sub(_character, text)
     text = _BREAKING.sub("\n", _HIDDEN.sub(" ", text))
-    text = _CONTROL.sub("", _INLINE.sub("", text)).replace("\xa0", " ")
+    text = CONTROL.sub("", _INLINE.sub("", text)).replace("\xa0", " ")
     lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(filter(None, lines)).encode("utf-8", "replace").decode()
 

@@ -224,11 +224,11 @@ class Harvester:
 
     def _unchanged(self, feed: CityFeed, entry: Entry, fetched: Fetched, name: str = "") -> Harvest:
         self._held += weight(entry.parsed)
-        told = fetched.content is None
+        not_modified = fetched.content is None
         now = msgspec.structs.replace(
             entry,
-            etag=fetched.etag or (entry.etag if told else ""),
-            modified=fetched.modified or (entry.modified if told else ""),
+            etag=fetched.etag or (entry.etag if not_modified else ""),
+            modified=fetched.modified or (entry.modified if not_modified else ""),
         )
         return self._well(feed, Status.UNCHANGED, now, fetched, name)
 

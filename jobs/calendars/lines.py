@@ -36,7 +36,7 @@ _GLUED = re.compile(
 )
 """Edges of components whose line does not end before the next one."""
 _BETWEEN = re.compile(rb"(?<=[A-Z])[ \t]*(?=(?:BEGIN|END):|\Z)", re.IGNORECASE)
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _LINE = re.compile(r'\s*([A-Za-z0-9-]+)\s*((?:;(?:[^":]|"[^"]*"|:(?=\d\d\)))*)?):(.*)', re.DOTALL)
 """Name, parameters, value. A colon as in `TZID=(UTC-05:00) Eastern Time` is none that ends them."""
 _DATED = re.compile(
@@ -144,8 +144,8 @@ def _decoded(body: bytes, charset: str) -> str:
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        text = _declared(body, charset) or "\n".join(map(_mixed, body.split(b"\n")))
-    return _CONTROL.sub("", text)
+        text = _declared(body, charset) or "\n".join(map(_decoded_line, body.split(b"\n")))
+    return CONTROL.sub("", text)
 
 
 _SUPERSETS = {
@@ -172,8 +172,8 @@ def _declared(body: bytes, charset: str) -> str:
     return text if _EDGE.search(text) else ""
 
 
-def _mixed(line: bytes) -> str:
-    """Decodes one line of a file with several encodings."""
+def _decoded_line(line: bytes) -> str:
+    """One line of a file that may have several encodings."""
     try:
         return line.decode()
     except UnicodeDecodeError:
@@ -298,13 +298,6 @@ def calendar_name(body: bytes) -> str:
     found = _NAME.search(head[: begin.start()] if begin else head)
     if found is None:
         return ""
-    text = _ESCAPED.sub(lambda one: " " if one[1] in "nN" else one[1], _name_text(found[1]))
+    text = _ESCAPED.sub(lambda one: " " if one[1] in "nN" else one[1], _decoded_line(found[1]))
     text = html.unescape(_TAG.sub(" ", text))
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_LONGEST]
-
-
-def _name_text(raw: bytes) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw.decode("cp1252", "replace")

@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
+from blackboard.inputs import number_of
 from blackboard.schedule.times import parse_duration
 
 from .addresses import Policy, name_from, policy
@@ -43,7 +44,7 @@ class Listed:
 
 def read_feeds(text: str) -> list[Listed]:
     """The feeds of a list, in its order. A line that holds no address is taken for one: whether
-    it is, fetching will tell.
+    it is, its fetch shows.
     """
     feeds: list[Listed] = []
     name = ""
@@ -153,7 +154,7 @@ def _zone(name: Any) -> str:
 
 
 def _days(value: Any) -> int:
-    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    number = number_of(value.strip()) if isinstance(value, str) else value
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= _MOST_DAYS:
         raise BadInput("params.days", f"{value!r} is not a number of days", f"1 to {_MOST_DAYS}")
     return number

@@ -198,10 +198,10 @@ class _Feed:
 
 
 def _reason(problem: Exception) -> str:
-    told = " ".join(str(problem).split())[:200]
-    if isinstance(problem, TooMuch | ValueError) and told:
-        return told
-    return f"{type(problem).__name__}: {told}"
+    text = " ".join(str(problem).split())[:200]
+    if isinstance(problem, TooMuch | ValueError) and text:
+        return text
+    return f"{type(problem).__name__}: {text}"
 
 
 def _made_uid(block: Block) -> str:

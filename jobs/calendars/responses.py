@@ -89,11 +89,6 @@ class FetchFailed(Exception):
         """The earliest time at which the server wants another request."""
         self.seconds = Seconds()
 
-    @property
-    def gone(self) -> bool:
-        """Whether a retry is useless."""
-        return self.why is not Why.TROUBLE
-
 
 class TimedOut(FetchFailed):
     """The host took too long."""
@@ -156,10 +151,6 @@ class Fetched:
     """The addresses that were asked for it, of which its words may quote the secrets; None when
     they are lost.
     """
-
-    @property
-    def body(self) -> bytes | None:
-        return self.content.read() if self.content is not None else None
 
 
 SHARED = 300.0
@@ -292,7 +283,7 @@ def _last(text: bytes, kind: bytes) -> bytes:
 _GZIP_BITS = 31
 _BITS = {"gzip": _GZIP_BITS, "x-gzip": _GZIP_BITS, "deflate": 15, "": 0, "identity": 0}
 _BITS |= {"none": 0, "utf-8": 0, "utf8": 0, "8bit": 0, "binary": 0}  # said of what is as it is
-"""What zlib is told, by the encoding of an answer; 0: it is not compressed."""
+"""The `wbits` of zlib, by the encoding of an answer; 0: it is not compressed."""
 
 
 _GZIP = b"\x1f\x8b"

@@ -60,8 +60,7 @@ async def test_a_board_at_work_is_clean(scene: Scene) -> None:
         await scene.let_go(await scene.claimed(name), outcome, error="boom")
     report = await found(scene.board)
     assert (report.findings, report.clean) == ([], True)
-    swept = report.swept
-    assert (swept.items, swept.locks, swept.waiting, swept.runs) == (9, 2, 4, 4)
+    assert (report.items, report.locks, report.waiting, report.runs) == (9, 2, 4, 4)
 
 
 @story
@@ -89,7 +88,7 @@ async def test_an_item_that_moves_during_the_sweep_is_not_told(scene: Scene) -> 
 
     scene.table.script_reads(Fault.NONE, Fault.NONE, claim_it)
     report = await found(scene.board)
-    assert report.swept.locks == 1
+    assert report.locks == 1
     assert report.findings == []
 
 

@@ -14,6 +14,7 @@ ERRORS = [
     blackboard.Missing("davis"),
     AlreadyThere("davis"),
     BadRow("item:davis", "no good fence"),
+    BadRow("item:davis", "no good fence", board="town.clicks"),
     BadSpec("it is no JSON", "davis"),
     blackboard.LeaseLost("the run is over"),
     blackboard.MissingStore("there is nothing yet"),
@@ -32,3 +33,29 @@ def test_another_process_gets_an_error_as_it_is(error: Exception) -> None:
         assert type(copied) is type(error)
         assert str(copied) == str(error)
         assert vars(copied) == vars(error)
+
+
+FLOOR_WORDS = (
+    "row floor of the board town.clicks: no good fence "
+    "(`blackboard --board town.clicks doctor` tells more)"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            BadRow("item:davis", "no good fence"),
+            "row item:davis: no good fence (`blackboard doctor` tells more)",
+        ),
+        (
+            BadRow("floor", "no good fence", board="town.clicks"),
+            FLOOR_WORDS,
+        ),
+        (BadRow("board", "no good shards"), "row board: no good shards"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named_with_its_board_and_what_tells_more(
+    error: BadRow, words: str
+) -> None:
+    assert str(error) == words

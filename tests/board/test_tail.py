@@ -171,6 +171,45 @@ def test_what_another_program_saved_is_no_place(
     assert (tmp_path / "taken").read_text() == "0 one\n"
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "words"),
+    [
+        ("x", "its checkpoint 'x' is no place in a file"),
+        ([1], "its checkpoint [1] is no place in a file"),
+        ({"position": "4"}, "its checkpoint {'position': '4'} is no place in a file"),
+        ({"position": -5}, "its checkpoint {'position': -5} has a number that is out of range"),
+        ({"position": 2**64}, "out of range"),
+        ({"position": 900, "inode": 0, "head": "h"}, "it has 4 bytes, and was read on at byte 900"),
+        ({"position": 2, "inode": 0, "head": "h"}, "its beginning is not the one that its"),
+    ],
+)
+def test_a_checkpoint_that_is_no_place_is_named_in_one_warning_and_the_file_read_from_its_beginning(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    checkpoint: Any,
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", list[Any]()
+    file.write_text("one\n")
+    if isinstance(checkpoint, dict) and "inode" in checkpoint:
+        checkpoint = {**checkpoint, "inode": file.stat().st_ino}
+    saved.append(checkpoint)
+    table = {"files": ["*.log"], "command": takes(tmp_path)}
+    caplog.set_level(logging.INFO)
+
+    def is_read() -> bool:
+        return isinstance(saved[-1], dict) and saved[-1]["position"] == 4
+
+    asyncio.run(followed(file, saved, is_read, **table))
+    assert (tmp_path / "taken").read_text() == "0 one\n"
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert f"{file} is read from its beginning: " in caplog.text
+    assert words in caplog.text
+    assert "was made anew" not in caplog.text
+
+
 def test_a_file_that_became_shorter_is_read_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,9 +12,10 @@ from blackboard.protocol.edits import pause, run_now
 from blackboard.rules.due import Move
 from blackboard.rules.status import status_of
 from blackboard.spec import RunSettings, Spec, resolve
-from blackboard.why import Circumstances, Explanation, explain
+from blackboard.why import Circumstances, Explanation, explain, explained
 from tests.support.boards import Scene, settings_of, story
 from tests.support.clocks import ManualClock
+from tests.support.wrong_rows import repaired
 
 NOW = ManualClock().now()
 HOUR = timedelta(hours=1)
@@ -370,3 +371,63 @@ def test_a_stale_lock_of_an_item_of_a_newer_version_is_left_alone() -> None:
     assert dict(told.facts)["to change"] == "upgrade blackboard and its workers"
     fresh = why(RUNS | {"version": 2}, LOCK, takers=1)
     assert dict(fresh.facts)["lock"].endswith("and then stale")
+
+
+@pytest.mark.parametrize(
+    ("said", "ahead", "words"),
+    [
+        (
+            {"every": "1h"},
+            HOUR,
+            "is due 2026-11-21 11:00:00Z, later than its schedule (every 1h) explains",
+        ),
+        (
+            {"cron": "0 3 * * *"},
+            400 * 24 * HOUR,
+            "is due 2027-12-27 03:00:00Z, later than its schedule (cron 0 3 * * *) explains",
+        ),
+        (
+            {"cron": "0 3 * * *"},
+            HOUR,
+            "says that it started 2026-11-21 10:00:00Z and stopped 2026-11-21 10:00:00Z, which",
+        ),
+        ({"at": "2026-11-21T09:30Z"}, HOUR, "is done, but is due 2026-11-21 09:30:00Z"),
+    ],
+    ids=["every", "cron", "past", "at"],
+)
+@story
+async def test_an_item_that_a_wrong_clock_has_set_back_says_so_and_what_mends_it(
+    scene: Scene, said: dict[str, str], ahead: timedelta, words: str
+) -> None:
+    """As `check` and `doctor` have it."""
+    await scene.add(**said)
+    scene.clock.jump(ahead.total_seconds())
+    await scene.rows()
+    await scene.other.item("davis")
+    await scene.let_go(await scene.claimed())
+    scene.clock.jump(-ahead.total_seconds())
+    await scene.rows()
+    _, told = await explained(scene.board, await scene.item(), [])
+    facts = dict(told.facts)
+    assert facts["clock"].startswith(words)
+    assert facts["clock"].endswith(": a clock was wrong")
+    assert facts["to change"].startswith("`blackboard doctor --repair` plans it anew")
+    assert (await repaired(scene.board)).clean
+    _, told = await explained(scene.board, await scene.item(), [])
+    assert "clock" not in dict(told.facts)
+    assert "doctor" not in told.text
+
+
+@story
+async def test_while_an_item_runs_nothing_mends_what_a_wrong_clock_has_planned(
+    scene: Scene,
+) -> None:
+    scene.clock.jump(HOUR.total_seconds())
+    await scene.rows()
+    await scene.add(every="1h")
+    await scene.claimed()
+    scene.clock.jump(-HOUR.total_seconds())
+    await scene.rows()
+    _, told = await explained(scene.board, await scene.item(), [])
+    assert "which is in the future: a clock was wrong" in dict(told.facts)["clock"]
+    assert "doctor" not in dict(told.facts)["to change"]

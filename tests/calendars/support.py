@@ -15,6 +15,7 @@ from jobs.calendars.aggregation import aggregate_city
 from jobs.calendars.params import JobSettings, RunContext, city_of
 from jobs.calendars.parser import parse
 from jobs.calendars.records import Ask, Parsed, Window
+from jobs.calendars.responses import Fetched
 
 FEEDS = Path(__file__).parent / "feeds"
 DUE = datetime(2026, 8, 21, 12, tzinfo=UTC)
@@ -45,6 +46,10 @@ def window(
 def read(body: bytes, **more: Any) -> Parsed:
     """A feed as the parser's process would read it, in this process."""
     return parse(body, Ask(more.pop("window", window()), **more))
+
+
+def body_of(fetched: Fetched) -> bytes | None:
+    return None if fetched.content is None else fetched.content.read()
 
 
 def times(parsed: Parsed) -> list[tuple[str, str, str]]:

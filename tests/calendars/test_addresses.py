@@ -18,9 +18,9 @@ from jobs.calendars.addresses import (
 )
 from jobs.calendars.fetch import Fetcher
 from jobs.calendars.request import resolve_host
-from jobs.calendars.responses import FetchFailed, Limits
+from jobs.calendars.responses import FetchFailed, Limits, Why
 from tests.calendars.serving import Answer, serving
-from tests.calendars.support import calendar, event
+from tests.calendars.support import body_of, calendar, event
 
 ONE = calendar(event("1", "One"))
 
@@ -108,7 +108,7 @@ def test_a_setting_that_means_nothing_is_refused_by_name(allow: object) -> None:
 def fetched(address: str, *, allow: Policy, **more: object) -> bytes | None:
     async def go() -> bytes | None:
         fetcher = Fetcher(allow, Limits(connect=5, read=5, total=10), **more)  # type: ignore[arg-type]
-        return (await fetcher.fetch(address)).body
+        return body_of(await fetcher.fetch(address))
 
     return asyncio.run(go())
 
@@ -213,7 +213,7 @@ def test_resolution_covers_what_the_machine_would_connect_to() -> None:
 def test_only_http_and_https_are_fetched_and_no_secret_is_told(address: str) -> None:
     with pytest.raises(FetchFailed) as caught:
         fetched(address, allow=Policy())
-    assert caught.value.gone
+    assert caught.value.why is Why.REFUSED
     assert "secret" not in str(caught.value)
 
 

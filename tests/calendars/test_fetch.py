@@ -13,9 +13,17 @@ import pytest
 
 from jobs.calendars.addresses import Address, policy
 from jobs.calendars.fetch import Fetcher
-from jobs.calendars.responses import BadEncoding, Fetched, FetchFailed, Limits, TooLarge, read_body
+from jobs.calendars.responses import (
+    BadEncoding,
+    Fetched,
+    FetchFailed,
+    Limits,
+    TooLarge,
+    Why,
+    read_body,
+)
 from tests.calendars.serving import Answer, serving
-from tests.calendars.support import calendar, event
+from tests.calendars.support import body_of, calendar, event
 
 ONE = calendar(event("1", "One"))
 LOCAL = policy(["127.0.0.1", "file"])
@@ -35,7 +43,7 @@ def test_a_feed_comes_with_its_validators() -> None:
     }
     with serving({"/": Answer(ONE, headers=headers)}) as site:
         got = fetch(site.url("/"))
-    assert got.body == ONE
+    assert body_of(got) == ONE
     assert got.etag.startswith('"')
     assert got.modified == headers["Last-Modified"]
     assert got.charset == "latin-1"
@@ -46,7 +54,7 @@ def test_an_unchanged_feed_is_not_sent_again() -> None:
         first = fetch(site.url("/"))
         second = fetch(site.url("/"), etag=first.etag, modified="Fri, 21 Aug 2026 10:00:00 GMT")
         asked = site.asked[1][1]
-    assert second.body is None
+    assert body_of(second) is None
     assert asked["if-none-match"] == first.etag
     assert asked["if-modified-since"] == "Fri, 21 Aug 2026 10:00:00 GMT"
 
@@ -72,7 +80,7 @@ def test_redirects_are_followed_relative_ones_too() -> None:
         "/c/d?e": Answer(ONE),
     }
     with serving(answers) as site:
-        assert fetch(site.url("/a")).body == ONE
+        assert body_of(fetch(site.url("/a"))) == ONE
 
 
 def test_redirects_end() -> None:
@@ -83,16 +91,16 @@ def test_redirects_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "gone"),
-    [(404, True), (410, True), (403, False), (500, False), (503, False), (204, False)],
+    ("status", "why"),
+    [(404, Why.GONE), (410, Why.GONE), *((one, Why.TROUBLE) for one in (403, 500, 503, 204))],
 )
-def test_any_other_status_is_a_failure_and_some_are_final(status: int, *, gone: bool) -> None:
+def test_any_other_status_is_a_failure_and_some_are_final(status: int, why: Why) -> None:
     with (
         serving({"/": Answer(status=status, etag=False)}) as site,
         pytest.raises(FetchFailed, match=f"HTTP {status}") as caught,
     ):
         fetch(site.url("/"))
-    assert caught.value.gone is gone
+    assert caught.value.why is why
 
 
 def test_a_refused_connection_is_a_failure_that_may_pass() -> None:
@@ -100,7 +108,7 @@ def test_a_refused_connection_is_a_failure_that_may_pass() -> None:
         address = site.url("/")
     with pytest.raises(FetchFailed, match="no connection") as caught:
         fetch(address)
-    assert not caught.value.gone
+    assert caught.value.why is Why.TROUBLE
 
 
 @pytest.mark.parametrize(
@@ -135,7 +143,7 @@ def test_a_server_that_falls_silent_is_left(limits: Limits, problem: str) -> Non
 )
 def test_compressed_feeds_are_read(encoding: str, body: bytes) -> None:
     with serving({"/": Answer(body, headers={"Content-Encoding": encoding})}) as site:
-        assert fetch(site.url("/")).body == ONE
+        assert body_of(fetch(site.url("/"))) == ONE
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip"])
@@ -145,7 +153,7 @@ def test_a_feed_larger_than_the_limit_is_refused(encoding: str) -> None:
         gzip.compress(body) if encoding else body, headers={"Content-Encoding": encoding}
     )
     with serving({"/": answer}) as site:
-        assert fetch(site.url("/"), limits=Limits(size=2048)).body == body
+        assert body_of(fetch(site.url("/"), limits=Limits(size=2048))) == body
         with pytest.raises(FetchFailed, match="larger than"):
             fetch(site.url("/"), limits=Limits(size=2047))
 
@@ -204,7 +212,7 @@ def test_the_words_of_an_error_are_read_compressed_or_not(body: bytes) -> None:
 
 def test_an_answer_that_a_proxy_has_changed_is_one() -> None:
     with serving({"/": Answer(ONE, status=203, etag=False)}) as site:
-        assert fetch(site.url("/")).body is not None
+        assert body_of(fetch(site.url("/"))) is not None
 
 
 def test_a_body_in_many_pieces_is_put_together() -> None:
@@ -223,7 +231,7 @@ def test_files_are_read_by_address_and_by_path(tmp_path: Path) -> None:
         f"file://localhost{file.as_uri()[7:]}",
         str(file),
     ):
-        assert fetch(address).body == ONE
+        assert body_of(fetch(address)) == ONE
 
 
 def test_a_file_that_is_compressed_is_unpacked(tmp_path: Path) -> None:
@@ -235,7 +243,7 @@ def test_a_file_that_is_compressed_is_unpacked(tmp_path: Path) -> None:
     ):
         file.write_bytes(body)
         with pytest.raises(FetchFailed, match=problem) if problem else nullcontext():
-            assert fetch(str(file), limits=Limits(size=limit)).body == ONE
+            assert body_of(fetch(str(file), limits=Limits(size=limit))) == ONE
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -284,7 +292,7 @@ def test_the_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monkey
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with serving({"/": Answer(ONE)}) as site:
-        assert fetch(site.url("/")).body == ONE
+        assert body_of(fetch(site.url("/"))) == ONE
 
 
 def test_cookies_are_not_carried_from_one_hop_to_the_next() -> None:

@@ -16,7 +16,7 @@ from jobs.calendars.aggregation import NothingCame
 from jobs.calendars.fetch import Fetcher
 from jobs.calendars.responses import FetchFailed, Limits
 from tests.calendars.serving import Answer, Site, serving
-from tests.calendars.support import LOCAL, aggregate, calendar, event, events, report
+from tests.calendars.support import LOCAL, aggregate, body_of, calendar, event, events, report
 from tests.support.patience import patience
 
 GOOD = calendar(event("g", "Good"))
@@ -72,7 +72,7 @@ def test_feeds_of_many_slow_hosts_hold_no_place_that_the_good_ones_need() -> Non
                 for path in one.answers
             ]
             await asyncio.sleep(0)
-            body = (await fetcher.fetch(site.url("/good"))).body
+            body = body_of(await fetcher.fetch(site.url("/good")))
             assert not any(task.done() for task in waiting)
             for task in waiting:
                 task.cancel()
@@ -98,7 +98,7 @@ def test_a_host_that_timed_out_twice_is_not_asked_again_but_its_neighbour_is() -
                 with pytest.raises(FetchFailed) as caught:
                     await fetcher.fetch(bad.url(path))
                 told.append(str(caught.value))
-            assert (await fetcher.fetch(site.url("/good"))).body == GOOD
+            assert body_of(await fetcher.fetch(site.url("/good"))) == GOOD
             return told
 
         assert asyncio.run(go()) == [
@@ -118,7 +118,7 @@ def test_feeds_that_are_redirected_to_a_slow_host_wait_in_its_line_and_not_in_th
             fetcher = Fetcher(LOCAL.policy, replace(HURRIED, read=30.0, total=30.0))
             lost = [asyncio.create_task(fetcher.fetch(site.url(f"/{n}"))) for n in range(20)]
             await asyncio.sleep(0)
-            body = (await fetcher.fetch(site.url("/good"))).body
+            body = body_of(await fetcher.fetch(site.url("/good")))
             assert body == GOOD
             for task in lost:
                 task.cancel()

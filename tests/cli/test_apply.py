@@ -222,10 +222,10 @@ def test_what_others_add_and_remove_meanwhile_is_planned_anew(
     blackboard.write(items("stays", "comes", "is new"))
     add_many, remove = additions.add_many, edits.remove
 
-    async def adds(board: BoardTable, new: Any, **about: Any) -> None:
+    async def adds(board: BoardTable, new: Any, **about: Any) -> Any:
         if not await board.existing("comes"):
             await add(board, item_id="comes", item_type="calendars", spec=Spec(every="2h"))
-        await add_many(board, new, **about)
+        return await add_many(board, new, **about)
 
     async def removes(board: BoardTable, item_id: str, **about: Any) -> Any:
         await remove(board, item_id)
@@ -239,6 +239,59 @@ def test_what_others_add_and_remove_meanwhile_is_planned_anew(
     assert blackboard.ids() == ["comes", "is new", "stays"]
     assert blackboard.item("comes").schedule == blackboard.item("stays").schedule
     assert blackboard("apply").out == "nothing to do: 3 items as declared\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "named", "remedy"),
+    [({"fence": "high"}, "cannot be read", "doctor"), ({"version": 2}, "newer version", "upgrade")],
+)
+def test_a_row_in_the_way_of_an_addition_is_named_and_the_rest_is_applied(
+    blackboard: CommandLine, data: Any, named: str, remedy: str
+) -> None:
+    blackboard.write(items("ben"))
+    blackboard("apply")
+    blackboard("rm", "ben", "--yes")
+    merge(blackboard, "ben", data)
+    blackboard.write(items("ann", "ben", "cleo"))
+    said = blackboard("apply", code=2)
+    assert "+ ben" not in said.out
+    assert "2 to add, 0 to change, 0 to remove, 0 unchanged" in said.out
+    assert said.err.count("warning: ben is left as it is: ") == 1
+    assert named in said.err
+    assert remedy in said.err
+    assert blackboard.ids() == ["ann", "cleo"]
+    dry = blackboard("apply", "--dry-run", code=2)
+    assert dry.err == said.err
+    assert blackboard("apply", code=2).out == "nothing to do: 2 items as declared\n"
+
+
+def test_one_that_cannot_be_changed_is_named_and_the_rest_is_changed(
+    blackboard: CommandLine,
+) -> None:
+    blackboard.write(items("ann", "ben", "cleo", "old"))
+    blackboard("apply")
+    for one in ("ben", "old"):
+        merge(blackboard, one, {"version": 2})
+    changed = [f"{items(one)}every = '2h'\n" for one in ("ann", "ben", "cleo")]
+    blackboard.write("\n".join(changed))
+    said = blackboard("apply", "--prune", "--yes", code=2)
+    assert said.err.count("is left as it is: ") == 2
+    assert "warning: ben is left as it is: id: 'ben' was written by a newer version" in said.err
+    assert "warning: old is left as it is: id: 'old' was written by a newer version" in said.err
+    assert {one: blackboard.item(one).schedule for one in ("ann", "cleo")} == {
+        "ann": "every 2h",
+        "cleo": "every 2h",
+    }
+
+
+def merge(blackboard: CommandLine, item_id: str, data: Any) -> None:
+    """Write columns into the row of an item, as another program does."""
+
+    async def write(board: BoardTable) -> None:
+        ops = [Merge(item_key(item_id), data, ANY)]
+        await board.table.commit(board.partition(item_id), ops)
+
+    blackboard.on_board(write)
 
 
 def test_prune_leaves_what_belongs_to_another_file_by_the_time_of_the_answer(

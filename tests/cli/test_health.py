@@ -1,5 +1,7 @@
 """`blackboard why`, `workers`, `check` and `doctor`."""
 
+from typing import Any
+
 import pytest
 
 from blackboard.model import Member, Outcome
@@ -11,6 +13,10 @@ from blackboard.table import ANY, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
+
+FREE_AFTER = (
+    "which cannot be read and is free 1m after its last change; it starts when one of them is free"
+)
 
 
 @pytest.fixture(name="towns")
@@ -98,6 +104,41 @@ def test_why_says_which_runs_hold_the_permits_of_a_type(towns: CommandLine) -> N
         "it starts when one of them ends"
     )
     assert "concurrency" in davis["facts"]["to change"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words", "remedy"),
+    [
+        (
+            {"version": 2},
+            "which a newer version wrote; it starts when one of them is gone",
+            "upgrade blackboard and its workers; without a newer worker, delete that row",
+        ),
+        (
+            {"stale_after": 1e11},
+            FREE_AFTER,
+            None,
+        ),
+    ],
+)
+def test_why_names_the_row_of_a_permit_that_cannot_be_read(
+    towns: CommandLine, columns: dict[str, Any], words: str, remedy: str | None
+) -> None:
+    (towns.folder / "blackboard.toml").write_text("[types.calendars]\nconcurrency = 1\n")
+    appear(towns, "host:1:a")
+
+    async def permit(board: BoardTable) -> None:
+        await take(board, Limit("calendars", "", 1), ["keene"], owner="host:1:a")
+
+    towns.on_board(permit)
+    key = keys.permit_key("calendars", "", 0)
+    send(towns, Merge(key, columns, ANY), partition="blackboard-permits")
+    (davis,) = towns("why", "davis", "--json").json
+    assert davis["facts"]["next"] == (
+        "calendars has 1 run at a time on the whole board: held by the row "
+        f"permit:calendars::00000 in blackboard-permits, {words}"
+    )
+    assert davis["facts"].get("to change") == remedy
 
 
 def test_why_is_wrapped_where_there_is_a_width(

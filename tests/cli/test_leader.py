@@ -73,6 +73,7 @@ def test_one_election_is_shown_for_programs(elections: CommandLine) -> None:
         "lease": 30.0,
         "paused": False,
         "late": False,
+        "problem": None,
     }
     (old,) = elections("leader", "old", "--json").json
     assert (old["leader"], old["since"], old["renewed"], old["late"]) == (None, None, None, False)
@@ -108,6 +109,13 @@ def test_a_paused_election_is_no_alarm(elections: CommandLine) -> None:
     elections("pause", "old", "--board", LEADERS)
     change(elections, "item:old", ready=timedelta_ago(elections, 60))
     assert lines(elections("leader", "old").out)[1][1] == "paused"
+
+
+def test_a_paused_election_whose_leader_died_is_no_alarm(elections: CommandLine) -> None:
+    elections("pause", "report", "--board", LEADERS)
+    change(elections, keys.lock_key("report"), stale_after=-60.0)
+    (one,) = elections("leader", "report", "--json").json
+    assert (one["leader"], one["paused"], one["late"]) == (None, True, False)
 
 
 def timedelta_ago(town: CommandLine, seconds: float) -> Any:
@@ -163,3 +171,69 @@ def test_what_is_watched_has_a_line_for_each_election(elections: CommandLine) ->
     lines = [text_of(line, colour=False).split() for line in page.body]
     assert [line[0] for line in lines] == ["election", "billing", "old", "report"]
     assert (page.head, page.summary) == (1, "3 elections")
+
+
+def test_a_lease_that_is_the_interval_is_shown_as_candidates_have_it(
+    elections: CommandLine,
+) -> None:
+    """An election says each second, and no such lease is shorter than ten."""
+    elections("edit", "old", "--stale-after", "interval", "--board", LEADERS)
+    change(elections, "item:old", ready=timedelta_ago(elections, 9))
+    (old,) = elections("leader", "old", "--json").json
+    assert (old["lease"], old["late"]) == (10.0, False)
+    change(elections, "item:old", ready=timedelta_ago(elections, 11))
+    assert elections("leader", "old", "--json", code=1).json[0]["late"]
+
+
+@pytest.mark.parametrize("spec", ["soon", "{", '{"every":"0s"}', '{"stale_after":"x"}'])
+def test_an_election_whose_settings_are_damaged_is_named_and_hides_no_other(
+    elections: CommandLine, spec: str
+) -> None:
+    change(elections, "item:old", spec=spec)
+    said = elections("leader", code=1).out
+    assert [line[0] for line in lines(said)[1:4]] == ["billing", "old", "report"]
+    assert "old: its settings cannot be read: " in said
+    assert f"`blackboard --board {LEADERS} doctor`" in said
+    found = {one["election"]: one for one in elections("leader", "--json", code=1).json}
+    assert found["old"]["problem"].startswith("old: its settings cannot be read")
+    assert (found["old"]["lease"], found["billing"]["problem"]) == (None, None)
+    (alarm,) = elections("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == ("leaders/old", "damaged")
+
+
+def test_an_election_whose_row_cannot_be_read_is_named(elections: CommandLine) -> None:
+    change(elections, "item:old", slot="soon")
+    said = elections("leader", code=1).out
+    assert f"the row item:old in {LEADERS} cannot be read" in said
+    assert [line[0] for line in lines(said)[1:3]] == ["billing", "report"]
+    assert elections("leader", "--json", code=1).json[-1]["election"] == "item:old"
+    assert elections.refused("leader", "old") == (
+        f"row item:old of the board {LEADERS}: it cannot be read "
+        f"(`blackboard --board {LEADERS} doctor` tells more)"
+    )
+    assert elections("leader", "report").code == 0
+    (alarm,) = elections("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == ("leaders/item:old", "damaged")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"shards": "x"}, "the row board in blackboard.leaders-meta has no good shards (delete it"),
+        ({"shards": 2}, "the row board in blackboard.leaders-meta says 2 shards, not 1 (delete it"),
+        ({"version": 2}, "a newer version wrote the row board in blackboard.leaders-meta (upgrade"),
+    ],
+)
+def test_elections_whose_board_is_damaged_say_so_and_stop_no_other_command(
+    elections: CommandLine, columns: dict[str, Any], words: str
+) -> None:
+    async def merged(board: BoardTable) -> None:
+        await board.table.commit(f"{LEADERS}-meta", [Merge("board", columns, ANY)])
+
+    elections.on_board(merged)
+    assert words in elections("leader", code=2).err
+    assert f"not known: {words[:30]}" in " ".join(elections("status").out.split())
+    assert elections("status", "--json").json["coordinator"] is None
+    (alarm,) = elections("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == (LEADERS, "damaged")
+    assert words in alarm["message"]

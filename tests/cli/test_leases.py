@@ -1,6 +1,7 @@
 """`blackboard leases`: groups, their partitions, and the exit code for probes."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import names_of
 from blackboard.rules.status import status_of
 from blackboard.settings import Settings, resolver
-from blackboard.table import ANY, Insert, Merge, Value
+from blackboard.table import ANY, Insert, Merge, Replace, Value, read
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.plans import NOON, item
 
@@ -172,3 +173,96 @@ def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> Non
     answer = town("check", "--json", code=1).json
     assert [(one["problem"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
     assert town("check", "--type", "other").code == 0
+
+
+def written(
+    town: CommandLine, key: str, *, partition: str = "blackboard-meta", **columns: Any
+) -> None:
+    """A row of the town as it is now: without columns, nothing of it can be read."""
+
+    async def write(board: BoardTable) -> None:
+        found = await read(board.table, partition, key)
+        data = {**(found.data if found and columns else {}), **columns}
+        op = Replace(key, data, ANY) if found else Insert(key, data)
+        await board.table.commit(partition, [op])
+
+    town.on_board(write)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, "has no good kind, lease"),
+        ({"kind": "x"}, "has no good kind"),
+        ({"lease": 1e300}, "has no good lease"),
+        ({"lease": 2**62}, "has no good lease"),
+        ({"lease": -30.0}, "has no good lease"),
+        ({"lease": "30s"}, "has no good lease"),
+        ({"version": "x"}, "has no good version"),
+    ],
+)
+def test_a_group_whose_row_is_damaged_is_shown_with_what_is_wrong(
+    town: CommandLine, columns: dict[str, Any], words: str
+) -> None:
+    held(town, "0", "1", "2", owner="rabbit:7:abc")
+    written(town, "group:clicks", **columns)
+    problem = f"the row group:clicks in blackboard-meta {words} (a worker of the group that starts"
+    for args in (("leases",), ("leases", "clicks")):
+        said = town(*args, code=1).out
+        assert problem in said
+        assert "rabbit:7" in said or said.splitlines()[1].split()[:3] == ["clicks", "3", "3"]
+    (view,) = town("leases", "--json", code=1).json
+    assert (view["well"], view["lease"], view["free"]) == (False, 30.0, 0.0)
+    assert view["problem"].startswith(problem)
+    (alarm,) = town("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == ("clicks", "damaged")
+    assert alarm["message"].startswith(problem)
+
+
+def test_a_group_of_a_newer_version_says_so_and_is_no_alarm(town: CommandLine) -> None:
+    written(town, "group:clicks", version=2)
+    said = town("leases").out
+    assert "a newer version wrote the row group:clicks in blackboard-meta (upgrade" in said
+    assert town("leases", "--json").json[0]["problem"].startswith("a newer version")
+    assert town("check").code == 0
+
+
+@pytest.mark.parametrize("key", ["group:a.b", "group:", "group:leaders", "group:" + "x" * 61])
+def test_a_row_that_names_no_group_hides_no_group(town: CommandLine, key: str) -> None:
+    written(town, key, version=1, kind="pump", lease=30.0)
+    said = town("leases", code=1).out
+    assert f"the key of the row {key} in blackboard-meta names no group (delete it)" in said
+    assert {line.split()[0] for line in said.splitlines()[1:3]} <= {"clicks", key, key[:24]}
+    assert town("leases", "clicks").code == 0
+    (alarm,) = town("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == (key, "damaged")
+
+
+def test_a_partition_whose_row_cannot_be_read_is_named(town: CommandLine) -> None:
+    written(town, "item:1", partition="blackboard.clicks", slot="zz")
+    words = "the row item:1 in blackboard.clicks cannot be read (`blackboard --board"
+    assert words in town("leases", code=1).out
+    assert words in town("leases", "clicks", code=1).out
+    (alarm,) = town("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == ("clicks/item:1", "damaged")
+    assert alarm["message"].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, "the row board in blackboard.clicks-meta has no good shards (delete it"),
+        (
+            {"version": "x"},
+            "the row board in blackboard.clicks-meta has no good version (delete it",
+        ),
+        ({"shards": 2}, "the row board in blackboard.clicks-meta says 2 shards, not 1 (delete it"),
+    ],
+)
+def test_the_own_row_of_a_groups_board_is_named(
+    town: CommandLine, columns: dict[str, Any], words: str
+) -> None:
+    written(town, "board", partition="blackboard.clicks-meta", **columns)
+    assert words in town("leases", code=1).out
+    (alarm,) = town("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == ("clicks", "damaged")

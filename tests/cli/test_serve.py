@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blackboard.cli.serve import address, check_open
+from blackboard.cli.serve import check_open
 from blackboard.errors import BadInput
 from tests.cli.command_line import CommandLine, blackboard
 
@@ -75,22 +75,6 @@ def test_without_the_extra(
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     assert "pip install 'blackboard-scheduler[web]'" in town.refused("serve", "--listen", "0")
-
-
-@pytest.mark.parametrize(
-    ("listen", "found"),
-    [
-        ("", ("127.0.0.1", 8080)),
-        ("0", ("127.0.0.1", 0)),
-        (":9000", ("127.0.0.1", 9000)),
-        ("localhost:1", ("localhost", 1)),
-        ("[::1]:80", ("::1", 80)),
-        ("::1:80", ("::1", 80)),
-        ("0.0.0.0:", ("0.0.0.0", 8080)),
-    ],
-)
-def test_addresses(listen: str, found: tuple[str, int]) -> None:
-    assert address(listen) == found
 
 
 def test_what_may_be_served() -> None:

@@ -15,6 +15,14 @@ __all__ = ["blackboard"]
 COMMAND = f"{shlex.quote(sys.executable)} -m blackboard"
 FULL = "blackboard: the output cannot be written: No space left on device"
 
+JOBS = """
+from blackboard import handler
+
+@handler("hello", every="8h")
+async def hello(item, ctx):
+    return 1
+"""
+
 pytestmark = pytest.mark.of_sqlite("streams of a process")
 
 
@@ -68,3 +76,15 @@ def test_a_folder_that_is_gone_is_said(town: CommandLine) -> None:
     done = shell(town.folder, line)
     assert done.returncode == 2
     assert done.stderr.startswith("blackboard: folder: the current one cannot be used")
+
+
+@pytest.mark.parametrize("limit", ["-n 8", "-n 9", "-n 10", "-v 40000"])
+def test_a_worker_that_is_given_too_little_says_so_in_a_line(town: CommandLine, limit: str) -> None:
+    """Where it needs less than that, it does its work."""
+    town.write(JOBS, "jobs.py")
+    line = f"ulimit {limit}; exec {COMMAND} --store {town.store} worker --until-idle --jobs jobs.py"
+    done = shell(town.folder, line)
+    assert done.returncode in {0, 2}
+    if done.returncode == 2:
+        assert done.stderr.startswith("blackboard: ")
+        assert done.stderr.count("\n") == 1

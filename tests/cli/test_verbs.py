@@ -6,7 +6,9 @@ from io import StringIO
 
 import pytest
 
-from blackboard.model import Outcome, State
+from blackboard.cli import pause as pause_module
+from blackboard.model import Mark, Outcome, State
+from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.protocol.reading import BoardTable
 from tests.cli.command_line import CommandLine, blackboard
 
@@ -299,6 +301,25 @@ def test_the_board_is_paused_as_a_whole(towns: CommandLine) -> None:
     towns("pause", "--board", "other")
     assert "paused" not in towns("show").out.splitlines()[0]
     assert towns("show", "--board", "other").out.startswith("the board is paused")
+
+
+def test_a_command_for_the_board_says_when_another_has_undone_it(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def undone(board: BoardTable, mark: Mark) -> bool:
+        return await pause_board(board, mark) and await resume_board(board)
+
+    monkeypatch.setattr(pause_module, "pause_board", undone)
+    said = towns("pause", "--board", code=1).out
+    assert said == "the board is not paused: it was resumed meanwhile\n"
+
+    async def redone(board: BoardTable) -> bool:
+        return await pause_board(board, Mark(by="ben", at=await board.table.now(), reason="mine"))
+
+    monkeypatch.setattr(pause_module, "resume_board", redone)
+    said = towns("resume", "--board", code=1).out
+    assert said.startswith("another command has paused it meanwhile: the board is paused, by ben")
+    assert towns("resume", "--board", "--json", code=1).json["paused"]["reason"] == "mine"
 
 
 def test_a_failure_is_acknowledged_until_the_item_runs_again(towns: CommandLine) -> None:

@@ -1,5 +1,6 @@
 """The end of a worker's process, once its work is done."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from blackboard import open_blocking
+from tests.support.patience import patience
 from tests.support.processes import eventually, own_environ
 
 JOBS = """
@@ -74,3 +76,48 @@ def test_a_worker_whose_terminal_is_closed_lets_its_runs_finish(tmp_path: Path) 
     assert process.returncode == 0
     with open_blocking(tmp_path / "board.db") as board:
         assert (board.item("a").outcome, board.item("a").running) == ("ok", False)
+
+
+OFTEN = """
+from blackboard import handler
+
+@handler("often", every="100ms", stale_after="3s")
+async def often(item, ctx):
+    with open("runs", "a") as file:
+        file.write(f"{ctx.fence}\\n")
+"""
+
+
+def test_a_worker_whose_log_is_not_read_runs_on_and_ends_when_it_is_asked_to(
+    tmp_path: Path,
+) -> None:
+    """Its log is a pipe that takes a few lines only."""
+    (tmp_path / "jobs.py").write_text(OFTEN)
+    with open_blocking(tmp_path / "board.db", create=True) as board:
+        board.add("a", "often", every="100ms")
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    while True:
+        try:
+            os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            break
+    os.set_blocking(writer, True)
+    os.read(reader, 4096)
+    command = [sys.executable, "-m", "blackboard", "--store", "board.db", "worker"]
+    options = ["--jobs", "jobs.py", "--cycle", "100ms"]
+    process = subprocess.Popen(
+        [*command, *options], cwd=tmp_path, env=own_environ(), stderr=writer, stdout=writer
+    )
+    os.close(writer)
+    runs = tmp_path / "runs"
+    try:
+        eventually(lambda: runs.exists() and runs.read_text().count("\n") > 60, "it runs on")
+        process.terminate()
+        assert process.wait(patience(30)) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+    with open_blocking(tmp_path / "board.db") as board:
+        assert not board.item("a").running

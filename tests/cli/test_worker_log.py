@@ -3,16 +3,23 @@
 import io
 import json
 import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, suppress
 from errno import ENOSPC
+from pathlib import Path
 
 import pytest
 
-from blackboard.cli.worker_log import LogForm, json_line, subscriber
+from blackboard.cli.worker_log import LogForm, json_line, subscriber, unblocked_stderr
 from blackboard.events import Walked, WorkerStarted, WorkerStopping
 from blackboard.model import Outcome
 from blackboard.subscribers import Events
 from tests.support.clocks import START, ManualClock
 from tests.support.events import ended
+from tests.support.processes import eventually
 
 ENDED = ended(Outcome.FAILED, error="ValueError: bad feed 🐝\nTraceback ...")
 WALKED = Walked("w", claims=0, due=0, locks=0, missed=0, complete=True, requests={})
@@ -152,3 +159,135 @@ def test_after_a_full_disk_the_log_goes_on_with_whole_lines(form: LogForm) -> No
     assert "5 events were missed here: No space left" in missed
     if form == "json":
         assert json.loads(last)["message"] == "the last"
+
+
+# ---- a stream that is not read
+
+
+class Stuck:
+    """A stderr that is a pipe or a socket, and what has arrived there."""
+
+    def __init__(self, kind: str) -> None:
+        if kind == "pipe":
+            self.reader, self.writer = os.pipe()
+        else:
+            reader, writer = socket.socketpair()
+            self.reader, self.writer = reader.detach(), writer.detach()
+        os.set_blocking(self.reader, False)
+        self.stream = os.fdopen(self.writer, "w", encoding="utf-8")
+        self._read = b""
+
+    def fill(self) -> None:
+        """So that it takes nothing more."""
+        os.set_blocking(self.writer, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(self.writer, b"\n" * 4096)
+        os.set_blocking(self.writer, True)
+
+    def read(self) -> list[str]:
+        """All lines that have arrived so far, but for those that filled it."""
+        while True:
+            try:
+                data = os.read(self.reader, 65536)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            self._read += data
+        return [line for line in self._read.decode().splitlines() if line]
+
+
+@pytest.fixture(params=["pipe", "socket"])
+def stuck(request: pytest.FixtureRequest) -> Iterator[Stuck]:
+    made = Stuck(request.param)
+    yield made
+    os.close(made.reader)  # so that a thread that still writes ends
+    made.stream.close()
+
+
+def test_a_log_that_is_not_read_waits_for_no_reader_and_keeps_its_order(stuck: Stuck) -> None:
+    """Also lines that are longer than a pipe takes in one piece."""
+    events = Events("w")
+    with redirect_stderr(stuck.stream), unblocked_stderr():
+        events.subscribe(subscriber(ManualClock(), level=logging.INFO), "the log")
+        for n in range(2_000):
+            events.emit(WorkerStopping, message=f"{n} " + "x" * (10_000 if n % 100 == 7 else 500))
+        eventually(lambda: len(stuck.read()) == 2_000, "all of it arrives")
+        events.emit(WorkerStopping, message="2000 ")
+    assert [int(json.loads(line)["message"].split()[0]) for line in stuck.read()] == [*range(2_001)]
+    assert events.failures == 0
+
+
+def test_what_is_too_much_is_lost_and_counted(
+    stuck: Stuck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blackboard.cli.worker_log.MOST_WAITING", 100_000)
+    stuck.fill()
+    events = Events("w")
+    with redirect_stderr(stuck.stream), unblocked_stderr():
+        events.subscribe(subscriber(ManualClock(), level=logging.INFO), "the log")
+        for _ in range(500):
+            events.emit(WorkerStopping, message="x" * 500)
+        lost = events.failures
+        assert lost > 0
+        eventually(lambda: len(stuck.read()) == 500 - lost, "the rest arrives")
+        events.emit(WorkerStopping, message="again")
+        eventually(lambda: len(stuck.read()) == 502 - lost, "so does what follows")
+    *_, again, missed = [json.loads(line)["message"] for line in stuck.read()]
+    assert again == "again"
+    assert missed.startswith(f"{lost} events were missed here: the stream takes no more lines")
+
+
+def test_an_end_waits_for_a_reader_only_so_long(
+    stuck: Stuck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blackboard.cli.worker_log.END_WITHIN", 0.05)
+    with redirect_stderr(stuck.stream):
+        with unblocked_stderr():
+            sys.stderr.write("x" * 2_000_000 + "\n")
+        assert sys.stderr is not stuck.stream
+        sys.stderr.write("waits for no reader\n")
+    eventually(lambda: len(stuck.read()) == 2, "it arrives if it is read after all")
+
+
+def test_stderr_is_as_it_was_once_all_is_written(stuck: Stuck) -> None:
+    with redirect_stderr(stuck.stream):
+        with unblocked_stderr():
+            assert sys.stderr.fileno() == stuck.writer
+            sys.stderr.write("a line\n")
+        assert sys.stderr is stuck.stream
+    assert stuck.read() == ["a line"]
+
+
+def test_a_fork_writes_for_itself(stuck: Stuck) -> None:
+    with redirect_stderr(stuck.stream), unblocked_stderr():
+        process = os.fork()
+        if not process:
+            sys.stderr.write("from the fork\n")
+            os._exit(0)
+        os.waitpid(process, 0)
+        assert stuck.read() == ["from the fork"]
+
+
+def test_a_stream_without_readers_is_an_error_of_the_log(stuck: Stuck) -> None:
+    with redirect_stderr(stuck.stream), unblocked_stderr():
+        log = subscriber(ManualClock(), level=logging.INFO)
+        with Path(os.devnull).open() as nothing:
+            os.dup2(nothing.fileno(), stuck.reader)
+
+        def fails() -> bool:
+            try:
+                log(ENDED)
+            except BrokenPipeError:
+                return True
+            return False
+
+        eventually(fails, "it is said that lines are lost")
+
+
+def test_a_file_is_written_to_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "log").open("w") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        with unblocked_stderr():
+            assert sys.stderr is file

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from blackboard import settings
-from blackboard.metrics.server import Endpoint, pages_of
+from blackboard.inputs import Endpoint
+from blackboard.metrics.server import pages_of
 from blackboard.metrics.worker import WorkerMetrics
 from blackboard.web.access import TOKEN_VARIABLE
 from tests.deploy.files import DEPLOY, manifest, pod
@@ -101,7 +102,7 @@ def test_no_worker_is_killed_for_what_the_store_or_an_item_does() -> None:
 def test_a_worker_is_asked_for_what_it_serves() -> None:
     [worker] = pod()["containers"]
     [port] = worker["ports"]
-    where = Endpoint.parse(worker["args"][worker["args"].index("--metrics") + 1])
+    where = Endpoint.parse(worker["args"][worker["args"].index("--metrics") + 1], "metrics")
     assert where == Endpoint("0.0.0.0", port["containerPort"])
     asked = worker["readinessProbe"]["httpGet"]
     assert asked == {"path": "/readyz", "port": port["name"]}

@@ -95,7 +95,7 @@ def test_the_report_that_is_shown_is_a_table() -> None:
     (text,) = blocks("json")
     columns, rows = report_table(json.loads(text))
     assert [one.title for one in columns] == ["feed", "read"]
-    assert [one["name"] for one in rows] == ["library"]
+    assert [one.values for one in rows] == [["library", 0.2]]
 
 
 @pytest.mark.parametrize("folder", ["kubernetes", "azure"])

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 import yaml
 
+from blackboard.inputs import LOOPBACK
 from blackboard.metrics import MOST_NAMES
-from blackboard.metrics.server import LOOPBACK, pages_of
+from blackboard.metrics.server import pages_of
 from blackboard.metrics.worker import WorkerMetrics
 from blackboard.runners.tracing import LAST_EXPORT
 from blackboard.settings import Settings

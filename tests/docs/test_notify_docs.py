@@ -4,12 +4,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from blackboard.notify.notices import HANDOVER, LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
+from blackboard.notify.notice_rows import HANDOVER, MOST_DOUBLINGS
+from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
 from blackboard.notify.notifier import SHUTDOWN_TIMEOUT
 from blackboard.notify.sending import PING_EVERY
 from blackboard.notify.settings import NoticeKind, NotifyTable
@@ -61,5 +63,7 @@ def test_the_numbers_that_are_named_are_those_that_hold() -> None:
     assert f"up to {MOST_NAMED} `items`" in DOCS
     assert f"every {PING_EVERY:.0f} s at the most" in DOCS
     assert (HANDOVER, SHUTDOWN_TIMEOUT) == (300, 5), "five minutes, five seconds"
+    longest = timedelta(seconds=HANDOVER * 2**MOST_DOUBLINGS)
+    assert f"every {longest / timedelta(minutes=1):g} minutes" in DOCS
     assert all(f"- `{news}`: " in DOCS for news in NoticeKind)
     assert all(f"`BLACKBOARD_{name}`" in DOCS for name in _VARIABLES)

@@ -6,8 +6,8 @@ import pytest
 
 from blackboard.display.sharing import GroupLeases
 from blackboard.election import open_elections
-from blackboard.metrics import MOST_NAMES, OTHERS
-from blackboard.metrics.board import BoardFigures, exposition, read
+from blackboard.metrics import MOST_NAMES, OTHERS, exposition
+from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Member, Statistics, Token, TypeCounts, replace
 from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.claims import claim

@@ -9,8 +9,9 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.events import StoreChanged, Walked
+from blackboard.inputs import Endpoint
 from blackboard.metrics import server
-from blackboard.metrics.server import LARGEST, MOST, Endpoint, pages_of, serving
+from blackboard.metrics.server import LARGEST, MOST, pages_of, serving
 from blackboard.metrics.worker import WorkerMetrics
 from tests.metrics.shortage import answered_after_shortage
 from tests.support.patience import patience
@@ -180,35 +181,6 @@ def test_a_server_that_has_ended_leaves_no_task() -> None:
         writer.close()
 
     asyncio.run(story())
-
-
-@pytest.mark.parametrize(
-    ("text", "processes", "endpoint"),
-    [
-        ("9100", 1, Endpoint("127.0.0.1", 9100)),
-        ("0", 8, FREE),
-        ("0.0.0.0:9100", 1, Endpoint("0.0.0.0", 9100)),
-        ("[::1]:9100", 2, Endpoint("::1", 9100)),
-        ("localhost:65535", 1, Endpoint("localhost", 65_535)),
-    ],
-)
-def test_an_endpoint_is_a_port_or_a_host_and_a_port(
-    text: str, processes: int, endpoint: Endpoint
-) -> None:
-    found = Endpoint.parse(text, processes=processes)
-    assert found == endpoint
-    assert str(found).endswith(text)
-    assert found.of(3).port == (endpoint.port + 3 if endpoint.port else 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "processes"),
-    [("", 1), ("x", 1), ("-1", 1), ("65536", 1), ("65535", 2), ("host:", 1), ("9100:host", 1)],
-)
-def test_what_is_no_port_is_refused(text: str, processes: int) -> None:
-    with pytest.raises(BadInput, match="is no port") as refused:
-        Endpoint.parse(text, processes=processes)
-    assert "a port up to 65535" in refused.value.remedy
 
 
 def test_a_port_that_is_taken_and_a_host_that_is_none_are_refused() -> None:

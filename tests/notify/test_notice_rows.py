@@ -6,21 +6,24 @@ import pytest
 
 from blackboard.events import OverdueRun
 from blackboard.model import Outcome, replace
-from blackboard.notify.notices import (
+from blackboard.notify.notice_rows import (
+    ACCEPTED,
     HANDOVER,
-    Notice,
+    SENDING,
+    UNSENT,
     NoticeRow,
     begin,
-    confirmed,
     end,
     is_news,
-    mark_accepted,
-    of_overdue,
+    may_look,
+    notice_row_of,
+    settle,
 )
+from blackboard.notify.notices import Notice, confirmed, of_overdue
 from blackboard.notify.settings import NoticeKind
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.keys import notice_key, notices_partition
-from blackboard.table import ANY, Data, Merge, Row, read
+from blackboard.table import ANY, Data, Replace, Row, read
 from tests.support.boards import Scene, story
 from tests.support.clocks import START
 from tests.support.faults import Fault
@@ -29,15 +32,18 @@ from tests.support.receivers import NOTICE
 DAY = timedelta(days=1)
 OVERDUE = replace(NOTICE, event=NoticeKind.OVERDUE)
 WARNED = replace(NOTICE, event=NoticeKind.WARNED, failures=0)
-WARNS = frozenset({"warned"})
 RECOVERED = replace(NOTICE, event=NoticeKind.RECOVERED)
 SENT = NoticeRow(
-    events=frozenset({"failed"}),
+    key="notice:davis:failed",
+    id="davis",
+    kind="failed",
+    state=ACCEPTED,
+    heard=True,
+    tries=1,
     at=START,
     fence=3,
     failures=1,
     nonce="n",
-    accepted=True,
     version=1,
     etag="e",
     age=0.0,
@@ -51,15 +57,15 @@ SENT = NoticeRow(
         ("it fails again", replace(NOTICE, fence=4, failures=2), SENT, 1.0, False),
         ("it was well in between", replace(NOTICE, fence=9), SENT, 1.0, True),
         ("it failed less often", replace(NOTICE, fence=9), replace(SENT, failures=5), 1.0, True),
-        ("something else", OVERDUE, SENT, 1.0, True),
-        ("told of both", OVERDUE, replace(SENT, events=frozenset(NoticeKind)), 1.0, False),
         ("a day is over", NOTICE, SENT, 86_400.0, True),
-        ("somebody is at it", NOTICE, replace(SENT, accepted=False, age=HANDOVER), 86_400.0, False),
-        ("nobody took it", NOTICE, replace(SENT, accepted=False, age=HANDOVER + 1), 1.0, True),
-        ("it warns", WARNED, SENT, 1.0, True),
-        ("it warns again", replace(WARNED, fence=9), replace(SENT, events=WARNS), 1.0, False),
-        ("it warns for a day", WARNED, replace(SENT, events=WARNS), 86_400.0, True),
-        ("it fails and has warned", NOTICE, replace(SENT, events=WARNS), 1.0, True),
+        ("somebody is at it", NOTICE, replace(SENT, state=SENDING, age=HANDOVER), 86_400.0, False),
+        ("nobody took it", NOTICE, replace(SENT, state=SENDING, age=HANDOVER + 1), 1.0, True),
+        ("it is unsent", NOTICE, replace(SENT, state=UNSENT, age=HANDOVER + 1), 1.0, True),
+        ("unsent twice", NOTICE, replace(SENT, state=UNSENT, tries=2, age=500), 1.0, False),
+        ("and for long", NOTICE, replace(SENT, state=UNSENT, tries=2, age=601), 1.0, True),
+        ("for ever", NOTICE, replace(SENT, state=UNSENT, tries=99, age=4801), 1.0, True),
+        ("it warns again", replace(WARNED, fence=9), replace(SENT, kind="warned"), 1.0, False),
+        ("it warns for a day", WARNED, replace(SENT, kind="warned"), 86_400.0, True),
         ("a newer program's", OVERDUE, replace(SENT, version=2), 86_400.0, False),
     ],
 )
@@ -74,8 +80,8 @@ def test_without_a_reminder_it_is_told_once_and_for_all() -> None:
     assert not is_news(NOTICE, SENT, now=START + 1000 * DAY, again=None)
 
 
-async def row(scene: Scene) -> Row | None:
-    return await read(scene.table.table, notices_partition("town"), notice_key("davis"))
+async def row(scene: Scene, kind: str = "failed") -> Row | None:
+    return await read(scene.table.table, notices_partition("town"), notice_key("davis", kind))
 
 
 @story
@@ -83,7 +89,7 @@ async def test_of_two_workers_one_tells(scene: Scene) -> None:
     first = await begin(scene.board, NOTICE, again=DAY)
     assert first
     assert await begin(scene.other, NOTICE, again=DAY) is None
-    await mark_accepted(scene.board, "davis", first)
+    await settle(scene.board, NOTICE, first, accepted=True)
     scene.later(hours=1)
     assert await begin(scene.other, replace(NOTICE, fence=4, failures=2), again=DAY) is None
 
@@ -105,10 +111,10 @@ async def test_a_lost_reply_is_settled_by_the_nonce(scene: Scene, fault: Fault) 
     assert etag
     await scene.table.land()
     assert await begin(scene.other, NOTICE, again=DAY) is None
-    await mark_accepted(scene.board, "davis", etag)
+    await settle(scene.board, NOTICE, etag, accepted=True)
     found = await row(scene)
     assert found is not None
-    assert found.data["accepted"] is True
+    assert found.data["state"] == ACCEPTED
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
@@ -118,12 +124,64 @@ async def test_a_lost_reply_of_a_later_notice_is_settled_as_well(
 ) -> None:
     first = await begin(scene.board, NOTICE, again=DAY)
     assert first
-    await mark_accepted(scene.board, "davis", first)
+    await settle(scene.board, NOTICE, first, accepted=True)
+    scene.later(hours=24)
     scene.table.script(fault)
-    assert await begin(scene.board, OVERDUE, again=DAY)
+    assert await begin(scene.board, NOTICE, again=DAY)
     found = await row(scene)
     assert found is not None
-    assert found.data["events"] == "failed overdue"
+    assert (found.data["state"], found.data["heard"]) == (SENDING, True)
+
+
+@story
+async def test_kinds_of_trouble_are_sent_each_by_itself(scene: Scene) -> None:
+    assert await begin(scene.board, OVERDUE, again=DAY)
+    assert await begin(scene.board, NOTICE, again=DAY), "though the other is under way"
+
+
+@story
+async def test_a_notice_that_no_way_took_is_sent_later_and_later(scene: Scene) -> None:
+    for pause_ in (HANDOVER, 2 * HANDOVER, 4 * HANDOVER):
+        etag = await begin(scene.board, NOTICE, again=DAY)
+        assert etag
+        await settle(scene.board, NOTICE, etag, accepted=False)
+        scene.later(seconds=pause_ - 10)
+        assert await begin(scene.other, NOTICE, again=DAY) is None
+        scene.later(seconds=20)
+    etag = await begin(scene.other, NOTICE, again=DAY)
+    assert etag
+    await settle(scene.other, NOTICE, etag, accepted=True)
+    assert await end(scene.board, "davis")
+
+
+@story
+async def test_the_end_of_what_nobody_heard_of_is_not_told(scene: Scene) -> None:
+    etag = await begin(scene.board, NOTICE, again=DAY)
+    assert etag
+    await settle(scene.board, NOTICE, etag, accepted=False)
+    assert not await end(scene.other, "davis")
+    assert await row(scene) is None
+
+
+@story
+async def test_the_end_of_failures_leaves_what_is_known_of_warnings(scene: Scene) -> None:
+    for notice in (WARNED, OVERDUE, NOTICE):
+        etag = await begin(scene.board, notice, again=DAY)
+        assert etag
+        await settle(scene.board, notice, etag, accepted=True)
+    assert await end(scene.board, "davis")
+    assert await row(scene, "warned")
+    assert await begin(scene.board, replace(WARNED, fence=9), again=DAY) is None
+    assert not await end(scene.board, "davis")
+
+
+@story
+async def test_one_worker_at_a_time_looks_after_the_rows(scene: Scene) -> None:
+    assert await may_look(scene.board)
+    assert not await may_look(scene.other)
+    scene.later(seconds=HANDOVER + 1)
+    assert await may_look(scene.other)
+    assert not await may_look(scene.board)
 
 
 @story
@@ -141,7 +199,7 @@ async def test_it_is_told_again_while_it_lasts(scene: Scene) -> None:
     for _ in range(3):
         etag = await begin(scene.board, NOTICE, again=DAY)
         assert etag
-        await mark_accepted(scene.board, "davis", etag)
+        await settle(scene.board, NOTICE, etag, accepted=True)
         scene.later(hours=23)
         assert await begin(scene.other, NOTICE, again=DAY) is None
         scene.later(hours=1)
@@ -174,23 +232,25 @@ async def test_a_failure_after_an_unseen_recovery_is_told(scene: Scene) -> None:
     for fence in (3, 5, 7):
         etag = await begin(scene.board, replace(NOTICE, fence=fence), again=None)
         assert etag
-        await mark_accepted(scene.board, "davis", etag)
+        await settle(scene.board, NOTICE, etag, accepted=True)
 
 
 @story
-async def test_a_row_that_lacks_everything_is_told_anew(scene: Scene) -> None:
-    partition, key = notices_partition("town"), notice_key("davis")
+async def test_a_row_that_makes_no_sense_is_told_anew(scene: Scene) -> None:
+    partition, key = notices_partition("town"), notice_key("davis", "failed")
+    odd: tuple[Data, ...] = (
+        {},
+        {"item": 7, "state": "x", "at": 7, "fence": "x", "tries": 1.5},
+        {"item": "davis", "state": ACCEPTED, "at": "", "fence": True, "failures": -5, "heard": 1},
+    )
     await begin(scene.board, NOTICE, again=DAY)
-    nothing: Data = {
-        "events": "",
-        "at": "",
-        "nonce": "",
-        "fence": 0,
-        "failures": 0,
-        "accepted": True,
-    }
-    await scene.other.table.commit(partition, [Merge(key, nothing, ANY)])
-    assert await begin(scene.board, NOTICE, again=DAY)
+    for nothing in odd:
+        await scene.other.table.commit(partition, [Replace(key, nothing, ANY)])
+        scene.later(seconds=HANDOVER + 1)
+        found = await row(scene)
+        assert found is not None
+        assert notice_row_of(scene.board, found).age > HANDOVER
+        assert await begin(scene.board, NOTICE, again=DAY)
 
 
 # ---- what the item says
@@ -216,10 +276,13 @@ async def test_what_is_well_again_or_tried_again_has_not_failed(scene: Scene) ->
     scene.later(seconds=2)
     await scene.let_go(await scene.claimed(), "failed")
     assert await confirmed(scene.board, NOTICE) == NOTICE
+    assert await confirmed(scene.board, RECOVERED) is None
     scene.later(hours=1)
     await scene.let_go(await scene.claimed(), "ok")
     assert await confirmed(scene.board, NOTICE) is None
     assert await confirmed(scene.board, RECOVERED) == RECOVERED
+    await pause(scene.other, "davis", scene.mark())
+    assert await confirmed(scene.board, RECOVERED) is None
 
 
 @story

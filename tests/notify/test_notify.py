@@ -6,7 +6,7 @@ import pytest
 
 from blackboard.events import NoticeSent, RunEnded
 from blackboard.model import Outcome
-from blackboard.notify.notices import HANDOVER
+from blackboard.notify.notice_rows import HANDOVER
 from blackboard.notify.settings import NoticeKind
 from blackboard.notify.ways import Route
 from blackboard.protocol.edits import pause

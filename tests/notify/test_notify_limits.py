@@ -8,19 +8,30 @@ from typing import Any
 
 import pytest
 
-from blackboard.events import EventsMissed, NoticeFailed, NoticeSent, StoreEvent
+from blackboard.events import (
+    BoardCounted,
+    EventsMissed,
+    NoticeFailed,
+    NoticeSent,
+    RunEnded,
+    StoreEvent,
+)
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
-from blackboard.notify.notices import HANDOVER, Notice, confirmed
+from blackboard.notify import sending
+from blackboard.notify.notice_rows import HANDOVER
+from blackboard.notify.notices import Notice, confirmed
 from blackboard.notify.notifier import Notifier
-from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, MOST_WAITING, PING_EVERY
+from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, PING_EVERY
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind
 from blackboard.notify.ways import NotSent, Route
+from blackboard.protocol.edits import pause
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rename import rename
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
 from tests.support.clocks import SeededChance
 from tests.support.faults import Fault
-from tests.support.receivers import NOTICE, Box, ends, notices, notifying, told
+from tests.support.receivers import NOTICE, Box, ends, in_states, notices, notifying, told
 from tests.support.workers import Workplace, until, with_workers
 
 NOT_NOW = NotSent("it answered 500")
@@ -126,8 +137,7 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
         await told(box, ("failed", "davis"))
     (trouble,) = at.of(NoticeFailed)
     assert (trouble.message, trouble.level) == ("box here: it answered 500", 30)
-    (row,) = await notices(place)
-    assert row.data["accepted"] is True
+    await in_states(place, "accepted")
 
 
 def test_a_worker_gives_up_before_another_may_take_over() -> None:
@@ -157,7 +167,7 @@ async def test_a_way_that_fails_or_hangs_holds_up_no_other(place: Workplace) -> 
         await until(lambda: len(box.got) == 2, "one way has both")
         await told(other, ("failed", "other"))
         assert (hanging.asked, failing.asked) == (1, 1)
-    assert [row.data["accepted"] for row in await notices(place)] == [True] * 3
+    assert [row.data["state"] for row in await notices(place)] == ["accepted"] * 3
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(1, [0, 1, 2]), (GIVE_UP_AFTER - 1, [1, 2])])
@@ -195,13 +205,10 @@ async def test_what_nobody_took_is_told_at_the_next_failure(place: Workplace) ->
     await place.add("davis", every="1h")
     async with notifying(at, box):
         await ends(place, at, Outcome.FAILED)
-        await until(lambda: box.asked == 1, "it is tried")
-        (row,) = await notices(place)
-        assert row.data["accepted"] is False
+        await in_states(place, "unsent")
         await ends(place, at, Outcome.FAILED)
         await told(box, ("failed", "davis"))
-    (row,) = await notices(place)
-    assert row.data["accepted"] is True
+    await in_states(place, "accepted")
 
 
 @with_workers
@@ -303,14 +310,20 @@ async def all_begun(notifier: Notifier, number: int) -> None:
 
 
 async def fail_until_it_is_too_much(
-    place: Workplace, notifier: Notifier, number: int, *, at_most: int
+    place: Workplace, notifier: Notifier, number: int, box: Box, *, at_most: int
 ) -> None:
     """So many items have failed, and the notifier waits until it may tell more."""
     await place.announced()
     place.later(seconds=7)  # whoever slept for a minute has less of it left
     fail(notifier, number)
     await place.sleeps(MINUTE)
-    await all_begun(notifier, number - at_most)
+    assert len(box.got) == at_most
+    await all_begun(notifier, number - sum(map(told_of, box.got)))
+
+
+def told_of(payload: Any) -> int:
+    """How many notices a payload tells."""
+    return sum(payload.get("counts", {"": 1}).values())
 
 
 @asynccontextmanager
@@ -331,16 +344,15 @@ async def test_more_than_is_wanted_in_a_minute_is_told_in_one(
 ) -> None:
     box, at = Box(), await place.worker()
     async with unconfirmed(monkeypatch), notifying(at, box, at_most=3) as notifier:
-        await fail_until_it_is_too_much(place, notifier, 50, at_most=3)
-        assert [event for event, _ in box.told] == ["failed"] * 3
+        await fail_until_it_is_too_much(place, notifier, 50, box, at_most=3)
         place.later(seconds=60)
-        await until(lambda: len(box.got) == 4, "the rest is told")
         await until(lambda: len(at.of(NoticeSent)) == 50, "all are told of")
-    summary = box.got[3]
-    assert (summary["event"], summary["counts"]) == ("more", {"failed": 47})
-    assert [one["id"] for one in summary["items"]] == [f"item{n}" for n in range(3, 50)]
-    assert summary["text"].startswith("town: 47 failed: item3, item4, ")
-    assert [row.data["accepted"] for row in await notices(place)] == [True] * 50
+        assert len(box.got) <= 6, "three a minute"
+    rest = box.got[-1]
+    assert sum(map(told_of, box.got)) == 50
+    assert [one["id"] for one in rest["items"]][-1] == "item49"
+    assert rest["text"].startswith(f"town: {told_of(rest)} failed: item")
+    await in_states(place, *["accepted"] * 50)
 
 
 @with_workers
@@ -350,21 +362,40 @@ async def test_a_worker_that_ends_tells_what_still_waits_at_once(
     box, at = Box(), await place.worker()
     async with unconfirmed(monkeypatch):
         async with notifying(at, box, at_most=1) as notifier:
-            await fail_until_it_is_too_much(place, notifier, 10, at_most=1)
-            assert len(box.got) == 1
-        assert [event for event, _ in box.told] == ["failed", "more"]
+            await fail_until_it_is_too_much(place, notifier, 10, box, at_most=1)
+        assert sum(map(told_of, box.got)) == 10
+        assert len(box.got) == 2
 
 
 @with_workers
-async def test_the_line_of_what_waits_is_of_bounded_length(place: Workplace) -> None:
+async def test_a_great_many_wait_without_their_texts(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WITH_TEXTS", 10)
+    monkeypatch.setattr(module, "MOST_WAITING", 20)
     box, at = Box(), await place.worker()
     async with notifying(at, box) as notifier:
-        fail(notifier, MOST_WAITING + 5)
-        assert len(notifier._waiting) == MOST_WAITING
-        assert at.of(NoticeFailed)[0].message == (
-            "notices: more than 1,000 wait; the rest is dropped"
-        )
+        fail(notifier, 25)
+        assert [one.error for one in notifier._waiting.values()] == ["ValueError: bad"] * 10 + [
+            ""
+        ] * 10
+        assert at.of(NoticeFailed)[0].message == "notices: more than 20 wait; the rest is dropped"
         notifier._waiting.clear()
+
+
+@with_workers
+async def test_a_line_that_is_full_leaves_the_rest_for_later(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "MOST_WAITING", 2)
+    box, at = Box(), await place.worker()
+    box.refusals.extend([NOT_NOW] * 99)
+    async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
+        await place.announced()
+        fail(notifier, 5)
+        await until(lambda: not notifier._waiting, "all are begun")
+        await place.sleeps(NOTICES.pause(1))
+        await in_states(place, *["sending"] * 2, *["unsent"] * 3)
 
 
 # ---- the dead-man address
@@ -423,3 +454,131 @@ async def test_without_anybody_to_tell_a_walk_speaks_of_nothing_overdue(place: W
     at.worker.walk.overdue_after = timedelta(minutes=1)
     seen = await at.worker.walk.walk()
     assert [one.id for one in seen.overdue] == ["davis"]
+
+
+# ---- what no event reports any more
+
+
+@with_workers
+async def test_what_nobody_took_is_sent_though_the_item_does_not_fail_again(
+    place: Workplace,
+) -> None:
+    box, at = Box(), await place.worker()
+    box.refusals.append(NEVER)
+    await place.add("davis", at="2026-11-21T09:00:00Z")
+    async with notifying(at, box):
+        await ends(place, at, Outcome.FAILED, error="ValueError: bad")
+        await in_states(place, "unsent")
+    place.later(seconds=HANDOVER + 1)
+    async with notifying(at, box, looks=True):
+        await told(box, ("failed", "davis"))
+        await in_states(place, "accepted")
+    assert box.got[0]["error"] == "ValueError: bad"
+
+
+@with_workers
+async def test_a_failure_whose_worker_died_at_once_is_sent_when_items_are_counted(
+    place: Workplace,
+) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    await place.add("keene", every="1h", retries=1, backoff="1s")
+    await ends(place, at, Outcome.FAILED)
+    async with notifying(at, box, looks=True) as notifier:
+        await until(lambda: not notifier._counted.is_set(), "it has looked")
+        notifier.on_event(
+            BoardCounted(worker="me", items=3, failing=("davis", "davis", "gone", "keene"))
+        )
+        await told(box, ("failed", "davis"))
+        notifier.on_event(BoardCounted(worker="me", items=3, failing=("davis",)))
+        await until(lambda: not notifier._counted.is_set(), "it has looked again")
+    assert box.told == [("failed", "davis")]
+
+
+@with_workers
+async def test_an_item_that_ran_well_where_nobody_notifies_has_recovered(
+    place: Workplace,
+) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box):
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        await in_states(place, "accepted")
+    await ends(place, at)
+    async with notifying(at, box, looks=True):
+        await told(box, ("failed", "davis"), ("recovered", "davis"))
+    assert box.got[1]["failures"] == 1
+    assert await notices(place) == []
+
+
+@with_workers
+async def test_an_item_that_fails_again_before_its_recovery_is_told_stays_failed(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box) as notifier:
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        busy = asyncio.Event()
+
+        async def slowly(board: BoardTable, notice: Notice) -> Notice | None:
+            await busy.wait()
+            return await confirmed(board, notice)
+
+        monkeypatch.setattr(module, "confirmed", slowly)
+        for outcome in (Outcome.OK, Outcome.FAILED, Outcome.OK, Outcome.FAILED):
+            await ends(place, at, outcome)
+        busy.set()
+        await until(lambda: not notifier._waiting, "all are begun")
+    assert box.told[-1] == ("failed", "davis")
+    assert len(await notices(place)) == 1
+
+
+@with_workers
+async def test_a_worker_that_ends_goes_on_trying_for_a_while(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    box.refusals.extend([NOT_NOW] * 3)
+    await place.add("davis", every="1h")
+    async with notifying(at, box) as notifier:
+        await ends(place, at, Outcome.FAILED)
+        await until(lambda: box.asked == 1, "it is tried")
+        notifier._ending.set()
+        for asked in (3, 4):
+            await until(lambda: box.asked >= asked - 1, "it is tried again")  # noqa: B023
+            await place.sleeps(sending.LONGEST_LAST_PAUSE)
+            place.later(seconds=sending.LONGEST_LAST_PAUSE)
+        await told(box, ("failed", "davis"))
+    assert box.told == [("failed", "davis")]
+
+
+@with_workers
+async def test_a_renamed_item_recovers(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box):
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        await in_states(place, "accepted")
+        await rename(place.other, "davis", "woodland", place.mark())
+        await at.walk()
+        (await at.run("woodland")).end()
+        await told(box, ("failed", "davis"), ("recovered", "woodland"))
+    assert await notices(place) == []
+
+
+@with_workers
+async def test_an_item_that_is_paused_while_it_runs_well_sends_nothing(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box) as notifier:
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        await at.walk()
+        run = await at.run("davis", 1)
+        await pause(place.other, "davis", place.mark())
+        run.end()
+        await at.tells(RunEnded, 2)
+        await until(lambda: not notifier._waiting, "it is looked at")
+    assert box.told == [("failed", "davis")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import stat
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 from blackboard.notify.settings import NotifyTable, check_address, place
 from blackboard.notify.ways import Address, Command, NotSent, Way, dead_man_of, routes_of
 from tests.support.patience import patience
+from tests.support.processes import eventually
 from tests.support.receivers import listening
 from tests.support.stores import Run
 
@@ -108,6 +110,89 @@ def test_one_that_hangs_holds_up_no_other(run: Run) -> None:
         refused(run, address(hanging.address, seconds=0.05))
         run(address(listener.address).send(PAYLOAD))
     assert len(listener.asked) == 1
+
+
+class Raw:
+    """A server that answers each connection in its own way, whatever it is asked."""
+
+    def __init__(self, answer: bytes, drip: bytes = b"") -> None:
+        self._answer, self._drip = answer, drip
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.closed = threading.Event()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with self._listener, connection:
+            asked = b""
+            while not asked.endswith(b"}") and not asked.startswith(b"CONNECT"):
+                asked += connection.recv(65536)
+            connection.sendall(self._answer)
+            while self._drip:
+                try:
+                    connection.sendall(self._drip)
+                    connection.settimeout(0.05)
+                    if not connection.recv(65536):
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+        self.closed.set()
+
+
+@pytest.mark.parametrize(
+    "drip", [b"x", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["a byte now and then", "for ever 100"]
+)
+def test_an_answer_without_an_end_keeps_no_thread(run: Run, drip: bytes) -> None:
+    server, before = Raw(b"", drip), threading.active_count()
+    problem = refused(run, address(server.address, seconds=0.3))
+    assert str(problem) == "it did not answer within 0.3 s"
+    assert server.closed.wait(patience(10.0)), "the connection is closed"
+    eventually(lambda: threading.active_count() < before, "no thread is left")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "final"),
+    [
+        (b"", "it closed the connection without an answer", False),
+        (b"SSH-2.0-OpenSSH\r\n", "what it answers is no HTTP", False),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: http://[bad\r\n\r\n",
+            "it redirects (302): name the address it redirects to",
+            True,
+        ),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", "it answered 304", True),
+        (b"HTTP/1.1 999 Odd\r\n\r\n", "it answered 999", True),
+    ],
+)
+def test_an_answer_that_is_none_is_told_in_words(
+    *, run: Run, answer: bytes, words: str, final: bool
+) -> None:
+    problem = refused(run, address(Raw(answer).address))
+    assert (str(problem), problem.final) == (words, final)
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"), [("7", 7.0), ("-7", 0.0), ("soon", 0.0), ("9" * 5000, 0.0)]
+)
+def test_it_is_noted_when_another_try_is_welcome(run: Run, asked: str, seconds: float) -> None:
+    answer = f"HTTP/1.1 429 Too Many Requests\r\nRetry-After: {asked}\r\n\r\n"
+    assert refused(run, address(Raw(answer.encode()).address)).retry_after == seconds
+
+
+def test_a_variable_that_makes_no_address_is_named(run: Run) -> None:
+    way = Address(name="webhook", template="${HOOK}", seconds=1.0, environ={"HOOK": SECRET})
+    assert str(refused(run, way)) == ("it is no http or https address (with what ${HOOK} is here)")
+
+
+def test_a_proxy_that_refuses_is_told_by_its_number(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Raw(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+    monkeypatch.setenv("https_proxy", proxy.address)
+    assert str(refused(run, address("https://hooks.example.org"))) == "the proxy answered 407"
 
 
 def test_nobody_there_is_told_in_the_systems_words(run: Run) -> None:

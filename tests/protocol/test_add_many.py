@@ -4,11 +4,13 @@ from functools import partial
 
 import pytest
 
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BadRow
 from blackboard.model import State
 from blackboard.protocol.additions import New, add, add_many, ensure
 from blackboard.protocol.edits import remove
+from blackboard.protocol.keys import FLOOR_KEY, item_key, meta_partition
 from blackboard.spec import Spec
+from blackboard.table import ANY, Delete, Insert, Merge
 from tests.support.boards import Scene, disagreements, story
 from tests.support.faults import Fault
 
@@ -82,6 +84,38 @@ async def test_removed_items_begin_new_lives_in_the_same_batch(scene: Scene) -> 
     assert [(item.id, item.born) for item in items[:3]] == [(one, 1) for one in IDS[:3]]
     assert items[2].schedule == "every 9h"
     assert await disagreements(scene.board) == []
+
+
+@story
+async def test_a_row_that_is_in_the_way_is_named_and_the_others_are_added(scene: Scene) -> None:
+    await add_many(scene.board, new(*IDS[:4]), tombstones={})
+    for one in IDS[:4]:
+        await remove(scene.board, one)
+    partition = scene.other.partition(IDS[1])
+    for one, data in ((IDS[1], {"fence": "high"}), (IDS[2], {"version": 2})):
+        await scene.other.table.commit(partition, [Merge(item_key(one), data, ANY)])
+    found = {item.id: item async for item in scene.board.items_and_tombstones(0)}
+    done: list[New] = []
+    left = await add_many(scene.board, new(*IDS[:9]), tombstones=found, on_added=done.extend)
+    assert [*left] == IDS[1:3]
+    assert "no good fence" in left[IDS[1]]
+    assert "newer version (upgrade blackboard)" in left[IDS[2]]
+    assert [one.id for one in done] == await ids_of(scene) == [IDS[0], *IDS[3:9]]
+    for one in IDS[1:3]:
+        await scene.other.table.commit(partition, [Delete(item_key(one), ANY)])
+
+
+@story
+async def test_a_floor_that_cannot_be_read_is_named_once(scene: Scene) -> None:
+    floor = Insert(FLOOR_KEY, {"fence": "high"})
+    await scene.other.table.commit(meta_partition(scene.other.name), [floor])
+    before = scene.table.requests.total
+    with pytest.raises(BadRow, match="floor"):
+        await add_many(scene.board, new(*IDS), tombstones={})
+    assert scene.table.requests.total - before <= 2
+    with pytest.raises(BadRow, match="floor"):
+        await add_many(scene.board, new(IDS[0]), tombstones={})
+    assert await ids_of(scene) == []
 
 
 @story

@@ -8,11 +8,12 @@ import pytest
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, Lock, Token, replace
 from blackboard.protocol import keys
+from blackboard.protocol.additions import New, add, add_many
 from blackboard.protocol.edits import remove
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
-from blackboard.spec import RunSettings
+from blackboard.spec import RunSettings, Spec
 from blackboard.subscribers import Events
 from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable, Unknown
 from blackboard.worker.store_breaker import StoreBreaker
@@ -41,6 +42,58 @@ async def test_a_board_is_made_once_and_opened_as_it_was_made(scene: Scene) -> N
 async def test_the_number_of_shards_is_fixed(scene: Scene) -> None:
     with pytest.raises(BadInput, match="was made with 1"):
         await make_board(scene.table.table, scene.clock, shards=2)
+
+
+@pytest.mark.parametrize(("had", "asked"), [(1, 4), (4, 1), (4, 16), (16, 4), (16, 1), (100, 16)])
+@story
+async def test_a_board_whose_row_is_missing_is_made_anew_with_as_many_shards_alone(
+    scene: Scene, had: int, asked: int
+) -> None:
+    table, clock = scene.table.table, scene.clock
+    board = await make_board(table, clock, shards=had, name="wide")
+    some = [f"item-{number}" for number in range(40)]
+    await add_many(board, [New(id=one, type="feed", spec=Spec()) for one in some], tombstones={})
+    await table.commit("wide-meta", [Delete(keys.BOARD_KEY, ANY)])
+    with pytest.raises(BadInput, match=f"init --shards {had}` makes the row anew") as refused:
+        await make_board(table, clock, shards=asked, name="wide")
+    assert refused.value.field == "shards"
+    again = await make_board(table, clock, shards=had, name="wide")
+    assert len([one async for one in again.items()]) == len(some)
+
+
+@story
+async def test_where_several_numbers_of_shards_fit_the_remedy_names_none(scene: Scene) -> None:
+    table, clock = scene.table.table, scene.clock
+    board = await make_board(table, clock, shards=16, name="wide")
+    await add(board, item_id="davis", item_type="feed", spec=Spec())  # in shard 0
+    await table.commit("wide-meta", [Delete(keys.BOARD_KEY, ANY)])
+    with pytest.raises(BadInput, match=r"as in wide-00 .*--shards N`, the number that it had"):
+        await make_board(table, clock, shards=1, name="wide")
+
+
+@story
+async def test_a_damaged_item_keeps_no_board_from_being_made_anew(scene: Scene) -> None:
+    table, clock = scene.table.table, scene.clock
+    board = await make_board(table, clock, shards=4, name="wide")
+    some = [f"item-{number}" for number in range(40)]
+    await add_many(board, [New(id=one, type="feed", spec=Spec()) for one in some], tombstones={})
+    astray = [Insert("item:one", {"item": "one"}), Insert("item:two", {"item": 2})]
+    for partition in ("wide", "wide-77"):
+        await table.commit(partition, astray)
+    await table.commit("wide-meta", [Delete(keys.BOARD_KEY, ANY)])
+    with pytest.raises(BadInput, match="init --shards 4`"):
+        await make_board(table, clock, shards=1, name="wide")
+    await make_board(table, clock, shards=4, name="wide")
+
+
+@story
+async def test_a_board_is_made_in_few_requests(scene: Scene) -> None:
+    before = scene.table.requests.total
+    await make_board(scene.table, scene.clock, name="new")
+    assert scene.table.requests.total - before <= 13
+    before = scene.table.requests.total
+    await make_board(scene.table, scene.clock, name="new")
+    assert scene.table.requests.total - before <= 3
 
 
 @pytest.mark.parametrize("shards", [0, -1, 101])

@@ -13,11 +13,13 @@ from blackboard.protocol.permits import (
     forget_lost,
     give_back,
     in_use,
+    occupied,
     renew,
     take,
 )
 from blackboard.protocol.reading import BoardTable
-from blackboard.table import ANY, Insert, Merge
+from blackboard.protocol.rows import data_of
+from blackboard.table import ANY, Insert, Merge, Refused
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 
@@ -170,3 +172,56 @@ async def test_permits_that_nobody_renews_are_deleted_after_a_day(scene: Scene) 
     (mine,) = await take(scene.board, Limit("feed", "x", 1), ["b"], owner="me")
     await forget_lost(scene.other)
     assert [row.key async for row in scene.other.table.scan(PARTITION)] == [mine.key]
+
+
+ONE = Limit("feed", "", 1)
+
+
+@pytest.mark.parametrize("stale_after", [1e11, 86_401.0, -60.0, 0.0])
+@story
+async def test_a_permit_that_no_holder_can_have_is_free_after_a_lease(
+    scene: Scene, stale_after: float
+) -> None:
+    (one,) = await take(scene.board, ONE, ["a"], owner="me")
+    await scene.other.table.commit(PARTITION, [Merge(one.key, {"stale_after": stale_after}, ANY)])
+    assert await taken(scene.board, "b", limit=ONE) == []
+    held = await occupied(scene.other, ONE)
+    assert (held.items, held.unreadable, held.newer) == ((), (one.key,), ())
+    scene.later(seconds=LEASE + 2)
+    assert await taken(scene.board, "b", limit=ONE) == ["b"]
+
+
+@pytest.mark.parametrize("number", ["0", "000", "0" * 5_000, "-0001", "00000x", "", "\u0660" * 5])
+@story
+async def test_a_key_that_is_of_no_permit_counts_for_a_lease_and_is_in_no_ones_way(
+    scene: Scene, number: str
+) -> None:
+    (one,) = await take(scene.board, ONE, ["a"], owner="me")
+    await give_back(scene.board, [one])
+    key = keys.permits_range("feed", "")[0] + number
+    try:
+        await scene.other.table.commit(PARTITION, [Insert(key, data_of(one.permit))])
+    except Refused:
+        return  # no such key in this store
+    assert await taken(scene.board, "b", limit=ONE) == []
+    scene.later(seconds=LEASE + 2)
+    assert await taken(scene.board, "b", limit=ONE) == ["b"]
+    assert await used(scene, ONE) == ["b"]
+
+
+@story
+async def test_keys_that_are_of_no_permit_count_each(scene: Scene) -> None:
+    for odd in ("odd", "even"):
+        key = keys.permits_range("feed", "")[0] + odd
+        await scene.other.table.commit(PARTITION, [Insert(key, {"version": 1})])
+    assert await taken(scene.board, "a") == []
+    assert len(await occupied(scene.other, TWO)) == 2
+
+
+@story
+async def test_a_permit_of_a_newer_version_is_held_and_named(scene: Scene) -> None:
+    key = keys.permit_key("feed", "", 0)
+    await scene.other.table.commit(PARTITION, [Insert(key, {"version": 2.0})])
+    scene.later(seconds=LEASE + 2)
+    assert await taken(scene.board, "a", limit=ONE) == []
+    assert (await occupied(scene.other, ONE)).newer == (key,)

@@ -8,6 +8,7 @@ from msgspec.structs import fields
 
 from blackboard.errors import BadRow
 from blackboard.model import (
+    VERSION,
     Identifier,
     Item,
     Lock,
@@ -23,7 +24,14 @@ from blackboard.model import (
     Token,
     replace,
 )
-from blackboard.protocol.rows import columns_of, data_of, record_of, text_of, version_of
+from blackboard.protocol.rows import (
+    columns_of,
+    data_of,
+    readable,
+    record_of,
+    text_of,
+    version_of,
+)
 from blackboard.table import Row
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -192,11 +200,45 @@ def test_nested_values_are_json_that_does_not_depend_on_order() -> None:
     assert text_of([request]) == '[{"name":"a","slot":"2026-11-21T12:00:00Z","once":""}]'
 
 
-@pytest.mark.parametrize(
-    ("data", "version"), [({}, 1), ({"version": 4}, 4), ({"version": "odd"}, 1)]
-)
+@pytest.mark.parametrize(("data", "version"), [({}, 1), ({"version": 4}, 4), ({"version": 2.0}, 2)])
 def test_the_version_of_a_row(data: dict[str, Any], version: int) -> None:
     assert version_of(data) == version
+
+
+@pytest.mark.parametrize("odd", ["2", "odd", "", [2], None, 0, -1, 1.5, True, float("nan")])
+def test_what_is_no_version_makes_a_row_unreadable_whatever_it_is(odd: Any) -> None:
+    assert version_of({"version": odd}) == 0
+    records: tuple[Any, ...] = (ITEM, LOCK, TOKEN, RUN)
+    for one in records:
+        row = Row("key", "1", {**data_of(one), "version": odd})
+        assert readable(type(one), row) is None
+        with pytest.raises(BadRow, match="no good version"):
+            record_of(type(one), row)
+
+
+@pytest.mark.parametrize("huge", [1e300, 2**62, 10**400, float(2**53)])
+def test_a_version_that_is_huge_is_a_newer_one_that_can_be_printed(huge: Any) -> None:
+    assert VERSION < version_of({"version": huge}) <= 10**12
+
+
+def test_a_version_that_another_language_writes_as_a_double_is_a_version() -> None:
+    row = Row("key", "1", {**data_of(ITEM), "version": 1.0})
+    assert record_of(type(ITEM), row).version == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "column", "value"),
+    [
+        *((MEMBER, "cycle", one) for one in (1e300, 0.0, 1e-300, -60.0, 10**11)),
+        *((RUN, "lag", one) for one in (1e300, -1e300)),
+    ],
+)
+def test_seconds_that_make_no_sense_make_a_row_unreadable(
+    record: Any, column: str, value: float
+) -> None:
+    row = Row("key", "1", {**data_of(record), column: value})
+    with pytest.raises(BadRow, match=f"no good {column}"):
+        record_of(type(record), row)
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)

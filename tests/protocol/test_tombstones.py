@@ -320,11 +320,14 @@ async def test_a_floor_that_cannot_be_raised_keeps_the_tombstone(
     assert await scene.item() == gone
 
 
+@pytest.mark.parametrize("fence", ["high", -1, 10**12 - 10**9, 10**12, 2**53])
 @story
-async def test_a_floor_that_cannot_be_read_adds_and_deletes_nothing(scene: Scene) -> None:
+async def test_a_floor_that_cannot_be_read_adds_and_deletes_nothing(
+    scene: Scene, fence: str | int
+) -> None:
     gone = await a_life(scene, runs=0)
     scene.later(hours=2)
-    await scene.table.table.commit(META, [Insert(keys.FLOOR_KEY, {"fence": "high"})])
+    await scene.table.table.commit(META, [Insert(keys.FLOOR_KEY, {"fence": fence})])
     with pytest.raises(BadRow, match="floor"):
         await deleting(scene, [gone])
     with pytest.raises(BadRow, match="floor"):

@@ -6,6 +6,10 @@ from blackboard.rules.breaker import (
     ANSWER_LASTS,
     CLOSED,
     DOUBTS,
+    DOUBTS_LAST,
+    FAILURE_LASTS,
+    HOUSEKEEPING,
+    LONGEST,
     SPACING,
     STORE,
     Backoff,
@@ -16,6 +20,8 @@ from blackboard.rules.breaker import (
     answered,
     doubted,
     failed,
+    has_expired,
+    is_well,
     renewals,
     tried,
 )
@@ -152,6 +158,31 @@ def test_who_reads_and_cannot_write_is_not_taken_for_well() -> None:
     assert state.retry_at(OTHER) is None
     assert trouble(state, now=110.0).failures == 2
     assert answered(state, OTHER, batch=True) is CLOSED
+
+
+# ---- failures expire
+
+
+def test_a_failure_lasts_longer_than_what_is_needed_is_not_asked() -> None:
+    """Also where the next try is put off."""
+    assert FAILURE_LASTS >= ANSWER_LASTS + LONGEST
+    state = trouble(CLOSED, now=100.0)
+    assert not is_well(state)
+    assert not has_expired(state, failed_at=100.0, now=100.0 + FAILURE_LASTS)
+    assert has_expired(state, failed_at=100.0, now=100.1 + FAILURE_LASTS)
+
+
+def test_batches_without_an_answer_count_for_longer_where_pages_are_answered() -> None:
+    state = answered(trouble(doubted(doubted(CLOSED)), now=100.0), OTHER, batch=False)
+    assert not is_well(state)
+    assert not has_expired(state, failed_at=100.0, now=100.0 + DOUBTS_LAST)
+    assert has_expired(state, failed_at=100.0, now=100.1 + DOUBTS_LAST)
+    assert is_well(answered(state, OTHER, batch=True))
+
+
+def test_a_duty_is_tried_again_soon_and_then_seldom() -> None:
+    pauses = [HOUSEKEEPING.pause(failures) for failures in range(1, 12)]
+    assert pauses == [15, 15, 15, 16, 32, 64, 128, 256, 512, 900, 900]
 
 
 # ---- the account

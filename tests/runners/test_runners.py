@@ -240,12 +240,12 @@ def test_an_exception_whose_message_raises_is_still_told() -> None:
 
 
 def test_messages_are_read_as_they_come_and_one_that_announces_too_much_is_refused() -> None:
-    whole = wire.frame(wire.Warned("first")) + wire.frame(wire.Progress(1, 2))
+    whole = wire.frame(wire.WarnMessage("first")) + wire.frame(wire.ProgressMessage(1, 2))
     data, found = bytearray(), list[object]()
     for byte in whole:
         data.append(byte)
         found += wire.messages_in(data)
-    assert found == [wire.Warned("first"), wire.Progress(1, 2)]
+    assert found == [wire.WarnMessage("first"), wire.ProgressMessage(1, 2)]
     assert not data
     assert list(wire.messages_in(bytearray(wire.LARGEST_ANSWER.to_bytes(4)))) == []
     with pytest.raises(wire.TooLong, match="1,048,577 bytes"):

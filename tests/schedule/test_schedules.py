@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from datetime import UTC, datetime, time, timedelta, timezone
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,7 @@ from blackboard.schedule.schedule import (
     make_schedule,
     next_due,
     parse_schedule,
+    slots_after,
 )
 from blackboard.schedule.zones import first_shown, showings
 
@@ -287,6 +289,15 @@ def test_the_next_slot_is_later_and_in_utc(
     found = next_due(schedule, datetime.fromisoformat(after))
     assert found == (expected and utc(expected))
     assert found is None or found.tzinfo is UTC
+
+
+@pytest.mark.parametrize(("schedule", "after"), [one[:2] for one in NEXT])
+def test_all_slots_are_one_after_the_other(schedule: Schedule, after: str) -> None:
+    every, slot = list[datetime](), next_due(schedule, datetime.fromisoformat(after))
+    while slot is not None and len(every) < 20:
+        every.append(slot)
+        slot = next_due(schedule, slot)
+    assert [*islice(slots_after(schedule, datetime.fromisoformat(after)), 20)] == every
 
 
 def test_a_time_without_an_offset_is_refused() -> None:

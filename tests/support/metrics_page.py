@@ -13,7 +13,7 @@ from prometheus_client import Metric
 
 from blackboard.display.health import Overview
 from blackboard.events import WorkerStarted
-from blackboard.metrics.board import BoardFigures, families
+from blackboard.metrics.board import BoardFigures
 from blackboard.metrics.worker import WorkerMetrics
 from blackboard.model import Statistics
 from tests.support.clocks import START
@@ -59,7 +59,7 @@ def of_worker() -> list[Described]:
 
 def of_board() -> list[Described]:
     """The metrics of a board."""
-    return [_described(one, one._labelnames) for one in families(EMPTY_BOARD)]  # type: ignore[attr-defined]
+    return [_described(one, one._labelnames) for one in EMPTY_BOARD.collect()]  # type: ignore[attr-defined]
 
 
 def described() -> list[Described]:

@@ -20,7 +20,7 @@ from blackboard.notify.ways import Route
 from blackboard.protocol import keys
 from blackboard.table import Row
 from tests.support.clocks import START
-from tests.support.workers import WorkerScene, Workplace, until
+from tests.support.workers import PATIENCE, WorkerScene, Workplace, rests, until
 
 NOTICE = Notice(
     event=NoticeKind.FAILED,
@@ -162,6 +162,7 @@ async def notifying(at: WorkerScene, *ways: Box, **settings: Any) -> AsyncIterat
         again=settings.get("again", timedelta(days=1)),
         at_most=settings.get("at_most", 20),
         warned_after=settings.get("warned_after", 1),
+        looks=settings.get("looks", False),
     )
     worker.events.subscribe(made.on_event)
     worker.walk.overdue_after = made.overdue_after
@@ -179,6 +180,15 @@ async def notices(place: Workplace) -> list[Row]:
     return [
         row async for row in place.table.table.scan(partition) if row.key.startswith(keys.NOTICE)
     ]
+
+
+async def in_states(place: Workplace, *expected: str) -> None:
+    """Wait until the rows of notices are in these states."""
+    rest, found = rests(), list[str]()
+    async with asyncio.timeout(PATIENCE):
+        while found != sorted(expected):
+            found = sorted(str(row.data["state"]) for row in await notices(place))
+            await asyncio.sleep(next(rest))
 
 
 async def ends(

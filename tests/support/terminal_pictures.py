@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 from blackboard.board import Board
 from blackboard.cli.board_view import BoardView
 from blackboard.cli.options import Chosen
-from blackboard.cli.render import svg_of, svg_of_output
+from blackboard.cli.render import svg_of
 from blackboard.cli.session import Session
+from blackboard.display.layout import texts_of
 from blackboard.display.queries import ItemQuery
 from tests.support.processes import Site, Started, eventually, site
 from tests.support.terminals import terminal
@@ -81,7 +82,7 @@ def make(folder: Path) -> list[Path]:
         for name, command in PICTURES.items():
             title = " ".join(("blackboard", *command))
             files.append(folder / f"terminal-{name}.svg")
-            _write(files[-1], svg_of_output(_written(board, *command), title=title))
+            _write(files[-1], svg_of(_written(board, *command), title=title))
         files.append(folder / "terminal-watch.svg")
         _write(files[-1], asyncio.run(_watched(board)))
     return files
@@ -155,7 +156,7 @@ async def _watched(board: Site) -> str:
             view.press(key)
         lines = view.draw(COLUMNS, WATCHED)
         texts = [[(_of_any_time(text), style) for text, style in line] for line in lines]
-    return svg_of(texts, title="blackboard show --watch")
+    return svg_of(texts_of(texts, colour=True), title="blackboard show --watch")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blackboard import open_blocking
 from blackboard.cli.serve import listener_on
+from blackboard.inputs import Endpoint
 from blackboard.tables.memory import MemoryTable
 from blackboard.web import server
 from blackboard.web.server import PageServer, most_connections
@@ -83,7 +84,7 @@ def test_a_server_ends_while_a_page_is_looked_at(
 
 def test_a_small_answer_does_not_wait_for_an_acknowledgement() -> None:
     with (
-        listener_on("127.0.0.1", 0) as listener,
+        listener_on(Endpoint("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as accepted,
     ):
@@ -190,7 +191,7 @@ def serving(
 
             await app(scope, receive, sent)
 
-        listener = listener_on("127.0.0.1", 0)
+        listener = listener_on(Endpoint("127.0.0.1", 0))
         port = listener.getsockname()[1]
         made = PageServer(noted, begun.set)
         serves = asyncio.create_task(made.serve([listener]))

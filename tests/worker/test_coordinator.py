@@ -23,18 +23,21 @@ from blackboard.events import (
     Housekept,
     OverdueRun,
     RunEnded,
+    StoreChanged,
 )
 from blackboard.model import Message, MessageKind, Statistics
-from blackboard.notify.notices import begin, of_overdue
+from blackboard.notify.notice_rows import begin
+from blackboard.notify.notices import of_overdue
 from blackboard.protocol import additions, edits, keys, mail
 from blackboard.protocol.actions import record_action
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.statistics import read_statistics
+from blackboard.rules.breaker import LONGEST
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.spec import Spec
 from blackboard.subscribers import Events
-from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Value
+from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Table, Unavailable, Value
 from blackboard.worker import coordinator
 from blackboard.worker.coordinator import (
     CoordinatorSettings,
@@ -228,6 +231,60 @@ async def test_a_store_that_is_away_is_counted_the_next_time(place: Workplace) -
     assert (made.of(HousekeepingTrouble), made.of(CoordinatorEnded)) == ([], [])
 
 
+class OneFailure(Watched):
+    """A partition fails once, when it is first read."""
+
+    def __init__(self, table: Table, partition: str) -> None:
+        super().__init__(table)
+        self.fails = {partition}
+
+    async def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        if partition in self.fails:
+            self.fails.remove(partition)
+            raise Unavailable("it answered 500")
+        async for row in super().scan(partition, first, last, limit):
+            yield row
+
+
+@above_the_store
+@pytest.mark.parametrize(
+    "partition_of", [keys.actions_partition, keys.notices_partition], ids=["actions", "notices"]
+)
+@with_workers
+async def test_what_one_error_ended_is_done_again_soon(
+    place: Workplace, partition_of: Callable[[str], str]
+) -> None:
+    """Not on the next day. Until then the store would count as away."""
+    board = place.board
+    table = OneFailure(board.table, partition_of(board.name))
+    made = await place.worker(board=board.asked_through(table), at_once=True, coordinator=True)
+    await coordinating(place, made)
+    await happens(place, lambda: not table.fails, "it fails")
+    began = place.clock.monotonic()
+    await happens(place, lambda: made.of(Housekept), "it is pruned")
+    assert place.clock.monotonic() - began <= 2 * LONGEST
+    assert [one.away for one in made.of(StoreChanged)] == [True, False]
+    await passes(place.clock, 2 * 3600, by=60)
+    assert len(made.of(Housekept)) == 1
+
+
+@above_the_store
+@with_workers
+async def test_a_worker_that_could_not_enter_the_election_tries_again_soon(
+    place: Workplace,
+) -> None:
+    board = place.board
+    elections = await open_elections(place.other, create=True)
+    table = OneFailure(board.table, elections.shard(0))
+    made = await place.worker(board=board.asked_through(table), at_once=True, coordinator=True)
+    await happens(place, lambda: not table.fails, "it fails")
+    began = place.clock.monotonic()
+    await coordinating(place, made)
+    assert place.clock.monotonic() - began <= 2 * LONGEST
+
+
 @above_the_store
 @with_workers
 async def test_housekeeping_that_fails_ends_no_worker(
@@ -351,7 +408,7 @@ async def test_a_notice_of_an_item_that_is_added_anew_meanwhile_stays(scene: Sce
 
     async def again() -> None:
         await scene.add("davis")
-        partition, key = keys.notices_partition("town"), keys.notice_key("davis")
+        partition, key = keys.notices_partition("town"), keys.notice_key("davis", "overdue")
         await scene.table.table.commit(partition, [Merge(key, {"fence": 7}, ANY)])
 
     deletions = len(["floor", "tombstone"])
@@ -405,7 +462,7 @@ async def test_two_coordinators_at_once_do_no_harm(scene: Scene) -> None:
         await late.prune()
         await late.count()
         assert scene.table.quiet
-        assert sum(one.tombstones for one in told) == 3
+        assert sum(one.tombstones for one in told if isinstance(one, Housekept)) == 3
         items = [item async for item in scene.other.items_and_tombstones(0)]
         assert [item.id for item in items] == [f"here-{number}" for number in range(turn + 1)]
         found = await read_statistics(scene.other)

@@ -1,5 +1,10 @@
 """Who is there, as far as they have said so."""
 
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from blackboard.model import VERSION, Member, replace
@@ -14,7 +19,9 @@ from blackboard.protocol.members import (
     workers,
 )
 from blackboard.table import ANY, Delete, Insert, Merge, Value
-from tests.support.boards import Scene, story
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
+from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 
@@ -161,3 +168,34 @@ async def test_a_row_of_the_future_is_forgotten_too(scene: Scene) -> None:
     await scene.board.item("davis")
     await announce(scene.board, B)
     assert await owners(scene) == [B.owner]
+
+
+@pytest.mark.of_sqlite("a row that is no JSON")
+@pytest.mark.parametrize("text", ["zz", "[]", "", "{}", '{"owner":7}'])
+def test_a_worker_writes_its_row_anew_whatever_became_of_it(tmp_path: Path, text: str) -> None:
+    async def told() -> None:
+        clock, file = ManualClock(), tmp_path / "town.db"
+        table = await SqliteTable.open(file, clock, Opening(create=True))
+        board = await make_board(table, clock)
+        announced = await announce(board, A)
+        with closing(sqlite3.connect(file)) as rows, rows:
+            changed = "UPDATE rows SET data = ?, etag = etag + 1000 WHERE key LIKE 'worker:%'"
+            rows.execute(changed, [text])
+        announced = await announce(board, replace(announced, running=3))
+        with closing(sqlite3.connect(file)) as rows, rows:
+            rows.execute("UPDATE rows SET data = ? WHERE key LIKE 'worker:%'", [text])
+        await announce(board, replace(announced, running=4))
+        assert [one.member.running for one in await workers(board)] == [4]
+        await table.close()
+
+    asyncio.run(told())
+
+
+@story
+async def test_a_worker_whose_cycle_makes_no_sense_is_as_one_that_cannot_be_read(
+    scene: Scene,
+) -> None:
+    await announce(scene.board, A)
+    write = Merge(worker_key(A.owner), {"cycle": 1e300}, ANY)
+    await scene.other.table.commit(workers_partition(scene.other.name), [write])
+    assert await owners(scene) == []

@@ -13,16 +13,24 @@ from blackboard.display.health import alarms_of_group
 from blackboard.display.sharing import read_groups
 from blackboard.events import GroupTrouble, ItemLeftAlone
 from blackboard.model import Outcome, replace
-from blackboard.protocol.edits import cancel, edit, unlock
-from blackboard.protocol.keys import item_key, next_key
+from blackboard.protocol.additions import ensure
+from blackboard.protocol.edits import cancel, edit, remove, unlock
+from blackboard.protocol.keys import (
+    BOARD_KEY,
+    FLOOR_KEY,
+    group_key,
+    item_key,
+    meta_partition,
+    next_key,
+)
 from blackboard.protocol.members import workers
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
-from blackboard.table import ANY, Merge
+from blackboard.table import ANY, Delete, Insert, Merge, Replace, Value, read
 from blackboard.worker import partitions
-from blackboard.worker.partitions import UNASKED, GroupWorker
+from blackboard.worker.partitions import NAMED_EVERY, UNASKED, GroupWorker
 from tests.support.fleet import Network
-from tests.support.groups import DRAIN, LEASE, ROUND, Group, sharing
+from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, Group, sharing
 
 above_the_store = pytest.mark.of_one_store(
     "which worker has which partition is decided above the store"
@@ -539,3 +547,170 @@ async def test_so_are_those_whose_pumps_failed_meanwhile(group: Group) -> None:
     group.log.failing, group.log.unasked = True, names_of(12)
     await group.fleet.turn(3 * ROUND)
     await let_go_in_the_future(group)
+
+
+def troubles(group: Group, owner: str) -> list[str]:
+    return [one.message for one in group.hands[owner].told if isinstance(one, GroupTrouble)]
+
+
+async def harmed(group: Group, key: str, row: str = "", **columns: Any) -> Mapping[str, Any]:
+    """Write over columns of a row of the group; without any, over all of it. What it was before."""
+    board = group.board
+    partition = row or board.shard(0)
+    found = await read(board.table, partition, key)
+    before = {} if found is None else dict(found.data)
+    data: dict[str, Any] = {**before, **columns} if columns else {}
+    write = Insert(key, data) if found is None else Replace(key, data, ANY)
+    await board.table.commit(partition, [write])
+    return before
+
+
+async def mended(group: Group, key: str, before: Mapping[str, Any], row: str = "") -> None:
+    write = Replace(key, before, ANY) if before else Delete(key, ANY)
+    await group.board.table.commit(row or group.board.shard(0), [write])
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, "the row board in town.clicks-meta has no good shards"),
+        ({"shards": 2}, "the row board in town.clicks-meta says 2 shards"),
+        ({"version": 2}, "a newer version wrote the row board in town.clicks-meta"),
+        ({"version": 2.0}, "a newer version wrote the row board in town.clicks-meta"),
+    ],
+)
+def test_a_group_whose_own_row_is_damaged_is_named_and_served_once_that_is_mended(
+    columns: dict[str, Any], words: str, open_table: object
+) -> None:
+    @sharing()
+    async def story(group: Group) -> None:
+        await group.board.make()
+        meta = meta_partition(group.board.name)
+        before = await harmed(group, BOARD_KEY, meta, **columns)
+        await group.join("ann")
+        await group.fleet.turn(INITIAL_DELAY + 2 * REFUSED.pause())
+        assert group.log.owners == {}
+        assert not group.hands["ann"].task.done()
+        assert words in troubles(group, "ann")[-1]
+        await mended(group, BOARD_KEY, before, meta)
+        await group.fleet.turn(REFUSED.pause() + INITIAL_DELAY + 2.0)
+        assert group.log.counts == [12]
+
+    story(open_table=open_table)
+
+
+@sharing()
+async def test_a_board_row_that_is_deleted_is_made_anew(group: Group) -> None:
+    """As the message of its damage says."""
+    await group.board.make()
+    meta = meta_partition(group.board.name)
+    await harmed(group, BOARD_KEY, meta)
+    await group.join("ann")
+    await group.fleet.turn(2.0)
+    assert "delete it: it is made anew" in troubles(group, "ann")[-1]
+    await mended(group, BOARD_KEY, {}, meta)
+    await group.fleet.turn(REFUSED.pause() + INITIAL_DELAY + 2.0)
+    assert group.log.counts == [12]
+
+
+@sharing()
+async def test_a_partition_whose_row_cannot_be_read_keeps_no_other_from_being_served(
+    group: Group,
+) -> None:
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    await group.hands["ann"].dies()
+    before = await harmed(group, item_key("01"), slot="zz")
+    await group.join("ben")
+    await group.fleet.turn(INITIAL_DELAY + LEASE + 2 * ROUND)
+    held = {one for one, owner in group.log.owners.items() if owner == "ben"}
+    assert held == set(names_of(12)) - {"01"}
+    (said,) = troubles(group, "ben")
+    assert "the row item:01 in town.clicks cannot be read" in said
+    assert "`blackboard --board town.clicks doctor`" in said
+    await mended(group, item_key("01"), before)
+    await group.fleet.turn(NAMED_EVERY + LEASE + 2 * ROUND)
+    assert set(group.log.owners) == set(names_of(12))
+    assert len(troubles(group, "ben")) == 1
+
+
+@sharing()
+async def test_a_tombstone_of_a_newer_version_keeps_no_other_partition_from_being_served(
+    group: Group,
+) -> None:
+    await ensure(group.board, names_of(12), GROUP)
+    await remove(group.board, "01")
+    before = await harmed(group, item_key("01"), version=2)
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2 * ROUND)
+    assert set(group.log.owners) == set(names_of(12)) - {"01"}
+    (said,) = troubles(group, "ann")
+    assert "a newer version wrote the row item:01 in town.clicks" in said
+    await mended(group, item_key("01"), before)
+
+
+@sharing()
+async def test_a_floor_that_is_damaged_keeps_no_partition_that_is_there_from_being_served(
+    group: Group,
+) -> None:
+    await ensure(group.board, names_of(12)[:6], GROUP)
+    meta = meta_partition(group.board.name)
+    await harmed(group, FLOOR_KEY, meta, fence=-1)
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2 * ROUND)
+    assert set(group.log.owners) == set(names_of(12)[:6])
+    (said,) = troubles(group, "ann")
+    assert "row floor of the board town.clicks: no good fence" in said
+    await mended(group, FLOOR_KEY, {"fence": 0}, meta)
+    await group.fleet.turn(NAMED_EVERY + 2 * ROUND)
+    assert set(group.log.owners) >= set(names_of(12))
+
+
+@above_the_store
+@sharing()
+async def test_a_worker_that_works_goes_on_when_its_group_cannot_be_named_or_made(
+    group: Group,
+) -> None:
+    handler = group.handler
+    assert handler.pump is not None
+    named = replace(handler.pump, partitions=lambda _settings: names_of(12))
+    group.handler = replace(handler, pump=named)
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    meta = meta_partition(group.board.name)
+    for columns in ({}, {"shards": 2}, {"version": 2}):
+        before = await harmed(group, BOARD_KEY, meta, **columns)
+        await group.fleet.turn(NAMED_EVERY + ROUND)
+        assert "the row board in town.clicks-meta" in troubles(group, "ann")[-1]
+        assert group.log.counts == [12]
+        await mended(group, BOARD_KEY, before, meta)
+    assert len(group.log.began) == 12, "nothing has moved"
+
+
+@pytest.mark.parametrize(
+    ("columns", "after"),
+    [({}, (LEASE, 1)), ({"kind": 7}, (LEASE, 1)), ({"version": 2}, (1e300, 2))],
+)
+def test_a_group_row_that_is_damaged_is_written_anew_and_one_of_a_newer_version_is_left(
+    columns: dict[str, Any], after: tuple[float, int], open_table: object
+) -> None:
+    @sharing()
+    async def story(group: Group) -> None:
+        key, meta = group_key(GROUP), meta_partition("town")
+        about: dict[str, Value] = {
+            "version": 1,
+            "kind": "pump",
+            "partitions": 3,
+            "lease": 1e300,
+            "note": "x",
+        }
+        await group.board.table.commit(meta, [Insert(key, about)])
+        await harmed(group, key, meta, **columns)
+        await group.join("ann")
+        await group.fleet.turn(INITIAL_DELAY + 2.0)
+        assert group.log.counts == [12]
+        row = await read(group.board.table, meta, key)
+        assert row is not None
+        assert (row.data.get("lease"), row.data.get("version")) == after
+
+    story(open_table=open_table)

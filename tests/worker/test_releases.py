@@ -9,10 +9,20 @@ import pytest
 from blackboard.events import LockLost, RunEnded
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, Leases, Released, release
+from blackboard.protocol.releases import FinishedRun, Landed, Leases, Released, release
 from blackboard.protocol.retention import Retention
 from blackboard.rules.due import HOLDERS_SHARE
-from blackboard.table import Busy, Delete, Etag, Merge, Op, Unknown
+from blackboard.table import (
+    Busy,
+    Delete,
+    Etag,
+    Merge,
+    Op,
+    TableError,
+    Unavailable,
+    Unknown,
+    Unusable,
+)
 from blackboard.worker import release_queue as releases
 from blackboard.worker.release_queue import CHEAP, STUCK
 from tests.support.workers import Workplace, ids_of_shard, until, with_workers
@@ -30,10 +40,10 @@ async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
     written = asyncio.Event()
 
     async def slowly(
-        board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases
+        board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases, landed: Landed
     ) -> list[Released]:
         await written.wait()
-        return await release(board, finished, leases=leases)
+        return await release(board, finished, leases=leases, landed=landed)
 
     monkeypatch.setattr(releases, "release", slowly)
     first.end()
@@ -80,6 +90,54 @@ async def test_a_run_is_renewed_while_the_store_has_no_time_for_its_release(
     assert await place.outcomes() == [(1, "ok")]
     releases_sent = [batch for batch in place.table.batches if batch[0].key == "lock:davis"]
     assert sum(len(batch) > 1 for batch in releases_sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "outcome"),
+    [(Unknown(), "failed"), (Unavailable("it answered 403"), "ok"), (Unusable("full"), "ok")],
+    ids=["no answer", "refused by what is between", "no room"],
+)
+def test_one_run_that_the_store_does_not_take_holds_up_no_other(
+    *, trouble: TableError, outcome: str, open_table: object
+) -> None:
+    """Without an answer it is recorded in few words; else as it is, once the store takes it."""
+
+    @with_workers
+    async def story(place: Workplace) -> None:
+        for item_id in ("bad", "davis", "keene"):
+            await place.add(item_id, every="1h", stale_after="1m")
+        worker = await place.worker(slots=3)
+        runs = {item_id: await worker.run(item_id) for item_id in ("bad", "davis", "keene")}
+        sent, takes_all = place.board.table.commit, False
+
+        async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+            said = str([getattr(op, "data", "") for op in ops])
+            if "EVIL" in said and not takes_all:
+                raise trouble
+            return await sent(partition, ops)
+
+        place.table.commit = commit  # type: ignore[method-assign]
+        for item_id, run in runs.items():
+            run.end(result={"text": "EVIL" if item_id == "bad" else "good"})
+        turns = asyncio.create_task(_turned(place))
+        try:
+            for item_id in ("davis", "keene"):
+                assert await place.ended(item_id) == [(1, "ok")]
+            assert await place.outcomes("bad") == [] or outcome == "failed"
+            takes_all = isinstance(trouble, Unavailable)
+            assert await place.ended("bad") == [(1, outcome)]
+        finally:
+            turns.cancel()
+        assert worker.of(LockLost) == []
+
+    story(open_table=open_table)
+
+
+async def _turned(place: Workplace) -> None:
+    """The clock goes on."""
+    while True:
+        place.later(seconds=0.25)
+        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("lands", [True, False], ids=["lands late", "never lands"])

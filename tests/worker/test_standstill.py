@@ -2,12 +2,14 @@
 
 import math
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -17,7 +19,16 @@ from blackboard.clock import SystemClock
 from blackboard.model import Item, Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.runners import guard
-from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, check_loop, is_stopped
+from blackboard.runners.guard import (
+    ABORTED,
+    ABORTS_WITHIN,
+    ASLEEP,
+    AWAKE,
+    LOOK_AGAIN,
+    LOOP,
+    check_loop,
+    is_stopped,
+)
 from blackboard.runners.inline import RunOfLoop
 from blackboard.runners.standstill import LoopWatch
 from tests.support import loop_child as turning
@@ -51,7 +62,7 @@ def test_only_a_loop_that_had_its_chance_is_ended(
     check_loop(pid, deadlines, WORKER, late=late)
     if then == "killed":
         assert killed == [(WORKER, signal.SIGABRT)]
-        assert deadlines == {}
+        assert deadlines == {ABORTED: 1000.0 + ABORTS_WITHIN}
     else:
         assert killed == []
         assert {pid: at - 1000.0 for pid, at in deadlines.items()} == then
@@ -65,12 +76,44 @@ def test_who_has_said_more_meanwhile_keeps_it(monkeypatch: pytest.MonkeyPatch) -
     assert deadlines == {LOOP: 1030.0}
 
 
+@pytest.mark.parametrize(
+    ("stopped", "parent", "late", "then"),
+    [
+        (False, WORKER, 0.0, "killed"),
+        (True, WORKER, 0.0, {ABORTED: ABORTS_WITHIN}),
+        (False, WORKER, LOOK_AGAIN + 0.1, {ABORTED: ABORTS_WITHIN}),  # the guard stood still too
+        (False, 1, 0.0, {}),  # the worker is gone, and its number may be that of another process
+    ],
+)
+def test_only_a_worker_that_had_time_to_abort_is_killed(
+    monkeypatch: pytest.MonkeyPatch, *, stopped: bool, parent: int, late: float, then: object
+) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(guard, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(guard, "is_stopped", lambda _: stopped)
+    monkeypatch.setattr(os, "getppid", lambda: parent)
+    monkeypatch.setattr(os, "kill", lambda *call: killed.append(call))
+    deadlines: dict[int, float] = {}
+    check_loop(ABORTED, deadlines, WORKER, late=late)
+    assert killed == ([(WORKER, signal.SIGKILL)] if then == "killed" else [])
+    assert {pid: at - 1000.0 for pid, at in deadlines.items()} == ({} if killed else then)
+
+
+def test_a_worker_that_is_aborted_again_is_killed_no_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(guard, "is_stopped", lambda _: False)
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    deadlines = {ABORTED: 1001.0}
+    check_loop(LOOP, deadlines, WORKER, late=0.0)
+    assert deadlines == {ABORTED: 1001.0}
+
+
 def test_a_worker_that_has_just_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     process.wait()
     deadlines: dict[int, float] = {}
     check_loop(LOOP, deadlines, process.pid, late=0.0)
-    assert deadlines == {}
+    check_loop(ABORTED, deadlines, process.pid, late=0.0)
     assert not is_stopped(process.pid)
 
 
@@ -114,17 +157,33 @@ def test_a_loop_that_stands_still_without_a_handler_is_reported_as_such() -> Non
 # ---- real processes
 
 
+@contextmanager
+def full_pipe() -> Iterator[int]:
+    """The end of a pipe that takes nothing more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * select.PIPE_BUF)
+    os.set_blocking(writer, True)
+    try:
+        yield writer
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 class Turning:
     """A process of `loop_child.py`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stderr: int | None = None) -> None:
         self.said, self.complained = folder / "out", folder / "err"
         with self.said.open("wb") as out, self.complained.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, turning.__file__],
                 stdin=subprocess.PIPE,
                 stdout=out,
-                stderr=err,
+                stderr=err if stderr is None else stderr,
                 cwd=Path(turning.__file__).parents[2],
             )
         eventually(lambda: b"turning" in self.said.read_bytes(), "it turns")
@@ -154,7 +213,17 @@ class Turning:
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[Turning]:
-    made = Turning(tmp_path)
+    yield from _turning(Turning(tmp_path))
+
+
+@pytest.fixture
+def unread_child(tmp_path: Path) -> Iterator[Turning]:
+    """Its stderr is a pipe that takes nothing more."""
+    with full_pipe() as writer:
+        yield from _turning(Turning(tmp_path, writer))
+
+
+def _turning(made: Turning) -> Iterator[Turning]:
     yield made
     made.process.kill()
     made.process.wait()
@@ -170,6 +239,32 @@ def test_a_loop_that_stands_still_ends_its_process_and_shows_where(
     child.tell(word)
     assert child.process.wait(patience(60)) == -signal.SIGABRT
     assert where in child.complained.read_text()
+
+
+@pytest.mark.parametrize("word", ["block", "hold"])
+def test_a_process_that_cannot_show_where_it_stands_is_killed(
+    unread_child: Turning, word: str
+) -> None:
+    """Its traceback waits for a stream that is not read."""
+    unread_child.tell(word)
+    assert unread_child.process.wait(patience(60)) == -signal.SIGKILL
+
+
+def test_a_process_that_is_stopped_while_it_aborts_is_killed_when_it_goes_on(
+    unread_child: Turning,
+) -> None:
+    unread_child.tell("block")
+    process = unread_child.process
+    aborting = Path(f"/proc/{process.pid}/wchan")
+    if not aborting.exists():
+        pytest.skip("this system does not say what a process waits for")
+    eventually(lambda: "pipe" in aborting.read_text(), "it writes its traceback")
+    process.send_signal(signal.SIGSTOP)
+    since = time.monotonic()
+    eventually(lambda: time.monotonic() > since + ABORTS_WITHIN + 1.0, "its time is over")
+    assert process.poll() is None
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(patience(60)) == -signal.SIGKILL
 
 
 def test_a_loop_that_turns_is_left_alone(child: Turning) -> None:

@@ -1,11 +1,12 @@
 """What a worker asks of partitions in trouble, and how others fare beside them."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from blackboard.events import BoardEvent, StoreAway, StoreBack, StoreChanged, StoreEvent
-from blackboard.rules.breaker import LONGEST, SPACING, Need
+from blackboard.rules.breaker import DOUBTS_LAST, FAILURE_LASTS, LONGEST, SPACING, Need
 from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
@@ -232,3 +233,198 @@ def test_a_store_that_answers_pages_but_no_batch_is_sent_one_batch_a_pause() -> 
         store.clock.advance(STEP)
     assert 5 <= store.batches <= 30
     assert [type(event) for event in store.told] == [StoreChanged, StoreAway]
+
+
+# ---- a partition that is asked for seldom
+
+SELDOM = "town-actions"
+
+
+def lines(store: Partitions) -> list[str]:
+    return [event.message for event in store.told_of(StoreEvent)]
+
+
+def test_a_partition_that_is_not_asked_again_is_away_for_little_more_than_a_minute() -> None:
+    """A day passes until it is needed again; work goes on."""
+    store = Partitions()
+    store.ask_for(1, *SHARDS)
+    store.troubles[SELDOM] = lambda: Unavailable("it answered 500")
+    store.ask(SELDOM, batch=False)
+    store.ask_for(FAILURE_LASTS, *SHARDS)
+    assert store.changes == [True]
+    store.ask_for(1, *SHARDS)
+    assert store.changes == [True, False]
+    assert lines(store) == [
+        "partition town-actions: it answered 500",
+        "partition town-actions was not asked for again: all others answer",
+    ]
+    store.clock.advance(24 * 3600)
+    store.troubles.clear()
+    assert [store.ask(SELDOM) for _ in range(3)] == [0.0] * 3
+    assert store.changes == [True, False]
+
+
+def test_one_that_is_not_asked_again_does_not_speak_for_the_store() -> None:
+    """Though nothing else was asked just before it."""
+    store = Partitions()
+    store.ask_for(1, *SHARDS)
+    store.clock.advance(30)
+    store.troubles[SELDOM] = Unavailable
+    store.ask(SELDOM, batch=False)
+    store.clock.advance(1)
+    store.ask_for(FAILURE_LASTS + 1, *SHARDS)
+    assert lines(store)[1] == "partition town-actions was not asked for again: all others answer"
+
+
+def test_one_that_is_asked_again_in_vain_stays_away() -> None:
+    store = Partitions()
+    store.troubles[SICK] = Unavailable
+    for _ in range(10):
+        store.ask(SICK)
+        store.ask_for(FAILURE_LASTS - 1, *WELL)
+    assert store.changes == [True]
+
+
+def test_one_that_answers_pages_stays_away_until_no_batch_has_failed_for_minutes() -> None:
+    """A worker that reads may not send a batch in each cycle."""
+    store = Partitions()
+    store.troubles[SICK] = Unknown
+    assert [store.ask(SICK), store.ask(SICK)] == [0.0, 0.0]
+    del store.troubles[SICK]
+    store.clock.advance(LONGEST)
+    for _ in range(round((DOUBTS_LAST - LONGEST) / LONGEST)):
+        store.ask(SICK, batch=False)
+        store.ask(WORKERS)
+        store.clock.advance(LONGEST)
+    assert store.changes == [True]
+    store.clock.advance(STEP)
+    store.ask(SICK, batch=False)
+    assert store.changes == [True, False]
+
+
+def test_a_full_disk_is_away_for_as_long_as_no_batch_is_written() -> None:
+    store = Partitions()
+    store.troubles[SICK] = lambda: Unusable("the disk is full")
+    store.ask(SICK)
+    for _ in range(10):
+        store.clock.advance(FAILURE_LASTS)
+        store.ask(WELL[0], batch=False)
+    assert store.changes == [True]
+
+
+# ---- what is reported
+
+
+def test_each_partition_is_away_since_its_own_first_failure() -> None:
+    store = Partitions()
+    store.ask_for(10, *SHARDS)
+    store.troubles[SICK] = lambda: Unavailable("no answer")
+    store.ask_for(130, *SHARDS)
+    store.troubles[WELL[0]] = lambda: Unavailable("refused")
+    del store.troubles[SICK]
+    store.ask_for(60, *SHARDS)
+    *_, last = lines(store)
+    assert last.startswith("partition town-01: away for ")
+    assert seconds_in(last) <= 60, "it has answered for more than two minutes"
+
+
+def test_of_several_partitions_the_first_is_named_and_the_time_is_the_longest() -> None:
+    store = Partitions()
+    store.ask_for(10, *SHARDS)
+    store.troubles[WELL[0]] = lambda: Unavailable("no answer")
+    store.ask_for(90, *SHARDS)
+    store.troubles[SICK] = lambda: Unavailable("no answer")
+    store.ask_for(60, *SHARDS)
+    *_, last = lines(store)
+    assert last.startswith("partition town-01 and 1 more: away for up to 2m")
+    store.troubles.clear()
+    store.ask_for(20, *SHARDS)
+    *_, last = lines(store)
+    assert last.startswith("partition town-01 and 1 more: all answer again, 2m ")
+    assert last.endswith(" after the first of them failed")
+
+
+def test_the_whole_store_is_away_since_the_last_answer() -> None:
+    """Though a part of it has been away for longer."""
+    store = Partitions()
+    store.ask_for(10, *SHARDS)
+    store.troubles[SICK] = lambda: Unavailable("no answer")
+    store.ask_for(240, *SHARDS)
+    for one in WELL:
+        store.troubles[one] = lambda: Unavailable("no answer")
+    store.ask_for(130, *SHARDS)
+    *_, last = lines(store)
+    assert last.startswith("away for ")
+    assert 60 < seconds_in(last) <= 130
+    store.troubles.clear()
+    store.ask_for(LONGEST + 2, *SHARDS)
+    *_, last = lines(store)
+    assert last.startswith("the store is back after 2m ")
+
+
+def seconds_in(line: str) -> float:
+    """Of "away for 1m 4s", the first time that a line has."""
+    found = re.search(r"(?:(\d+)m ?)?(?:([\d.]+)s)?(?=[,:]| after|$)", line.partition(" for ")[2])
+    assert found is not None
+    return 60 * float(found[1] or 0) + float(found[2] or 0)
+
+
+def flap(store: Partitions, seconds: float) -> None:
+    """Small batches are written, each fourth one fails."""
+    for number in range(round(seconds)):
+        if number % 4:
+            store.troubles.pop(SICK, None)
+        else:
+            store.troubles[SICK] = lambda: Unusable("unable to open database file")
+        store.ask_for(1, SICK)
+    store.troubles.pop(SICK, None)
+
+
+def test_a_store_that_comes_and_goes_is_back_when_no_request_has_failed_for_a_minute() -> None:
+    store = Partitions()
+    store.ask_for(10, *SHARDS)
+    flap(store, 600)
+    during = store.told_of(StoreEvent)
+    assert [type(one) for one in during[:3]] == [StoreAway, StoreBack, StoreAway]
+    assert {type(one) for one in during[2:]} == {StoreAway}, "it is not back"
+    assert 9 <= len(during) <= 2 + 600 / REPORT_EVERY
+    assert "away again" in during[2].message
+    store.ask_for(REPORT_EVERY - 10, *SHARDS)
+    assert store.told_of(StoreEvent) == during
+    store.ask_for(20, *SHARDS)
+    *_, last = store.told_of(StoreEvent)
+    assert isinstance(last, StoreBack)
+    assert re.fullmatch(r".* is back after (9m \d+|10m).* \(it came and went\)", last.message)
+    store.ask_for(600, *SHARDS)
+    assert store.told_of(StoreEvent)[-1] is last
+
+
+def test_what_is_away_again_right_after_it_was_back_is_reported_at_once() -> None:
+    store = Partitions()
+    store.ask_for(1, *SHARDS)
+    for _ in range(2):
+        store.troubles[SICK] = Unavailable
+        store.ask_for(5, SICK)
+        del store.troubles[SICK]
+        store.ask_for(LONGEST + 1, *SHARDS)
+    told = store.told_of(StoreEvent)
+    assert [type(one) for one in told] == [StoreAway, StoreBack, StoreAway]
+    store.ask_for(REPORT_EVERY, *SHARDS)
+    assert type(store.told_of(StoreEvent)[-1]) is StoreBack
+
+
+@pytest.mark.parametrize("well", [[5], [30], [55], [61], [70], [5, 61], [5, 5, 70]], ids=str)
+def test_a_store_that_comes_and_goes_is_reported_by_about_a_pair_a_minute(
+    well: list[float],
+) -> None:
+    store = Partitions()
+    began = store.clock.monotonic()
+    while (spent := store.clock.monotonic() - began) < 1200:
+        for seconds in well:
+            store.troubles[SICK] = Unavailable
+            store.ask_for(4, SICK)
+            store.troubles.clear()
+            store.ask_for(seconds, SICK)
+    told = store.told_of(StoreEvent)
+    assert len(told) <= 2 * (2 + spent / REPORT_EVERY)
+    assert isinstance(told[-1], StoreBack if well[-1] > REPORT_EVERY else StoreAway)

@@ -54,7 +54,8 @@ async def harm(table: Table, mutator: Mutator, *, healthy: Sequence[str]) -> Mut
 
 
 def partitions_of(board: BoardTable) -> list[str]:
-    return [board.shard(0), keys.workers_partition(board.name)]
+    meta = keys.meta_partition(board.name)
+    return [board.shard(0), keys.workers_partition(board.name), meta]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -87,6 +88,7 @@ def test_no_worker_of_a_group_ends_and_the_other_partitions_are_served(seed: int
             if mutator.random.random() < 0.3:
                 clock.jump(mutator.random.choice((-7200.0, -600.0, 600.0)))
             await fleet.turn(mutator.random.choice((1.0, ROUND)))
+        await group.join("dora")
         await fleet.turn(3 * LEASE)
         for one in group.hands.values():
             if one.task.done():

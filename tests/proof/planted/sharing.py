@@ -192,7 +192,7 @@ SHARING = (
         without="a leader leads until it hears that its lock is gone",
         patches=(
             (Election, "is_leader", property(leads_while_it_has_a_claim)),
-            (election, "_deadline", lambda _: math.inf),
+            (election, "deadline_of", lambda _: math.inf),
         ),
         shows="TERM",
         walks=False,

@@ -1,0 +1,337 @@
+"""What is wrong with the rows beside the items: of the board itself and its groups, of workers,
+permits, notices, actions and mail.
+
+Each row says all that it is judged by, so one look is enough. Found is, under the codes of
+`diagnosis.py`, what cannot be read (D7), a permit that is held for longer than any lease (D8), a
+key that is of no kind, or is not what its row makes of it (D9), and a row of a newer version (D10).
+
+It is grave where something does not work because of it: a type waits for a permit, a group is not
+shown, nothing can be added. A repair deletes, by its etag, a row that cannot be read and is not
+needed: a worker, notices and counts are written anew, a permit is free once it is older than two
+leases, mail is deleted unread anyway. Rows of a newer version, those of no kind, actions, groups,
+the floor and the row of the board are left to people.
+"""
+
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from blackboard.doctor.diagnosis import NEWER, Finding, Unreadable, newer_words, record_in
+from blackboard.errors import BadInput, BadRow
+from blackboard.model import LONG_AGO, VERSION, Action, Member, Message, Permit, Statistics, replace
+from blackboard.notify.notice_rows import ACCEPTED, HANDOVER, SENDING, UNSENT, notice_row_of
+from blackboard.notify.settings import NoticeKind
+from blackboard.phrases import plural, since, span
+from blackboard.protocol import keys
+from blackboard.protocol.permits import FORGOTTEN_AFTER, LEASE
+from blackboard.protocol.reading import SHARDS, BoardTable, Pause, fence_of, paged
+from blackboard.protocol.rows import version_of
+from blackboard.table import Delete, Row, try_delete
+
+MOST_NAMED = 100
+"""Rows of one partition that are reported one by one."""
+NO_BOARD = (
+    "no program opens the board (write into its column `shards` the number that the board was made "
+    "with)"
+)
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """A kind of row: how it is read, and what it means if that is not possible."""
+
+    check: Callable[[BoardTable, Row], None]
+    """Raises Unreadable and BadRow."""
+    means: str
+    is_grave: Callable[[Row, float], bool] = lambda _row, _age: False
+    """Whether something does not work because of a bad row of this age in seconds."""
+    may_go_after: float = math.inf
+    """Seconds without a change after which a bad row may be deleted."""
+    newer: str = "it is left to programs of that version"
+    """What it means that a newer version wrote a row."""
+    is_waited_for: float = math.inf
+    """Seconds without a change after which a row of a newer version is grave."""
+
+
+# ---- the kinds
+
+
+def _check_key(row: Row, key: str) -> None:
+    """The key of a row is this one, or begins with it where it ends with a colon."""
+    if row.key != key and not (key.endswith(":") and row.key.startswith(key)):
+        raise Unreadable("D9", "its key is not what it says")
+
+
+def _check_columns(row: Row, wrong: Mapping[str, bool]) -> None:
+    if any(wrong.values()):
+        raise BadRow(row.key, f"no good {', '.join(name for name, bad in wrong.items() if bad)}")
+
+
+def _check_board(board: BoardTable, row: Row) -> None:
+    shards = row.data.get("shards")
+    if type(shards) is not int or shards not in SHARDS:
+        raise BadRow(row.key, "no good shards")
+    if shards != board.shards:
+        raise BadRow(row.key, f"says shards: {shards}, and the board has {board.shards}")
+
+
+def _check_floor(_: BoardTable, row: Row) -> None:
+    fence_of(row)
+
+
+def _check_statistics(_: BoardTable, row: Row) -> None:
+    record_in(Statistics, row)
+
+
+def _check_group(_: BoardTable, row: Row) -> None:
+    if not is_group(row):
+        raise Unreadable("D9", "its key has no good name, which stops the coordinator")
+    lease, partitions = row.data.get("lease"), row.data.get("partitions")
+    wrong = {
+        "kind": row.data.get("kind") != "pump",
+        "lease": isinstance(lease, bool) or not isinstance(lease, int | float) or lease <= 0,
+        "partitions": type(partitions) is not int or partitions < 0,
+    }
+    _check_columns(row, wrong)
+
+
+def is_group(row: Row) -> bool:
+    """Whether the key of a row of a group has the name of one."""
+    try:
+        keys.check_group_name(row.key.removeprefix(keys.GROUP))
+    except BadInput:
+        return False
+    return True
+
+
+def _hides_a_group(row: Row, _age: float) -> bool:
+    """Whether the group is not shown; a name that is none also stops the coordinator."""
+    return not is_group(row) or row.data.get("kind") != "pump"
+
+
+def _check_member(_: BoardTable, row: Row) -> None:
+    _check_key(row, keys.worker_key(record_in(Member, row).owner))
+
+
+def _check_permit(board: BoardTable, row: Row) -> None:
+    permit, age = record_in(Permit, row), board.table.age(row)
+    _check_key(row, keys.permit_key(permit.type, permit.value, permit.number))
+    if not _has_lease(permit):
+        raise BadRow(row.key, "no good stale_after")
+    if 2 * LEASE < age <= permit.stale_after:
+        problem = f"is good for {span(permit.stale_after)}, and was not renewed {since(age)}"
+        raise Unreadable("D8", problem)
+
+
+def _has_lease(permit: Permit) -> bool:
+    return 0 < permit.stale_after <= FORGOTTEN_AFTER
+
+
+def _is_in_use(row: Row, age: float) -> bool:
+    """Whether a permit counts as in use: one without a good lease does for a minute."""
+    try:
+        permit = record_in(Permit, row)
+    except Unreadable:
+        return age <= LEASE
+    return age <= (permit.stale_after if _has_lease(permit) else LEASE)
+
+
+def _check_notice(board: BoardTable, row: Row) -> None:
+    notice = notice_row_of(board, row)
+    wrong = {
+        "item": not notice.id,
+        "at": notice.at == LONG_AGO,
+        "state": row.data.get("state") not in {SENDING, ACCEPTED, UNSENT},
+    }
+    _check_columns(row, wrong)
+    expected = {keys.notice_key(notice.id, kind.value) for kind in NoticeKind}
+    if row.key not in expected:
+        raise Unreadable("D9", "its key is not what it says")
+
+
+def _check_looked(_: BoardTable, row: Row) -> None:
+    if not isinstance(row.data.get("at"), datetime):
+        raise BadRow(row.key, "no good at")
+
+
+def _check_action(_: BoardTable, row: Row) -> None:
+    _check_key(row, keys.action_key(record_in(Action, row).at, ""))
+
+
+def _check_message(_: BoardTable, row: Row) -> None:
+    _check_key(row, keys.mail_range(record_in(Message, row).to)[0])
+
+
+def _always(_row: Row, _age: float) -> bool:
+    return True
+
+
+Kinds = Mapping[str, Kind]
+"""By the key of the row, or by how keys begin, which then ends with a colon."""
+META: Kinds = {
+    keys.BOARD_KEY: Kind(
+        check=_check_board,
+        means=NO_BOARD,
+        is_grave=_always,
+        newer="no program of this version opens the board (upgrade blackboard)",
+        is_waited_for=0.0,
+    ),
+    keys.FLOOR_KEY: Kind(
+        check=_check_floor,
+        means="nothing can be added before it has the highest fence of all (write into its column "
+        "`fence` a number that is above every fence that was ever used)",
+        is_grave=_always,
+    ),
+    keys.STATS_KEY: Kind(
+        check=_check_statistics,
+        means="the counts are not shown, and items are counted instead; the coordinator writes "
+        "them anew",
+        may_go_after=0.0,
+    ),
+    keys.GROUP: Kind(
+        check=_check_group,
+        means="`leases` and `check` do not show the group as it is (a worker of the group that "
+        "starts writes its row anew; delete one that has no good name)",
+        is_grave=_hides_a_group,
+    ),
+}
+WORKERS: Kinds = {
+    keys.WORKER: Kind(
+        check=_check_member,
+        means="the worker is not seen; one that lives writes its row anew within a minute",
+        may_go_after=0.0,
+    )
+}
+PERMITS: Kinds = {
+    keys.PERMIT: Kind(
+        check=_check_permit,
+        means="it counts as a run of its type until it is as old as its lease, a minute where that "
+        "cannot be read (`blackboard doctor --repair` deletes it after two minutes)",
+        is_grave=_is_in_use,
+        may_go_after=2 * LEASE,
+        newer="it counts as a run of its type until its worker gives it back, or for a day",
+        is_waited_for=LEASE,
+    )
+}
+NOTICES: Kinds = {
+    keys.NOTICE: Kind(
+        check=_check_notice,
+        means="what it says was sent counts as not sent, and is sent once more",
+        may_go_after=0.0,
+    ),
+    keys.NOTICES_LOOKED: Kind(
+        check=_check_looked,
+        means="the next worker writes it anew",
+        may_go_after=0.0,
+        newer="no worker of this version sends what is not sent (upgrade blackboard, or delete "
+        "the row)",
+        is_waited_for=2 * HANDOVER,
+    ),
+}
+ACTIONS: Kinds = {
+    keys.ACTION: Kind(
+        check=_check_action,
+        means="`log --actions` leaves it out; the coordinator deletes it with those of its age",
+    )
+}
+MAIL: Kinds = {
+    keys.MAIL: Kind(
+        check=_check_message,
+        means="the candidate that it is for deletes it unread",
+        may_go_after=0.0,
+        newer="a candidate of this version deletes it unread",
+    )
+}
+
+
+def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
+    """What to look for in which partitions of a board, beside its shards."""
+    name = board.name
+    if quick:
+        return {keys.meta_partition(name): META}
+    found = {
+        keys.meta_partition(name): META,
+        keys.workers_partition(name): WORKERS,
+        keys.actions_partition(name): ACTIONS,
+    }
+    if keys.has_elections(name):
+        found[keys.permits_partition(name)] = PERMITS
+        found[keys.notices_partition(name)] = NOTICES
+    elif name.endswith(f".{keys.LEADERS}"):
+        found[keys.mail_partition(name)] = MAIL
+    return found
+
+
+# ---- reading them
+
+
+async def examine_others(
+    board: BoardTable, *, of: str, quick: bool, repair: bool, pause: Pause | None
+) -> list[Finding]:
+    """What is wrong with the rows of a board beside its items. `of` stands before the keys of the
+    rows that the board has of itself. Where many rows of a partition are bad the last ones are
+    counted.
+    """
+    found = list[Finding]()
+    for partition, kinds in partitions_of(board, quick=quick).items():
+        place = of if kinds is META else f"{partition} "
+        named, others = list[Finding](), Finding(code="D7", subject=partition, problem="")
+        more, is_grave, is_repaired = 0, False, True
+        async for one in _bad_rows(board, partition, kinds, repair=repair, pause=pause):
+            if len(named) < MOST_NAMED:
+                named.append(replace(one, subject=f"{place}{one.subject}"))
+                continue
+            more += 1
+            is_grave |= one.grave and not one.repaired
+            is_repaired &= one.repaired
+        found += named
+        if more:
+            problem = f"{plural(more, 'more row')} of it cannot be used"
+            found.append(replace(others, problem=problem, grave=is_grave, repaired=is_repaired))
+    return found
+
+
+async def _bad_rows(
+    board: BoardTable, partition: str, kinds: Kinds, *, repair: bool, pause: Pause | None
+) -> AsyncIterator[Finding]:
+    """The rows of a partition that are not as they should be; deleted where that is asked for and
+    safe.
+    """
+    async for row in paged(board.table.scan(partition), pause):
+        kind = _kind_of(row, kinds)
+        if kind is None:
+            problem = f"no row of {partition} has such a key: nothing reads it"
+            yield Finding(code="D9", subject=row.key, problem=problem, grave=False)
+            continue
+        finding, age = _judged(board, kind, row), board.table.age(row)
+        if finding is None:
+            continue
+        if repair and finding.code != NEWER and age >= kind.may_go_after:
+            is_gone = await try_delete(board.table, partition, [Delete(row.key, row.etag)])
+            finding = replace(finding, repaired=bool(is_gone))
+        yield finding
+
+
+def _kind_of(row: Row, kinds: Kinds) -> Kind | None:
+    family, colon, _ = row.key.partition(":")
+    return kinds.get(f"{family}{colon}")
+
+
+def _judged(board: BoardTable, kind: Kind, row: Row) -> Finding | None:
+    """What is wrong with a row, and what it means; None: nothing."""
+    age = board.table.age(row)
+    if (version := version_of(row.data)) > VERSION:
+        problem = f"{newer_words(version)}: {kind.newer}"
+        is_grave = age >= kind.is_waited_for
+        return Finding(code=NEWER, subject=row.key, problem=problem, grave=is_grave)
+    try:
+        kind.check(board, row)
+    except Unreadable as trouble:
+        code, problem = trouble.code, trouble.problem
+    except BadRow as bad:
+        code, problem = "D7", bad.problem
+    else:
+        return None
+    is_grave = kind.is_grave(row, age)
+    return Finding(code=code, subject=row.key, problem=f"{problem}: {kind.means}", grave=is_grave)

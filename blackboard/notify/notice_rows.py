@@ -1,0 +1,266 @@
+"""The rows of notices: of any number of workers one sends a notice, and none is forgotten.
+
+Each kind of trouble of an item has a row, which says what became of its notice:
+
+    no row -> sending          Insert; the worker whose Insert succeeds sends
+    sending -> accepted        Merge, once a way has accepted the notice
+    sending -> unsent          Merge, by the sender, when no way has accepted it
+    sending -> sending         Replace, by another worker, when the first was silent for HANDOVER
+    unsent -> sending          Replace, by any worker, after a pause that grows with each try
+    accepted -> sending        Replace, when there is news (`is_news`)
+    any -> no row              Delete, when a run ended well: what failed or was overdue is over.
+                               The worker whose Delete succeeds sends that, if any notice was
+                               accepted or may be
+
+Each write states the etag that it expects, so of any number of workers one goes on. A lost reply is
+settled by reading the row: its nonce names its writer. A deletion whose reply was lost and whose
+row is gone counts as done. The row of warnings stays when the item is well: it says when they were
+last sent.
+
+One worker at a time looks after all rows (`may_look`): a notice that nobody has accepted is sent by
+the one that finds it, and an item that is well by then has recovered. The coordinator deletes the
+rows of removed items.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from blackboard.errors import BadRow
+from blackboard.model import LONG_AGO, VERSION
+from blackboard.notify.notices import Notice
+from blackboard.notify.settings import NoticeKind
+from blackboard.protocol.keys import (
+    NOTICE,
+    NOTICES_LOOKED,
+    end_of,
+    notice_key,
+    notices_partition,
+    notices_range,
+)
+from blackboard.protocol.reading import BoardTable, Pause
+from blackboard.protocol.rows import version_of
+from blackboard.table import (
+    Conflict,
+    Delete,
+    Etag,
+    Insert,
+    Merge,
+    Replace,
+    Row,
+    Unknown,
+    Value,
+    read,
+)
+
+TRIES = 5
+"""Of one write: after so many lost races or replies the next worker that sees the item tries it."""
+HANDOVER = 300.0
+"""Seconds after which another worker sends a notice that was not accepted. The first one gives up
+before.
+"""
+MOST_DOUBLINGS = 4
+"""Of that pause, for a notice that no way accepts."""
+ENDED_BY_RECOVERY = (NoticeKind.FAILED, NoticeKind.OVERDUE)
+SENDING, ACCEPTED, UNSENT = "sending", "accepted", "unsent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRow:
+    """The row of one kind of notice of an item, as it was read."""
+
+    key: str
+    id: str
+    """Of the item."""
+    kind: str
+    state: str
+    """SENDING, ACCEPTED or UNSENT."""
+    heard: bool
+    """Whether a way has accepted this or an earlier notice of the row."""
+    tries: int
+    """How often workers have begun to send it."""
+    at: datetime
+    fence: int
+    failures: int
+    nonce: str
+    version: int
+    etag: Etag
+    age: float
+
+    @property
+    def may_be_taken(self) -> bool:
+        """Whether a notice that was not accepted is sent by whoever finds it."""
+        doublings = min(max(self.tries - 1, 0), MOST_DOUBLINGS) if self.state == UNSENT else 0
+        return self.state != ACCEPTED and self.age > HANDOVER * 2**doublings
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether a notice of it was accepted, or may be."""
+        return self.heard or (self.state == SENDING and self.age <= HANDOVER)
+
+
+def is_news(notice: Notice, row: NoticeRow, *, now: datetime, again: timedelta | None) -> bool:
+    """Whether a notice is to be sent although there is a row. `again` is how long a lasting problem
+    is not sent again; None: for ever.
+    """
+    if row.version > VERSION:
+        return False
+    if row.state != ACCEPTED:
+        return row.may_be_taken
+    if notice.event is not NoticeKind.WARNED and was_well_since(notice, row):
+        return True
+    return again is not None and now - row.at >= again
+
+
+def was_well_since(notice: Notice, row: NoticeRow) -> bool:
+    """Whether the item ran, and its failures in a row began anew, after what was sent."""
+    return notice.fence > row.fence and notice.failures <= row.failures
+
+
+async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -> Etag | None:
+    """Write that the notice is being sent. The etag of the row; None: it was sent, or another
+    worker is sending it. Raises what a store raises when it does not answer.
+    """
+    partition = notices_partition(board.name)
+    key = notice_key(notice.id, notice.event.value)
+    nonce, now = board.chance.nonce(), await board.table.now()
+    for _ in range(TRIES):
+        stored = await read(board.table, partition, key)
+        row = None if stored is None else notice_row_of(board, stored)
+        tries = 0
+        if row is not None:
+            if row.nonce == nonce:
+                return row.etag
+            if not is_news(notice, row, now=now, again=again):
+                return None
+            tries = 0 if row.state == ACCEPTED else row.tries
+        data: dict[str, Value] = {
+            "item": notice.id,
+            "state": SENDING,
+            "heard": row is not None and row.heard,
+            "tries": tries + 1,
+            "at": now,
+            "fence": notice.fence,
+            "failures": notice.failures,
+            "nonce": nonce,
+            "version": VERSION,
+        }
+        # A row that was damaged takes no merge.
+        write = Insert(key, data) if row is None else Replace(key, data, row.etag)
+        try:
+            etags = await board.table.commit(partition, [write])
+        except (Conflict, Unknown):
+            continue
+        return etags[0]
+    return None
+
+
+async def settle(board: BoardTable, notice: Notice, etag: Etag, *, accepted: bool) -> None:
+    """Write what became of a notice. If this is lost, it is sent once more."""
+    partition = notices_partition(board.name)
+    key = notice_key(notice.id, notice.event.value)
+    data: dict[str, Value] = {"state": ACCEPTED, "heard": True} if accepted else {"state": UNSENT}
+    for _ in range(TRIES):
+        try:
+            await board.table.commit(partition, [Merge(key, data, etag)])
+        except Unknown:
+            continue
+        except Conflict:
+            return  # it landed, or the item recovered meanwhile
+        return
+
+
+async def end(board: BoardTable, item_id: str) -> bool:
+    """Delete the rows that the recovery of an item ends. Whether this call did, and a notice of
+    theirs was accepted or may be.
+    """
+    partition, (first, last) = notices_partition(board.name), notices_range(item_id)
+    was_heard = was_asked = False
+    for _ in range(TRIES):
+        found = [
+            notice_row_of(board, row) async for row in board.table.scan(partition, first, last)
+        ]
+        rows = [one for one in found if one.kind in ENDED_BY_RECOVERY and one.version <= VERSION]
+        if not rows:
+            return was_asked and was_heard
+        was_heard = any(one.was_heard for one in rows)
+        try:
+            await board.table.commit(partition, [Delete(one.key, one.etag) for one in rows])
+        except Conflict:
+            continue
+        except Unknown:
+            was_asked = True
+            continue
+        return was_heard
+    return False
+
+
+# ---- looking after them
+
+
+async def may_look(board: BoardTable) -> bool:
+    """Whether it is time to look after the rows, and for this worker."""
+    partition = notices_partition(board.name)
+    row = await read(board.table, partition, NOTICES_LOOKED)
+    data: dict[str, Value] = {"at": await board.table.now(), "version": VERSION}
+    if row is None:
+        write: Insert | Replace = Insert(NOTICES_LOOKED, data)
+    elif board.table.age(row) < HANDOVER or version_of(row.data) > VERSION:
+        return False
+    else:
+        write = Replace(NOTICES_LOOKED, data, row.etag)
+    try:
+        await board.table.commit(partition, [write])
+    except (Conflict, Unknown):
+        return False
+    return True
+
+
+async def notice_rows(board: BoardTable) -> AsyncIterator[NoticeRow]:
+    """The rows of all items, but those of a newer version, and those that do not say whose they
+    are.
+    """
+    async for stored in board.table.scan(notices_partition(board.name), NOTICE, end_of(NOTICE)):
+        row = notice_row_of(board, stored)
+        if row.id and row.version <= VERSION:
+            yield row
+
+
+async def forget_removed(board: BoardTable, *, pause: Pause) -> int:
+    """Delete the rows of items that were removed; their number. A row that was written since it was
+    read stays: it is of a new life of the id.
+    """
+    forgotten, partition = 0, notices_partition(board.name)
+    async for row in notice_rows(board):
+        await pause()
+        with suppress(BadRow, Conflict, Unknown):
+            if await board.existing(row.id) is None:
+                await board.table.commit(partition, [Delete(row.key, row.etag)])
+                forgotten += 1
+    return forgotten
+
+
+def notice_row_of(board: BoardTable, row: Row) -> NoticeRow:
+    """The record in a row. Of one that was damaged the notice counts as not sent, long ago."""
+    data = row.data
+    item_id, at, state = data.get("item"), data.get("at"), data.get("state")
+    return NoticeRow(
+        key=row.key,
+        id=item_id if isinstance(item_id, str) else "",
+        kind=row.key.rpartition(":")[2],
+        state=state if isinstance(state, str) else UNSENT,
+        heard=data.get("heard") is True,
+        tries=_number(data.get("tries")),
+        at=at if isinstance(at, datetime) and at.tzinfo else LONG_AGO,
+        fence=_number(data.get("fence")),
+        failures=_number(data.get("failures")),
+        nonce=str(data.get("nonce", "")),
+        version=version_of(data),
+        etag=row.etag,
+        age=board.table.age(row),
+    )
+
+
+def _number(value: Value | None) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
