@@ -198,7 +198,7 @@ def of_overdue(run: OverdueRun) -> Notice:
     )
 
 
-def of_item(item: Item, last: Run | None) -> Notice | None:
+def of_item(item: Item, last: Run | None = None) -> Notice | None:
     """The news that an item is, of which no event came. `last` is the newest run of its history."""
     if item.outcome is None or item.start is None or item.is_paused:
         return None

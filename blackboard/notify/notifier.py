@@ -21,10 +21,11 @@ from datetime import datetime, timedelta
 
 from blackboard.errors import BadRow
 from blackboard.events import BoardCounted, BoardEvent, RunEnded, Walked
-from blackboard.model import replace
+from blackboard.model import Item, replace
 from blackboard.notify.notice_rows import (
     ENDED_BY_RECOVERY,
     HANDOVER,
+    NoticeRow,
     begin,
     end,
     may_look,
@@ -290,31 +291,44 @@ class Notifier:
         """
         noted = set[str]()
         async for row in notice_rows(self.board):
+            if self._ending.is_set():
+                return
             if row.kind == NoticeKind.FAILED:
                 noted.add(row.id)
             if row.kind not in ENDED_BY_RECOVERY or row.age <= HANDOVER:
                 continue  # somebody is at it, or was a moment ago
-            found = await self._missing(row.id)
-            if found is None:
-                continue
-            if found.event is NoticeKind.RECOVERED and found.fence > row.fence:
-                self._queue(replace(found, failures=row.failures))
-            elif found.event == row.kind and row.may_be_taken:
-                self._queue(found)
+            if (missing := await self._missing(row)) is not None:
+                self._queue(missing)
         for item_id in failing:
-            if item_id not in noted and (found := await self._missing(item_id)) is not None:
-                self._queue(found)
+            if self._ending.is_set():
+                return
+            item = None if item_id in noted else await self._item(item_id)
+            if item is not None and of_item(item) is not None:
+                self._queue(await self._of(item))
 
-    async def _missing(self, item_id: str) -> Notice | None:
-        """What is to be said of an item as it is now."""
-        try:
-            item = await self.board.existing(item_id)
-        except BadRow:
-            return None  # `doctor` reports it
-        if item is None or of_item(item, None) is None:
+    async def _missing(self, row: NoticeRow) -> Notice | None:
+        """What is to be sent of a row's item as it is now."""
+        item = await self._item(row.id)
+        found = None if item is None else of_item(item)
+        if item is None or found is None:
             return None
-        newest = [run async for run in self.board.runs(item_id, limit=1)]
-        return of_item(item, newest[0] if newest else None)
+        if found.event is NoticeKind.RECOVERED and found.fence > row.fence:
+            return replace(await self._of(item), failures=row.failures)
+        return await self._of(item) if found.event == row.kind and row.may_be_taken else None
+
+    async def _item(self, item_id: str) -> Item | None:
+        """An item; None also for one that cannot be read, which `doctor` reports."""
+        try:
+            return await self.board.existing(item_id)
+        except BadRow:
+            return None
+
+    async def _of(self, item: Item) -> Notice:
+        """The news that an item is, with what its last run has said."""
+        newest = [run async for run in self.board.runs(item.id, limit=1)]
+        notice = of_item(item, *newest)
+        assert notice is not None, "it was news before"
+        return notice
 
 
 def notifier_of(

@@ -16,6 +16,7 @@ import pytest
 from blackboard.election import COORDINATOR, open_elections
 from blackboard.errors import BadInput
 from blackboard.events import (
+    BoardCounted,
     BoardExamined,
     CoordinatorElected,
     CoordinatorEnded,
@@ -172,6 +173,19 @@ async def test_the_items_are_counted_again_and_again(place: Workplace) -> None:
 
 
 @above_the_store
+@story
+async def test_it_reports_which_items_are_failing(scene: Scene) -> None:
+    for item_id in ("davis", "keene"):
+        await scene.add(item_id)
+    await scene.let_go(await scene.claimed("davis"), "failed")
+    told: list[Any] = []
+    await housekeeping(scene, told).count()
+    (counted,) = told
+    assert isinstance(counted, BoardCounted)
+    assert (counted.items, counted.failing) == (2, ("davis",))
+    assert counted.message == "2 items, 1 failing"
+
+
 @pytest.mark.parametrize(
     ("mode", "coordinator"), [(Mode.FOREVER, False), (Mode.ONCE, True), (Mode.UNTIL_IDLE, True)]
 )
