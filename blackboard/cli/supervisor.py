@@ -127,7 +127,8 @@ class _Supervisor:
                 return max(code, KILLED) if code else 0
             failures = 1 if loop.time() - since > STEADY else failures + 1
             pause = RESTARTS.pause(failures, fraction=chance.fraction())
-            sys.stderr.write(f"blackboard: {ended}; another in {pause:.1f} s\n")
+            with suppress(OSError):  # nothing reads the log: the workers go on
+                sys.stderr.write(f"blackboard: {ended}; another in {pause:.1f} s\n")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
                 return 0

@@ -161,7 +161,12 @@ def _opened_again(descriptor: int) -> int | None:
 
 def _write_all(descriptor: int, data: bytes) -> None:
     while data:
-        data = data[os.write(descriptor, data) :]
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:  # another process that has it made it one that does not wait
+            waits = select.poll()
+            waits.register(descriptor, select.POLLOUT)
+            waits.poll()
 
 
 @contextmanager

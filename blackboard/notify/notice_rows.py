@@ -17,7 +17,8 @@ settled by reading the row: its nonce names its writer. A deletion whose reply w
 row is gone counts as done. The row of warnings stays when the item is well: it says when they were
 last sent.
 
-One worker at a time looks after all rows (`may_look`): a notice that nobody has accepted is sent by
+A worker looks after all rows every few minutes, one of all (`may_look`), and the coordinator's
+besides: a notice that nobody has accepted is sent by
 the one that finds it, and an item that is well by then has recovered. The coordinator deletes the
 rows of removed items.
 """
@@ -42,6 +43,7 @@ from blackboard.protocol.keys import (
 from blackboard.protocol.reading import BoardTable, Pause
 from blackboard.protocol.rows import version_of
 from blackboard.table import (
+    Busy,
     Conflict,
     Delete,
     Etag,
@@ -49,6 +51,7 @@ from blackboard.table import (
     Merge,
     Replace,
     Row,
+    Unavailable,
     Unknown,
     Value,
     read,
@@ -90,7 +93,7 @@ class NoticeRow:
 
     @property
     def may_be_taken(self) -> bool:
-        """Whether a notice that was not accepted is sent by whoever finds it."""
+        """Whether a notice that was not accepted is sent by the worker that finds it."""
         doublings = min(max(self.tries - 1, 0), MOST_DOUBLINGS) if self.state == UNSENT else 0
         return self.state != ACCEPTED and self.age > HANDOVER * 2**doublings
 
@@ -161,10 +164,13 @@ async def settle(board: BoardTable, notice: Notice, etag: Etag, *, accepted: boo
     partition = notices_partition(board.name)
     key = notice_key(notice.id, notice.event.value)
     data: dict[str, Value] = {"state": ACCEPTED, "heard": True} if accepted else {"state": UNSENT}
-    for _ in range(TRIES):
+    for failures in range(1, TRIES + 1):
         try:
             await board.table.commit(partition, [Merge(key, data, etag)])
         except Unknown:
+            continue
+        except (Busy, Unavailable) as trouble:
+            await board.ready(partition, trouble, failures=failures)
             continue
         except Conflict:
             return  # it landed, or the item recovered meanwhile

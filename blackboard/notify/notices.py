@@ -291,7 +291,8 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     if notice.event is NoticeKind.RECOVERED:
         return None if item.failures else notice
     if notice.event is NoticeKind.WARNED:
-        return notice
+        error = notice.error or cut_middle("; ".join(item.warnings), LONGEST_ERROR)
+        return replace(notice, error=error)
     if notice.event is NoticeKind.OVERDUE:
         if not item.waits or item.ready != notice.ready:
             return None

@@ -14,7 +14,7 @@ A worker that ends waits a few seconds for what is still to be sent. The notifie
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -87,7 +87,7 @@ class Notifier:
     """For how long a token is ready until it is overdue."""
     again: timedelta | None
     at_most: int
-    """Notices a minute, in each way."""
+    """Requests a minute, in each way."""
     warned_after: int
     """Good runs in a row that have warnings before that is a notice."""
     looks: bool = True
@@ -95,6 +95,8 @@ class Notifier:
     _waiting: dict[tuple[NoticeKind, str], Notice] = field(default_factory=dict)
     _failed: Counter[tuple[NoticeKind, str]] = field(default_factory=Counter)
     """Failed tries of the notices that wait."""
+    _not_before: dict[tuple[NoticeKind, str], float] = field(default_factory=dict)
+    """When those are tried again, in monotonic seconds."""
     _looked: dict[str, tuple[datetime, float]] = field(default_factory=dict)
     """Overdue items: the ready time, and when their row was last read, in monotonic seconds."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -214,22 +216,24 @@ class Notifier:
 
     async def _keep_beginning(self) -> None:
         while self._waiting or not self._ending.is_set():
-            if not self._waiting:
-                self._news.clear()
-                await self._ending.cuts_short(self._news.wait())
+            key = self._next()
+            if key is None:
+                await self._until_there_is_more()
                 continue
-            key = next(iter(self._waiting))
             notice = self._waiting.pop(key)
             try:
                 await self._begin(notice)
             except (Busy, Unavailable):  # reported as an event of the store
-                await self._put_back(notice)
+                self._put_back(notice)
+            except BadRow:
+                pass  # of its item: `doctor` reports it
             except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
                 self._trouble.report("notices", type(problem).__name__)
                 self._failed[key] += 1
-                await self._put_back(notice)
+                self._put_back(notice)
             else:
                 self._failed.pop(key, None)
+                self._not_before.pop(key, None)
         for sender in self._senders():
             sender.close()
 
@@ -237,14 +241,30 @@ class Notifier:
         for _, senders in self._lines:
             yield from senders
 
-    async def _put_back(self, notice: Notice) -> None:
+    def _next(self) -> tuple[NoticeKind, str] | None:
+        """The first that may be tried now."""
+        now = self.board.clock.monotonic()
+        return next((key for key in self._waiting if self._not_before.get(key, now) <= now), None)
+
+    async def _until_there_is_more(self) -> None:
+        """Wait for news, and for those that are tried again."""
+        self._news.clear()
+        waiting: list[Awaitable[object]] = [self._news.wait()]
+        if self._waiting:
+            soonest = min(self._not_before.get(key, 0.0) for key in self._waiting)
+            pause = max(soonest - self.board.clock.monotonic(), 0.0)
+            waiting.append(self.board.clock.sleep(pause))
+        await self._ending.cuts_short(until_one_ends(*waiting))
+
+    def _put_back(self, notice: Notice) -> None:
         """Try it again after a pause, unless the worker ends, or it has failed too often."""
         key = notice.event, notice.id
+        self._not_before.pop(key, None)
         if self._failed[key] >= TRIES:
             del self._failed[key]
         elif not self._ending.is_set():
             self._waiting.setdefault(key, notice)
-        await self._ending.cuts_short(self.board.clock.sleep(NOTICE_ROWS.pause()))
+            self._not_before[key] = self.board.clock.monotonic() + NOTICE_ROWS.pause()
 
     async def _begin(self, notice: Notice) -> None:
         """Hand a notice to the ways of its route, if it is true and this worker is to send it."""
@@ -296,7 +316,7 @@ class Notifier:
             if row.kind == NoticeKind.FAILED:
                 noted.add(row.id)
             if row.kind not in ENDED_BY_RECOVERY or row.age <= HANDOVER:
-                continue  # somebody is at it, or was a moment ago
+                continue  # a worker is sending it, or was a moment ago
             if (missing := await self._missing(row)) is not None:
                 self._queue(missing)
         for item_id in failing:

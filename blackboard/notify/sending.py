@@ -2,9 +2,10 @@
 
 Each way has a line of its own: one that fails, or hangs, holds up no other. A way that does not
 accept a notice is tried again with pauses, for two minutes; what comes meanwhile is sent with it in
-one summary. The last request of a minute, by `at_most`, takes all that waits in one summary. What
-no way has accepted is noted on the board as unsent. A ping that fails is not
-repeated; the next walk pings again. What goes wrong is an event, at most one a minute for each way.
+one summary. So is up to 100 of what waits with the last request of a minute, by `at_most`, and
+where a way is slow. What no way has accepted is noted on the board as unsent. A ping that fails is
+not repeated; the next walk pings again. What goes wrong is an event, at most one a minute for each
+way.
 """
 
 import asyncio
@@ -118,6 +119,10 @@ GIVE_UP_AFTER = 120.0
 """Seconds from the row of a notice to the last pause before a try: that ends before HANDOVER."""
 
 
+BEHIND = 30.0
+"""Seconds since the row of a notice from which on all that waits is sent as one summary: its way is
+slow.
+"""
 LATEST_TRY = HANDOVER - LONGEST_TIMEOUT.total_seconds() - 10.0
 """Seconds from the row of a notice to its first try, at the most."""
 
@@ -153,7 +158,7 @@ class NoticeSender:
     board: BoardTable
     events: Events
     at_most: int
-    """Notices a minute."""
+    """Requests a minute."""
     ending: Ending
     trouble: SendingTrouble
     _line: deque[BegunNotice] = field(default_factory=deque)
@@ -197,9 +202,12 @@ class NoticeSender:
                 left = self._sent[0] + MINUTE - self.board.clock.monotonic()
                 await self.ending.cuts_short(self.board.clock.sleep(left))
                 if not self.ending.is_set():
-                    await self._drop(older_than=LATEST_TRY)
                     continue
-            are_many = room <= 1 or self._failures > 0
+            await self._drop(older_than=LATEST_TRY)
+            if not self._line:
+                continue
+            waited = self.board.clock.monotonic() - self._line[0].since
+            are_many = room <= 1 or self._failures > 0 or waited >= BEHIND
             batch = [*islice(self._line, MOST_NAMED if are_many else 1)]
             answer = await self._try(batch)
             if answer is WayAnswer.LATER:

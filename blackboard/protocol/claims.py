@@ -170,17 +170,17 @@ async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> t
     progress = {one.nonce: {"progress": text} if text else {} for one, text in claims}
     left = tuple(one for one, _ in claims)
     partition = board.partition(left[0].id)
-    for _ in range(RENEWALS):
+    doubts = 0
+    while left and doubts < RENEWALS:  # each refusal leaves fewer
         ops = [Merge(keys.lock_key(one.id), progress[one.nonce], one.lock.etag) for one in left]
         sent = board.clock.monotonic()
         try:
             etags = await board.table.commit(partition, ops)
         except (Conflict, Unknown):
+            doubts += 1
             left = await _landed(board, left)
-            if not left:
-                break
         except Refused as trouble:
-            if len(left) == 1:
+            if len(left) == 1 and not refused:
                 raise
             refused += (left[trouble.index],)
             left = left[: trouble.index] + left[trouble.index + 1 :]

@@ -379,7 +379,8 @@ async def _until_it_lands(
             unanswered += 1
             sent = done.ready
             if unanswered >= UNANSWERED:
-                # At the moment at which there is no answer to what the run says.
+                # What the run says has got no answer just now. A short text that gets one shows
+                # that it is the reason.
                 in_few_words = _terse(finished, Refused(0, str(trouble)))
                 ops, done = prepare(board, in_few_words, current, now=now)
                 with suppress(TableError):  # or the release has landed meanwhile
@@ -428,7 +429,7 @@ def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
 
 async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
     """Write the history of a run whose lock was taken away, and its item if the rules say so."""
-    claim, fenced = finished.claim, finished.settings.fenced
+    claim, fenced, unanswered = finished.claim, finished.settings.fenced, 0
     while True:
         run = ended_run(claim, finished.ended, now=now)
         item = await until_answered(board, claim.id, lambda: board.item(claim.id))
@@ -450,14 +451,34 @@ async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> R
             await until_answered(
                 board, claim.id, partial(board.table.commit, board.partition(claim.id), ops)
             )
-        except (Conflict, Unknown):
+        except Conflict:
             continue
-        except Refused as refused:
-            if _is_terse(finished):
+        except (Unknown, Refused) as trouble:
+            unanswered += isinstance(trouble, Unknown)
+            if _is_given_up(finished, trouble, unanswered):
                 return Released(how=ReleaseOutcome.DROPPED, run=late)
-            finished = _terse(finished, refused)
+            finished = await _next_words(board, finished, trouble, failures=unanswered)
         else:
             return Released(how=ReleaseOutcome.LATE, run=late)
+
+
+def _is_given_up(finished: FinishedRun, trouble: TableError, unanswered: int) -> bool:
+    """Whether the store takes no late outcome of a run, not even in few words."""
+    refuses_all = isinstance(trouble, Refused) and _is_terse(finished)
+    return refuses_all or unanswered >= 2 * UNANSWERED
+
+
+async def _next_words(
+    board: BoardTable, finished: FinishedRun, trouble: TableError, *, failures: int
+) -> FinishedRun:
+    """What is tried next of a late run: few words, where others were refused or got no answer time
+    and again.
+    """
+    if isinstance(trouble, Refused):
+        return _terse(finished, trouble)
+    if failures > FAILURES:
+        await _until_ready(board, finished.claim.id, trouble, failures=failures)
+    return _terse(finished, Refused(0, str(trouble))) if failures == UNANSWERED else finished
 
 
 async def until_answered(

@@ -540,6 +540,8 @@ class GroupWorker:
             if answer.broken is None:
                 await self._start(answer.claims)
                 return
+            if answer.refused is not None:
+                self._leave(answer.broken, answer.refused)
             left = [one for one in left if one is not answer.broken]
 
     async def _override(self, lock: Lock) -> None:
