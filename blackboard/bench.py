@@ -165,17 +165,19 @@ async def measure(
 async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Table]:
     """A table on the same store, without traces of it at the end."""
     file = beside(store, f"{name}.db")
-    table = await open_table(file or store, clock, create=file is not None)
     try:
-        yield table
-    finally:
+        table = await open_table(file or store, clock, create=file is not None)
         try:
-            if file is None:
-                await _delete(table, name, clock)
+            yield table
         finally:
-            await table.close()
-            if file is not None:
-                remove_file(file)
+            try:
+                if file is None:
+                    await _delete(table, name, clock)
+            finally:
+                await table.close()
+    finally:
+        if file is not None:
+            remove_file(file)
 
 
 Answer = TypeVar("Answer")

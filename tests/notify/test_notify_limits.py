@@ -25,10 +25,12 @@ from blackboard.notify.notifier import Notifier
 from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, PING_EVERY
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind
 from blackboard.notify.ways import NotSent, Route
+from blackboard.protocol import keys
 from blackboard.protocol.edits import pause
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
+from blackboard.table import ANY, Merge, read
 from tests.support.clocks import SeededChance
 from tests.support.faults import Fault
 from tests.support.receivers import NOTICE, Box, ends, in_states, notices, notifying, told
@@ -455,6 +457,54 @@ async def test_without_anybody_to_tell_a_walk_speaks_of_nothing_overdue(place: W
     at.worker.walk.overdue_after = timedelta(minutes=1)
     seen = await at.worker.walk.walk()
     assert [one.id for one in seen.overdue] == ["davis"]
+
+
+@with_workers
+async def test_what_waits_for_a_slow_way_is_sent_in_time_and_once(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request takes as long as it may: no other worker takes a notice over meanwhile."""
+    started, gate = list[float](), asyncio.Event()
+
+    class Slow(Box):
+        async def send(self, payload: Any) -> None:
+            await gate.wait()
+            started.append(place.clock.monotonic())
+            await super().send(payload)
+            place.later(seconds=9)
+
+    box, at = Slow(), await place.worker()
+    async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
+        await place.announced()
+        begun = place.clock.monotonic()
+        fail(notifier, 150)
+        await all_begun(notifier, 150)
+        gate.set()
+        await until(lambda: len(at.of(NoticeSent)) == 150, "all are told of")
+    assert max(started) - begun < HANDOVER
+    assert sum(map(told_of, box.got)) == 150
+    await in_states(place, *["accepted"] * 150)
+
+
+@with_workers
+async def test_an_item_that_cannot_be_read_holds_up_no_other(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    for item_id in ("bad", "davis"):
+        await place.add(item_id, every="1h")
+    await at.walk()
+    for item_id in ("bad", "davis"):
+        (await at.run(item_id)).end(Outcome.FAILED)
+    await at.tells(RunEnded, 2)
+    key, table = keys.item_key("bad"), place.table.table
+    whole = await read(table, "town", key)
+    assert whole is not None
+    await table.commit("town", [Merge(key, {"slot": "x"}, ANY)])
+    async with notifying(at, box) as notifier:
+        notifier._queue(replace(NOTICE, id="bad"))
+        notifier._queue(replace(NOTICE, id="davis"))
+        await told(box, ("failed", "davis"))
+    assert at.of(NoticeFailed) == []
+    await table.commit("town", [Merge(key, {"slot": whole.data["slot"]}, ANY)])
 
 
 # ---- what no event reports any more

@@ -1,5 +1,6 @@
 """Letting an item go that is not one's own any more, or whose outcome the store refuses."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -11,14 +12,16 @@ from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import override
 from blackboard.protocol.edits import cancel, remove, unlock
-from blackboard.protocol.releases import REFUSED, ReleaseOutcome, fit, release
+from blackboard.protocol.releases import REFUSED, UNANSWERED, ReleaseOutcome, fit, release
 from blackboard.results import warnings_in
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
 from tests.support.boards import Scene, finished, story
 from tests.support.faults import Fault
+from tests.support.patience import patience
 
 HOUR = timedelta(hours=1)
+PATIENCE = patience(30.0)
 
 
 async def taken_away(scene: Scene, how: str) -> None:
@@ -345,6 +348,34 @@ async def test_a_late_word_that_the_store_refuses_is_said_in_few_words(scene: Sc
     assert let_go.how is ReleaseOutcome.LATE
     assert REFUSED in let_go.run.error
     assert (await scene.item()).result == ""
+
+
+@pytest.mark.parametrize(
+    ("silent", "how"),
+    [(UNANSWERED + 1, ReleaseOutcome.LATE), (2 * UNANSWERED, ReleaseOutcome.DROPPED)],
+    ids=["to what it says", "to anything"],
+)
+def test_a_late_run_that_gets_no_answer_comes_to_an_end(
+    *, silent: int, how: ReleaseOutcome, open_table: object
+) -> None:
+    """In few words, if these get one."""
+
+    @story
+    async def told(scene: Scene) -> None:
+        await scene.add("davis")
+        made = await scene.claimed("davis")
+        await taken_away(scene, "unlock")
+        scene.table.script(Fault.NONE, *[Fault.NEVER] * silent)
+        releasing = asyncio.ensure_future(scene.let_go(made, result="late"))
+        async with asyncio.timeout(PATIENCE):
+            while not releasing.done():
+                scene.later(seconds=1)
+                await asyncio.sleep(0.001)
+        let_go = await releasing
+        assert let_go.how is how
+        assert how is ReleaseOutcome.DROPPED or REFUSED in let_go.run.error
+
+    told(open_table=open_table)
 
 
 @pytest.mark.parametrize("outcome", ["ok", "failed", "timeout"])
