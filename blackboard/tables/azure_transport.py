@@ -1,8 +1,8 @@
-"""Sends requests to an Azure table, each once, counted, timed and signed.
+"""Sends requests to an Azure table, counted, timed and signed.
 
 Nothing is sent again here, for a write without an answer may have been applied: one request is one
-on the bill. aiohttp by itself repeats a page whose connection was closed; `sent_once` prevents
-that. The local wall clock dates the first request alone, of which the service wants to know
+on the bill, but for a page whose kept connection was closed, which aiohttp asks for once more.
+The local wall clock dates the first request alone, of which the service wants to know
 when it was sent; later ones have the service's time (`azure_clock.py`).
 """
 
@@ -11,14 +11,13 @@ import base64
 import hashlib
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from email.utils import format_datetime
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import (
@@ -69,21 +68,6 @@ def proxy_of(endpoint: str) -> str | None:
     return address
 
 
-async def sent_once(
-    request: aiohttp.ClientRequest,
-    send: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
-) -> aiohttp.ClientResponse:
-    """Sends a request whose connection may be closed before the answer. aiohttp repeats an
-    idempotent one after the two errors of that, which are therefore raised as another one.
-    """
-    try:
-        return await send(request)
-    except aiohttp.ClientConnectorError:
-        raise  # it was not sent, and aiohttp repeats nothing
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise aiohttp.ClientConnectionError(str(error)) from error
-
-
 class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily
     """The connections to one account."""
 
@@ -104,9 +88,7 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
         self.requests.others += not is_commit and request.method != "GET"
         sent = self._clock.monotonic()
         async with asyncio.timeout(COMMIT if is_commit else PAGE):
-            response = await super().send(
-                request, **config, proxy=self.proxy, middlewares=(sent_once,)
-            )
+            response = await super().send(request, **config, proxy=self.proxy)
             if is_of_the_service(response.headers):  # a proxy has a clock of its own
                 date = date_of(response.headers.get("Date", ""))
                 if date is not None:

@@ -271,35 +271,3 @@ def test_a_proxy_that_is_no_address_is_refused_without_its_secrets(
 def test_a_proxy_without_a_scheme_is_one_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "127.0.0.1:8080")
     assert proxy_of("https://account.table.core.windows.net") == "http://127.0.0.1:8080"
-
-
-def test_a_request_whose_connection_is_closed_without_an_answer_is_not_sent_again() -> None:
-    """Aiohttp by itself repeats a GET of which that is the end, so that none would count it."""
-    received: list[str] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            try:
-                head = await reader.readuntil(b"\r\n\r\n")
-            except asyncio.IncompleteReadError:
-                break
-            received.append(head.decode().split(" ")[0])
-            if len(received) == 2:
-                break
-            writer.write(EMPTY.replace(b"Connection: close\r\n", b""))
-        writer.close()
-
-    async def story() -> None:
-        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            address = azure_address(f"azurite://127.0.0.1:{port}/odd")
-            credential = credential_for(address, os.getenv, interactive=False)
-            table = await AzureTable.open(address, SystemClock(), credential=credential)
-            with pytest.raises(Unavailable, match="no answer from"):
-                await rows_of(table, "p")
-            assert len(received) == 2
-            assert await rows_of(table, "p") == []
-            assert table.requests.pages == len(received) == 3
-            await table.close()
-
-    asyncio.run(story())
