@@ -81,7 +81,7 @@ class Unblocked(io.RawIOBase):
         self._descriptor = descriptor
         self._without_waiting = _opened_again(descriptor)
         self._process = os.getpid()
-        # Whoever writes may be interrupted, while it holds the lock, by a finalizer that warns.
+        # A write may be interrupted, while it holds the lock, by a finalizer that writes a warning.
         self._changed = threading.Condition(threading.RLock())
         self._waiting: deque[bytes] = deque()
         self._size = 0

@@ -1,7 +1,7 @@
 """Looks at every row of a board, reports what is wrong, and repairs what is safe to repair.
 
 Of the board, and of the boards of its groups and elections: each shard, as described here, and the
-rows beside the items (`other_rows.py`).
+rows beside the items (`board_rows.py`).
 
 Workers may write meanwhile. Each shard is read once, the items first. That is no snapshot: an item
 that moved meanwhile looks broken. What looks broken is therefore read again, between two readings
@@ -21,6 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from blackboard.doctor.board_rows import NO_BOARD, examine_others, is_group
 from blackboard.doctor.diagnosis import (
     NEWER,
     Bounds,
@@ -31,7 +32,6 @@ from blackboard.doctor.diagnosis import (
     record_in,
     repair_ops,
 )
-from blackboard.doctor.other_rows import NO_BOARD, examine_others, is_group
 from blackboard.election import open_elections
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import NEVER, Item, Lock, Mark, Run, State, Token, replace

@@ -18,9 +18,8 @@ row is gone counts as done. The row of warnings stays when the item is well: it 
 last sent.
 
 A worker looks after all rows every few minutes, one of all (`may_look`), and the coordinator's
-besides: a notice that nobody has accepted is sent by
-the one that finds it, and an item that is well by then has recovered. The coordinator deletes the
-rows of removed items.
+besides: it sends a notice that no way has accepted, and an item that is well by then has recovered.
+The coordinator deletes the rows of removed items.
 """
 
 from collections.abc import AsyncIterator

@@ -5,12 +5,12 @@ without another request. So a worker learns of a pause at its next walk, a cycle
 What runs goes on, is renewed and released. The items' own pauses are left alone. Pumps and
 elections go on: their boards are others.
 
-Shard 0 decides for the board: its row is inserted, or deleted, before those of the others. Whoever
-has written any of these rows reads all of them afterwards, and writes again while one differs from
-shard 0. So of a pause and a resume at the same time one wins, in all shards: the command that
-wrote last has found them alike. What a command that was killed has left is finished by asking
-again, and by the workers: a row that shard 0 does not have pauses nothing, and is deleted by the
-walk that meets it; one that is missing is inserted after the walk.
+Shard 0 decides for the board: its row is inserted, or deleted, before those of the others. A
+command that has written any of these rows reads all of them afterwards, and writes again while one
+differs from shard 0. So of a pause and a resume at the same time one wins, in all shards: the
+command that wrote last has found them alike. What a command that was killed has left is finished by
+asking again, and by the workers: a row that shard 0 does not have pauses nothing, and is deleted by
+the walk that meets it; one that is missing is inserted after the walk.
 """
 
 from blackboard.errors import BlackboardError

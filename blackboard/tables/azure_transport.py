@@ -1,9 +1,9 @@
 """Sends requests to an Azure table, counted, timed and signed.
 
 Nothing is sent again here, for a write without an answer may have been applied: one request is one
-on the bill, but for a page whose kept connection was closed, which aiohttp asks for once more.
-The local wall clock dates the first request alone, of which the service wants to know
-when it was sent; later ones have the service's time (`azure_clock.py`).
+on the bill, but for a page whose kept connection was closed, which aiohttp asks for once more. The
+local wall clock dates the first request alone, of which the service wants to know when it was sent;
+later ones have the service's time (`azure_clock.py`).
 """
 
 import asyncio

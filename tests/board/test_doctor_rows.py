@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard.doctor import Examination, examine
-from blackboard.doctor.other_rows import MOST_NAMED
+from blackboard.doctor.board_rows import MOST_NAMED
 from blackboard.election import Election, open_elections
 from blackboard.events import OverdueRun
 from blackboard.model import VERSION, Member, Message, MessageKind

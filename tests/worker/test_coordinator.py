@@ -398,6 +398,18 @@ async def test_it_deletes_what_is_kept_no_longer_of_all_that_belongs_to_the_boar
 
 
 @story
+async def test_a_row_of_no_group_keeps_nothing_from_being_deleted(scene: Scene) -> None:
+    await open_elections(scene.other, create=True)
+    bad = Insert(f"{keys.GROUP}a.b", {"kind": "pump"})
+    await scene.table.table.commit(keys.meta_partition("town"), [bad])
+    await an_action(scene.other)
+    scene.later(days=8)
+    told: list[Any] = []
+    await housekeeping(scene, told).prune()
+    assert [one.actions for one in told] == [1]
+
+
+@story
 async def test_it_deletes_actions_that_are_older_than_the_history(scene: Scene) -> None:
     elections = await open_elections(scene.other, create=True)
     for board in (scene.other, elections):

@@ -66,20 +66,6 @@ async def test_a_stale_lock_is_left_until_the_board_is_resumed(place: Workplace)
     assert (await place.lock()).owner == "me"
 
 
-@with_workers
-async def test_an_idle_worker_spends_no_request_on_it(place: Workplace) -> None:
-    await place.add("davis", at="2030-01-01T00:00Z")
-    worker = await place.worker()
-    await worker.walk()
-    spent = []
-    for _ in range(2):
-        before = place.table.requests.total
-        await worker.walk()
-        spent.append(place.table.requests.total - before)
-        await pause_board(place.other, place.mark())
-    assert spent[1] <= spent[0]
-
-
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
 @story
 async def test_a_pause_is_made_whatever_gets_lost(scene: Scene, fault: Fault) -> None:

@@ -105,7 +105,7 @@ async def test_a_shard_that_says_it_is_paused_is_while_shard_0_does_not_answer(
     assert at_0
 
 
-@pytest.mark.parametrize("shards", [SHARDS])
+@pytest.mark.parametrize("shards", [1, SHARDS])
 @with_workers
 async def test_a_paused_board_costs_a_worker_no_more_requests_with_each_walk(
     place: Workplace, shards: int
