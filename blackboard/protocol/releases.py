@@ -159,12 +159,12 @@ async def release(
         written[nonce] = await settle(board, one, sent=sent.ready.get(nonce))
         await landed([(one, written[nonce])])
 
-    if len(left) == 1:
-        await settled(left[0])
-    else:
+    if len(left) > 1:
         for problem in await asyncio.gather(*map(settled, left), return_exceptions=True):
             if problem is not None:
                 raise problem
+    elif left:
+        await settled(left[0])
     return [written[one.claim.nonce] for one in finished]
 
 
