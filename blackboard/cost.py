@@ -31,8 +31,8 @@ from math import ceil
 from blackboard.errors import BadInput
 from blackboard.model import Item, State
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
+from blackboard.protocol.finished_runs import ROWS_OF_A_RELEASE
 from blackboard.protocol.reading import Resolve
-from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import Retention, prune_every
 from blackboard.rules.due import lease, renew_every
 from blackboard.rules.status import COUNTED_EVERY

@@ -41,9 +41,10 @@ from blackboard.model import (
 )
 from blackboard.protocol import additions, claims, edits, keys, mail
 from blackboard.protocol.claims import deadline_of
+from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
-from blackboard.protocol.releases import FinishedRun, release
+from blackboard.protocol.releases import release
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.protocol.rows import board_trouble
 from blackboard.rules.breaker import renewals

@@ -499,7 +499,7 @@ async def explained(
         if able and item.waits and item.ready <= now
         else (),
         permitted=held.items,
-        permit_rows=_permit_rows(board, held),
+        permit_rows=permit_rows(board, held),
         is_newer_permit=bool(held.newer),
         board_paused=await paused_by(board),
         clock=ahead(item, planning, now=now) if planning and not is_endless else "",
@@ -516,7 +516,7 @@ async def _permits_held(board: BoardTable, item: Item, settings: RunSettings) ->
     return Occupied() if limit is None or len(held) < limit.most else held
 
 
-def _permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
+def permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
     """In words, the rows that count as permits and cannot be read."""
     where = permits_partition(board.name)
     newer = [f"the row {key} in {where}, which a newer version wrote" for key in held.newer]

@@ -1,12 +1,13 @@
 """The actions of operators: recorded by the commands, and listed by `log --actions`."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 import click
 
 from blackboard.board import operator
 from blackboard.cli.output import emit, is_terminal, table_lines, warn
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.display.columns import ACTION_COLUMNS, action_cells, wide
 from blackboard.protocol.actions import actions, record_action
 from blackboard.protocol.reading import BoardTable
@@ -56,5 +57,5 @@ def show_actions(session: Session, *, number: int, absolute: bool) -> int:
             if len(found) == number and is_terminal():
                 click.echo(f"\nthe newest {number}; -n shows more")
 
-    run(read())
+    asyncio.run(read())
     return 0

@@ -24,7 +24,7 @@ from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, warn, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
 from blackboard.cli.progress import counted, reading
-from blackboard.cli.session import Session, ids_argument, keeping_all, run
+from blackboard.cli.session import Session, ids_argument, keeping_all
 from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
@@ -116,7 +116,7 @@ def _applied(
         )
     session = _session(chosen, sources).with_defaults(changes=True)
     _check(session, sources)
-    return run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))
+    return asyncio.run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -430,7 +430,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     """Write items as TOML that `apply` reads back: their declarations, without their state. On
     another board those that are done or paused here run: a warning names them.
     """
-    items = run(_read_items(Session.start(chosen), ids, exact=exact))
+    items = asyncio.run(_read_items(Session.start(chosen), ids, exact=exact))
     if chosen.json:
         emit([declared(item) for item in items])
     else:

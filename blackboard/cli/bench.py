@@ -10,7 +10,7 @@ import click
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
-from blackboard.cli.session import Session, collect_seldom, end_on_signals, run
+from blackboard.cli.session import Session, collect_seldom, end_on_signals
 from blackboard.display.layout import Column, Line, Style
 from blackboard.errors import BadInput
 
@@ -72,7 +72,7 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
                 found.append(one)  # noqa: PERF401 - one by one: it may end by an error
 
     try:
-        run(measure())
+        asyncio.run(measure())
     except asyncio.CancelledError:
         raise click.Abort from None
     finally:  # what was measured is shown, whatever ended it

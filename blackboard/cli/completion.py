@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from blackboard.cli.options import Chosen
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.handlers.registry import shipped
 from blackboard.model import Item, State
 from blackboard.protocol import keys
@@ -26,7 +26,7 @@ def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
     with suppress(Exception):
         match what:
             case "ids":
-                return _items(run(_ids_like(_chosen(ctx), start)))
+                return _items(asyncio.run(_ids_like(_chosen(ctx), start)))
             case "types":
                 return _items(_like(_types(Session.start(_chosen(ctx))), start))
             case "jobs":

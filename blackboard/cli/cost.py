@@ -1,5 +1,6 @@
 """`blackboard cost`: the requests of this board in a month, and what Azure charges for them."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +12,7 @@ from blackboard import cost
 from blackboard.cli.options import Chosen, common, cycle_option, number_option
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.cost import Load, RequestCounts
 from blackboard.display.layout import Column, Style
 from blackboard.errors import BadInput
@@ -122,7 +123,7 @@ def cost_command(
                 announced=at_work > 0,
             )
 
-    estimate = run(read())
+    estimate = asyncio.run(read())
     if chosen.json:
         emit(view(estimate))
     else:

@@ -1,5 +1,6 @@
 """The commands that say which items there are, and how they run: add, edit, rename, rm."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from blackboard.cli.many import change_each, for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.plan import differences
-from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.session import Session, ids_argument
 from blackboard.cli.spec_options import (
     Options,
     edited,
@@ -93,7 +94,7 @@ def add_command(
     spec = new_spec(with_times(options, Spec(), zone_of, now), pairs=pairs)
     session.check_params(item_type, spec.params)
     first_of(first, session.resolve(item_type, encode_spec(spec)), now)
-    return run(_add(session, wanted, item_type=item_type, spec=spec, first=first))
+    return asyncio.run(_add(session, wanted, item_type=item_type, spec=spec, first=first))
 
 
 async def _add(
@@ -222,7 +223,7 @@ def edit_command(
     work = change_each(
         session, ids, edit, verb="edit", exact=exact, check=check, details=changed_fields
     )
-    return run(work)
+    return asyncio.run(work)
 
 
 def _changes(item: Item, after: Item) -> list[str]:
@@ -249,7 +250,7 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
     """Give an item another id. Its history stays with the old id; a file that declares the item is
     to be changed as well. A rename that was interrupted is finished when it is asked for again.
     """
-    return run(
+    return asyncio.run(
         _rename(
             Session.start(chosen).with_defaults(changes=True), check_id(item_id), check_id(new_id)
         )
@@ -299,7 +300,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool) 
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)
-    return run(change_each(session, ids, remove, verb="remove", exact=exact, check=check))
+    return asyncio.run(change_each(session, ids, remove, verb="remove", exact=exact, check=check))
 
 
 def _confirmed(items: Sequence[Item]) -> bool:

@@ -1,5 +1,6 @@
 """The commands that show whether all is well: check, doctor, workers, notify."""
 
+import asyncio
 import os
 import re
 import socket
@@ -16,7 +17,7 @@ from blackboard.cli.listing import Listing, listed
 from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option
 from blackboard.cli.output import JSON, emit, paused_words, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.session import Session, ids_argument
 from blackboard.cli.watch import watch_option
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
@@ -70,7 +71,7 @@ def check_command(
             status = await read_selected(board, ids, exact=exact, overdue_after=limit)
             return await read_alarms(board, status, types=types, with_groups=not ids)
 
-    found = run(read())
+    found = asyncio.run(read())
     if chosen.json:
         emit(
             {
@@ -147,7 +148,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
                 return unopened(session.name, bad)
             return await examine(board, request)
 
-    report = run(examined())
+    report = asyncio.run(examined())
     if chosen.json:
         emit(_report_view(report))
     else:
@@ -254,7 +255,7 @@ def notify_command(*, chosen: Chosen, test: bool) -> int:
     if not test:
         raise click.UsageError("Say --test to send a test notice.")
     session = Session.start(chosen)
-    tried = run(_tried(session))
+    tried = asyncio.run(_tried(session))
     if chosen.json:
         emit(tried)
     else:

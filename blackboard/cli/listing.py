@@ -1,12 +1,13 @@
 """A list of a board that a command prints, or shows again and again with `--watch`."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import click
 from msgspec import Struct
 
 from blackboard.cli.output import emit, table_text, wrapped
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watched
 from blackboard.clock import SystemClock
 from blackboard.display.layout import Column, Line, Style, table, wrap
@@ -62,7 +63,7 @@ def listed(
         async with session.board() as board:
             return await read(board)
 
-    found = run(once())
+    found = asyncio.run(once())
     if session.chosen.json:
         emit(found.records)
     else:

@@ -38,10 +38,11 @@ from blackboard.phrases import plural
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.claims import claim, trusted
 from blackboard.protocol.edits import run_now
+from blackboard.protocol.finished_runs import FinishedRun, Released
 from blackboard.protocol.keys import next_key
-from blackboard.protocol.permits import in_use, limit_of
+from blackboard.protocol.permits import limit_of, occupied
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, Released, release
+from blackboard.protocol.releases import release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
@@ -61,6 +62,7 @@ from blackboard.runners.secrets import Mask
 from blackboard.subscribers import Events
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
+from blackboard.why import permit_rows
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.permits import Permits
@@ -268,7 +270,8 @@ class LocalRun:
         limit = limit_of(replace(item, once=once), settings)
         async with permits.asked({item.id: limit}) as grant:
             if limit is not None and not grant.allows(item.id) and not item.running:
-                holders = ", ".join(one.id for one in await in_use(board, limit))
+                held = await occupied(board, limit)
+                holders = ", ".join((*held.items, *permit_rows(board, held)))
                 raise BlackboardError(
                     f"as many runs of {item.type} go on as its concurrency allows ({holders}): "
                     "`blackboard run` without --here lets this one wait for its turn"

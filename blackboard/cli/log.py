@@ -2,6 +2,7 @@
 end, or what people did.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from blackboard.cli.actions import show_actions
 from blackboard.cli.options import Chosen, absolute_option, common, number_option, types_option
 from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_lines, width
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.session import Session, ids_argument
 from blackboard.clock import SystemClock
 from blackboard.display.columns import (
     MOMENT,
@@ -132,9 +133,11 @@ def log_command(
             raise BadInput("follow", "it goes on until Ctrl-C", "leave out --fence and --until")
         show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
-            run(_follow(session, partial(items_with_history, ids=ids, exact=exact), query, show))
+            asyncio.run(
+                _follow(session, partial(items_with_history, ids=ids, exact=exact), query, show)
+            )
         return 0
-    runs, total, now = run(read())
+    runs, total, now = asyncio.run(read())
     if fence is not None:
         runs = [one for one in runs if one.fence == fence]
     if chosen.json:

@@ -2,6 +2,7 @@
 for an item now and its reasons.
 """
 
+import asyncio
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import click
 from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.session import Session, ids_argument
 from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
@@ -109,10 +110,10 @@ def next_command(
         return 0
     session = Session.start(chosen).with_defaults()
     if not ids:
-        now, runs = run(_of_board(session, after=later, count=count))
+        now, runs = asyncio.run(_of_board(session, after=later, count=count))
         _print_runs(runs, now=now, json=chosen.json)
         return 0
-    found = run(_of_items(session, ids, exact=exact, after=later, count=count))
+    found = asyncio.run(_of_items(session, ids, exact=exact, after=later, count=count))
     _print_times(list(found.values()), json=chosen.json, by_id=found if len(found) > 1 else None)
     return 0
 
@@ -232,7 +233,7 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     until when, who paused it, how the last run ended, what happens next, and what would change it.
     """
     session = Session.start(chosen).with_defaults()
-    found = run(_explain(session, ids, exact=exact))
+    found = asyncio.run(_explain(session, ids, exact=exact))
     if chosen.json:
         emit(found)
     else:

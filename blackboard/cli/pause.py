@@ -1,5 +1,6 @@
 """The commands that hold up items, or end their runs: pause, resume, cancel, ack, unlock."""
 
+import asyncio
 from collections.abc import Sequence
 
 import click
@@ -9,7 +10,7 @@ from blackboard.cli.actions import record
 from blackboard.cli.many import change_each
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import Answer, emit, paused_words
-from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.session import Session, ids_argument
 from blackboard.errors import BadInput
 from blackboard.model import Item, Mark
 from blackboard.phrases import plural, since
@@ -43,7 +44,7 @@ def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: 
     """
     session = Session.start(chosen)
     if chosen.whole:
-        return run(_pause_board(session, reason))
+        return asyncio.run(_pause_board(session, reason))
     _check_named(ids)
 
     async def pause(board: BoardTable, item: Item) -> Answer:
@@ -56,7 +57,7 @@ def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: 
         words = f"is {done.item.state.value}: there is nothing to pause"
         return _unchanged(done.item, words, no=True)
 
-    return run(change_each(session, ids, pause, verb="pause", exact=exact, reason=reason))
+    return asyncio.run(change_each(session, ids, pause, verb="pause", exact=exact, reason=reason))
 
 
 def _check_named(ids: Sequence[str]) -> None:
@@ -116,7 +117,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     """
     session = Session.start(chosen)
     if chosen.whole:
-        return run(_resume_board(session, reason))
+        return asyncio.run(_resume_board(session, reason))
     _check_named(ids)
     session = session.with_defaults(changes=True)
 
@@ -127,7 +128,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         due = due_words(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is resumed and {due}")
 
-    return run(change_each(session, ids, resume, verb="resume", exact=exact, reason=reason))
+    return asyncio.run(change_each(session, ids, resume, verb="resume", exact=exact, reason=reason))
 
 
 ACK_EPILOG = """\b
@@ -156,7 +157,9 @@ def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: st
         return Answer(item=done.item, words=f"is acknowledged, with its {failed} in a row")
 
     session = Session.start(chosen)
-    return run(change_each(session, ids, acknowledge, verb="ack", exact=exact, reason=reason))
+    return asyncio.run(
+        change_each(session, ids, acknowledge, verb="ack", exact=exact, reason=reason)
+    )
 
 
 CANCEL_EPILOG = """\b
@@ -188,7 +191,7 @@ def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         return Answer(item=done.item, words=f"is cancelled (was with {item.owner}) and {due}")
 
     session = Session.start(chosen).with_defaults(changes=True)
-    return run(change_each(session, ids, cancel, verb="cancel", exact=exact, reason=reason))
+    return asyncio.run(change_each(session, ids, cancel, verb="cancel", exact=exact, reason=reason))
 
 
 UNLOCK_EPILOG = """\b
@@ -235,4 +238,4 @@ def unlock_command(
 
     session = Session.start(chosen)
     work = change_each(session, ids, unlock, verb="unlock", exact=exact, reason=reason, check=check)
-    return run(work)
+    return asyncio.run(work)

@@ -1,5 +1,6 @@
 """`blackboard report`: the report that the last run of an item wrote, as a table."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -8,7 +9,7 @@ import click
 
 from blackboard.cli.options import Chosen, absolute_option, common
 from blackboard.cli.output import emit, table_text, wrapped
-from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.session import Session, ids_argument
 from blackboard.display.columns import NOTHING, when
 from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.display.queries import select
@@ -40,7 +41,7 @@ def report_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, absolut
     A report is a file on the host of the worker that ran the item.
     """
     session = Session.start(chosen)
-    found, now = run(_read(session, ids, exact=exact))
+    found, now = asyncio.run(_read(session, ids, exact=exact))
     if chosen.json:
         emit([report for _item, report in found])
         return 0

@@ -15,7 +15,7 @@ from blackboard.cli.actions import record
 from blackboard.cli.many import for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, emit, note, print_answers
-from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.session import Session, ids_argument
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown
 from blackboard.display.queries import select
@@ -181,7 +181,7 @@ def run_command(
     session = Session.start(chosen)
     if here:
         return _here(session.with_jobs(jobs), ids, exact=exact, pairs=pairs)
-    return run(_request(session, ids, exact=exact, pairs=pairs, wait=wait, seconds=seconds))
+    return asyncio.run(_request(session, ids, exact=exact, pairs=pairs, wait=wait, seconds=seconds))
 
 
 def _check_options(*, wait: bool, timeout: str | None, here: bool, jobs: Sequence[str]) -> None:
@@ -289,7 +289,7 @@ def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[
                 raise BadInput("id", "one item at a time runs here", "name one id")
             return items[0], checked_once(items[0], pairs, limit=board.table.max_value)
 
-    item, once = run(find())
+    item, once = asyncio.run(find())
     released = LocalRun(session, item, once=once).run()
     ended = released.run
     if session.chosen.json:

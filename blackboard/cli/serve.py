@@ -1,5 +1,6 @@
 """`blackboard serve`: the board in a browser."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ import click
 from blackboard.board import Board
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.errors import BadInput
 from blackboard.inputs import Endpoint
 
@@ -91,7 +92,7 @@ def serve_command(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as at Ctrl-C
     with suppress(KeyboardInterrupt):
-        run(work())
+        asyncio.run(work())
     return 0
 
 

@@ -9,7 +9,7 @@ there are neither.
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,11 +95,6 @@ class Session(Location):
                 left_out = plural(len(unreadable), what)
                 remedy = "`blackboard doctor` names them"
                 warn(f"{left_out} left out, whose rows cannot be read: {remedy}")
-
-
-def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a command's work on an event loop of its own."""
-    return asyncio.run(work)
 
 
 def end_on_signals() -> None:

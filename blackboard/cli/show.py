@@ -1,5 +1,7 @@
 """`blackboard show`: the board, once or again and again."""
 
+import asyncio
+
 import click
 
 from blackboard.cli.options import (
@@ -19,7 +21,7 @@ from blackboard.cli.output import (
     wrapped,
 )
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument, keeping_all, run
+from blackboard.cli.session import Session, ids_argument, keeping_all
 from blackboard.cli.watch import check_terminal, seconds_of, watch_option, watched
 from blackboard.display.columns import (
     ITEM_COLUMNS,
@@ -100,7 +102,7 @@ def show_command(
     if watch is not None:
         return _watched(session, query, absolute=absolute, limit=limit, every=seconds_of(watch))
     with keeping_all():
-        run(_once(session, query, limit=limit, plain=plain, absolute=absolute))
+        asyncio.run(_once(session, query, limit=limit, plain=plain, absolute=absolute))
     return 0
 
 

@@ -6,6 +6,7 @@ begins on a Monday at midnight UTC: an interval goes on from its present state, 
 its slots by the calendar.
 """
 
+import asyncio
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from blackboard.cli.cost import dollars
 from blackboard.cli.options import Chosen, common, cycle_option, number_option
 from blackboard.cli.output import emit, note
 from blackboard.cli.progress import is_shown, progress, reading
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.cost import Load, Rhythm
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -207,7 +208,7 @@ def simulate_command(
     rhythms: Sequence[Rhythm] = ()
     if items is None:
         session = session.with_defaults()
-        found = run(_read(session, length))
+        found = asyncio.run(_read(session, length))
         rhythms = found.rhythms
         scenario = with_items(
             items=tuple(found.items),

@@ -15,7 +15,7 @@ import click
 
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import colour, emit, is_terminal, note
-from blackboard.cli.session import Session, end_on_signals, run
+from blackboard.cli.session import Session, end_on_signals
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown, texts_of
 from blackboard.errors import BadInput
@@ -47,7 +47,7 @@ Examples:
 @common()
 def init_command(*, chosen: Chosen, shards: int | None) -> int:
     """Make a board, in a new or an existing store. A board that exists is left as it is."""
-    run(_init(Session.start(chosen), shards))
+    asyncio.run(_init(Session.start(chosen), shards))
     return 0
 
 
@@ -112,7 +112,7 @@ def demo_command(
         _check_writable(svg, "svg")
     try:
         where = store if store is not None or chosen is None else chosen.store
-        picture = run(_demo(where, sharing=sharing, web=web))
+        picture = asyncio.run(_demo(where, sharing=sharing, web=web))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.Abort from None
     if svg is not None:

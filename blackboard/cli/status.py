@@ -1,5 +1,6 @@
 """`blackboard status`: the board in one screen or one line, from its statistics."""
 
+import asyncio
 from collections.abc import Iterator
 
 import click
@@ -7,7 +8,7 @@ import click
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import JSON, colour, emit, paused_words, width
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, keeping_all, run
+from blackboard.cli.session import Session, keeping_all
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
 from blackboard.clock import SystemClock
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
@@ -54,7 +55,7 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None
             return await read_overview(board, exact=exact)
 
     with keeping_all():
-        found = run(read())
+        found = asyncio.run(read())
     if chosen.json:
         emit(_view(found, session))
     elif line:

@@ -16,7 +16,7 @@ import click
 from msgspec import Struct
 
 from blackboard.cli.output import is_terminal
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.cli.watching import PAGE_KEYS, Scroll
 from blackboard.clock import Clock, SystemClock
 from blackboard.display.layout import Line, Style, measure, one_line, wrap
@@ -210,7 +210,7 @@ def watched(session: Session, view_of: Callable[[BoardTable], WatchedView], *, e
             return loop.ended_by
 
     try:
-        number = run(work())
+        number = asyncio.run(work())
     except KeyboardInterrupt:
         return 0
     if number:

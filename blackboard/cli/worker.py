@@ -25,7 +25,7 @@ from blackboard.board_worker import (
 )
 from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import note
-from blackboard.cli.session import Session, collect_seldom, run
+from blackboard.cli.session import Session, collect_seldom
 from blackboard.cli.supervisor import STOPPING, ignore_signals, supervise, when_abandoned
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
@@ -125,11 +125,11 @@ def worker_command(
         if not reload or not code().files:
             raise
         note(f"{problem}; it starts again when that changes")
-        run(_change())
+        asyncio.run(_change())
         return _start_again()
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     if processes > 1:
-        run(_check(session, settings, init=init, ports=_each(endpoint, processes)))
+        asyncio.run(_check(session, settings, init=init, ports=_each(endpoint, processes)))
         return supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     form = "json" if chosen.json else form

@@ -16,8 +16,8 @@ from blackboard.events import FreedLock, OverdueRun, RunEnded
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
+from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.rules.transitions import FAILING
 from blackboard.spec import Labels
 

@@ -15,7 +15,7 @@ from blackboard.model import Claim, replace
 from blackboard.protocol.batches import save_ops
 from blackboard.protocol.claims import held_item
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import until_answered
+from blackboard.protocol.settling import until_answered
 from blackboard.rules.transitions import saved
 from blackboard.table import Conflict, Unknown
 

@@ -22,6 +22,7 @@ from starlette.responses import RedirectResponse, Response
 
 from blackboard.clock import Chance
 from blackboard.errors import BadInput, BlackboardError
+from blackboard.inputs import number_of
 from blackboard.phrases import plural
 from blackboard.protocol.actions import param_names, record_action
 from blackboard.table import TableError
@@ -126,10 +127,10 @@ def options_in(form: Form) -> dict[str, Any]:
     }
     if not options:
         raise BadInput("edit", "nothing is changed", "change a field")
-    if number := options.get("retries"):
-        if not (number.isascii() and number.isdigit() and len(number) <= 9):
-            raise BadInput("retries", f"{number!r} is no number", "0 or more")
-        options["retries"] = int(number)
+    if text := options.get("retries"):
+        options["retries"] = number_of(text)
+        if options["retries"] is None:
+            raise BadInput("retries", f"{text!r} is no number", "0 or more")
     if sum(bool(options.get(name)) for name in ("every", "cron", "rrule", "at")) > 1:
         raise BadInput(
             "schedule", "there is more than one", "every, cron, rrule or at: one of them"

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import ImmutableMultiDict
 
 from blackboard.display.queries import SORTS
+from blackboard.inputs import number_of
 from blackboard.model import replace
 from blackboard.rules.status import STATES
 from blackboard.web.snapshot import Entry, Snapshot
@@ -122,8 +123,7 @@ def values_of(said: ImmutableMultiDict[str, str], name: str) -> tuple[str, ...]:
 
 
 def _page(text: str) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) <= 6
-    return max(int(text), 1) if is_number else 1
+    return max(number_of(text, digits=6) or 1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from blackboard.display.report import (
 from blackboard.display.sharing import has_no_leader, last_move, read_groups
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, Missing, MissingRun
+from blackboard.inputs import number_of
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol.actions import actions
 from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, Sighting, with_silence, workers
@@ -261,8 +262,8 @@ async def run_page(site: Site, request: Request) -> WebPage:
     item_id = request.query_params.get("id", "")
     fence = request.query_params.get("fence", "")
     run = None
-    if item_id and fence.isascii() and fence.isdigit() and len(fence) <= 12:
-        run = await site.board.run(item_id, int(fence))
+    if item_id and (number := number_of(fence, digits=12)) is not None:
+        run = await site.board.run(item_id, number)
     if run is None:
         raise MissingRun(item_id, fence)
     return WebPage(

@@ -23,8 +23,8 @@ from blackboard.events import LockLost, LocksRenewed
 from blackboard.model import Claim, replace
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import renew_all
+from blackboard.protocol.finished_runs import edited_settings
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import edited_settings
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
 from blackboard.subscribers import Events

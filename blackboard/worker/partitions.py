@@ -37,10 +37,10 @@ from blackboard.phrases import plural
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import bring_back
+from blackboard.protocol.finished_runs import Released
 from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition
 from blackboard.protocol.members import Sighting, announce, forget, workers
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Released
 from blackboard.protocol.rows import board_trouble, group_trouble, version_of
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale, lease

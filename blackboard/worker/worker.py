@@ -20,8 +20,8 @@ from blackboard.events import FreedLock, OverdueRun, StoreAway, Walked, WorkerSt
 from blackboard.model import Lock, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import claims_at_once
+from blackboard.protocol.finished_runs import Released
 from blackboard.protocol.reading import BoardTable, Remade
-from blackboard.protocol.releases import Released
 from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError, Unusable
 from blackboard.tasks import until_one_ends

@@ -1,5 +1,6 @@
 """How a test calls the command line: in this process, in a folder of its own."""
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -20,14 +21,15 @@ from azure.data.tables import TableClient
 
 from blackboard.cli import called
 from blackboard.cli.options import Chosen
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session
 from blackboard.clock import SystemClock
 from blackboard.location import DEFAULT_STORE
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import claim
+from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, release
+from blackboard.protocol.releases import release
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_clock import ServiceClock
 from blackboard.tables.azure_credentials import EMULATOR_KEY
@@ -108,7 +110,7 @@ class CommandLine:
             async with Session.start(Chosen()).board() as board:
                 return await work(board)
 
-        return run(opened())
+        return asyncio.run(opened())
 
     def item(self, item_id: str) -> Item:
         item = self.on_board(lambda board: board.item(item_id))

@@ -10,11 +10,13 @@ import pytest
 from blackboard.model import Mark, Member, Outcome, Run, State
 from blackboard.protocol import claims
 from blackboard.protocol.edits import pause, remove, run_now
+from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.members import announce
-from blackboard.protocol.permits import Limit, in_use
+from blackboard.protocol.permits import Limit, in_use, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
+from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, Said, blackboard, processed
 
 __all__ = ["blackboard"]
@@ -366,6 +368,23 @@ def test_a_run_here_has_a_permit_like_any_other(jobs: CommandLine) -> None:
     here(jobs, "c")
     limit = Limit("counted", "", 1)
     assert jobs.on_board(lambda board: in_use(board, limit)) == []
+
+
+def test_a_run_here_is_told_of_a_row_that_counts_as_a_permit_and_cannot_be_read(
+    jobs: CommandLine,
+) -> None:
+    jobs("add", "a", "--type", "counted", "--every", "8h")
+
+    async def damage(board: BoardTable) -> str:
+        (permit,) = await take(board, Limit("counted", "", 1), ["b"], owner="other")
+        partition = permits_partition(board.name)
+        await board.table.commit(partition, [Merge(permit.key, {"stale_after": -60.0}, ANY)])
+        return permit.key
+
+    key = jobs.on_board(damage)
+    said = here(jobs, "a", code=1)
+    assert f"the row {key} in " in said.err
+    assert history(jobs, "a") == []
 
 
 def test_a_run_here_is_told_that_its_permit_is_lost(

@@ -164,7 +164,7 @@ def test_errors_of_the_store_are_one_line(
 
 def test_an_interrupt_is_one_line(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     blackboard("init")
-    monkeypatch.setattr("blackboard.cli.session.asyncio.run", interrupted)
+    monkeypatch.setattr("asyncio.run", interrupted)
     assert blackboard("export", code=130).err.strip() == "blackboard: interrupted"
 
 

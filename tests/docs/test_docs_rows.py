@@ -37,9 +37,9 @@ from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
 from blackboard.protocol.actions import LONGEST_DETAIL, MOST_IDS
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
+from blackboard.protocol.finished_runs import ROWS_OF_A_RELEASE
 from blackboard.protocol.members import LOST_AFTER
 from blackboard.protocol.permits import LEASE
-from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import KEPT_FOR_LATE, Retention
 from blackboard.protocol.rows import data_of
 from blackboard.rules.applied import ALWAYS, MOST, REMEMBERED, RETRIED_FOR

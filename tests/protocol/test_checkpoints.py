@@ -8,7 +8,7 @@ from blackboard.model import Claim
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, renew
 from blackboard.protocol.edits import cancel, edit, pause, remove, run_now, unlock
-from blackboard.protocol.releases import ReleaseOutcome
+from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.spec import Spec
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault

@@ -12,7 +12,9 @@ from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import override
 from blackboard.protocol.edits import cancel, remove, unlock
-from blackboard.protocol.releases import REFUSED, UNANSWERED, ReleaseOutcome, fit, release
+from blackboard.protocol.finished_runs import ReleaseOutcome, fit
+from blackboard.protocol.releases import release
+from blackboard.protocol.settling import REFUSED, UNANSWERED
 from blackboard.results import warnings_in
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete

@@ -11,8 +11,8 @@ from blackboard.model import VERSION, Item, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.edits import remove
+from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.protocol.retention import (
     Pruned,
     Retention,

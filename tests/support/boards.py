@@ -15,8 +15,9 @@ from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, State
 from blackboard.protocol import keys
 from blackboard.protocol.batches import add_ops
 from blackboard.protocol.claims import Claimed, claim
+from blackboard.protocol.finished_runs import FinishedRun, Released
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, Released, release
+from blackboard.protocol.releases import release
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import Shadow
 from blackboard.simulator.invariants import rows as whole

@@ -221,6 +221,7 @@ ANSWERS: dict[int, tuple[type[TableError], str]] = {
     sqlite3.SQLITE_PROTOCOL: (Busy, "busy"),
     sqlite3.SQLITE_FULL: (Unusable, "make room"),
     sqlite3.SQLITE_IOERR_WRITE: (Unusable, "disk"),
+    sqlite3.SQLITE_IOERR_SHORT_READ: (Unusable, "(-wal, -shm) was removed while workers use it"),
     sqlite3.SQLITE_IOERR_FSYNC: (Unknown, "b.db"),
     sqlite3.SQLITE_READONLY_DBMOVED: (Unusable, "permissions"),
     sqlite3.SQLITE_CANTOPEN: (Unusable, "permissions"),

@@ -7,7 +7,7 @@ import pytest
 from blackboard.model import Claim, Token
 from blackboard.protocol.claims import Claimed, claim, override, renew
 from blackboard.protocol.edits import unlock
-from blackboard.protocol.releases import ReleaseOutcome
+from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.rules.due import Move, decide_lock
 from blackboard.tables.azure_clock import TICK
 from tests.support.boards import Scene, TurningClock, make_board, settings_of, story

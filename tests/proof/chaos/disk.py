@@ -12,8 +12,9 @@ from blackboard.model import Claim, Ended, Item, Mark, Outcome, Token
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim, override, renew
 from blackboard.protocol.edits import cancel, edit, pause, remove, resume, run_now, unlock
+from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, release
+from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.table import Table, Unknown
 from tests.support.boards import ALL_DAY, BY, TurningClock, make_board, settings_of

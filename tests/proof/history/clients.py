@@ -18,8 +18,9 @@ from blackboard.clock import Clock
 from blackboard.model import Claim, Item, Lock, Mark, Token
 from blackboard.protocol import claims
 from blackboard.protocol.edits import unlock
+from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import ReleaseOutcome, release
+from blackboard.protocol.releases import release
 from blackboard.rules.due import Move, decide_lock
 from blackboard.table import Busy, Etag, Op, Unknown
 from tests.proof.history.model import Answer, Verb

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from blackboard.model import VERSION, Claim, Item, Lock, Outcome, Run, replace
-from blackboard.protocol import batches, claims, edits, reading, releases
+from blackboard.protocol import batches, claims, edits, finished_runs, reading, settling
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.rules import due, transitions
@@ -206,14 +206,14 @@ OVERSIGHTS = (
     Planted(
         name="old result",
         without="a late result goes over a newer one",
-        patches=((releases, "late_move", takes_no_result_for_newer),),
+        patches=((settling, "late_move", takes_no_result_for_newer),),
         shows="LATE",
         walks=False,
     ),
     Planted(
         name="late failure",
         without="a late failure is written into the item",
-        patches=((releases, "late_move", tells_of_its_failure),),
+        patches=((settling, "late_move", tells_of_its_failure),),
         shows="LATE",
         walks=False,
     ),
@@ -230,9 +230,9 @@ OVERSIGHTS = (
         without="after a doubt a cron item's next slot is counted from two minutes later",
         patches=(
             (
-                releases,
+                settling,
                 "prepare",
-                with_other(releases.prepare, released=counts_from_two_minutes_later),
+                with_other(finished_runs.prepare, released=counts_from_two_minutes_later),
             ),
         ),
         shows="SERVED|SLOT",
@@ -265,7 +265,7 @@ OVERSIGHTS = (
     Planted(
         name="not put back",
         without="a run that its worker's shutdown cut short is not due again",
-        patches=((releases, "released", is_not_put_back),),
+        patches=((finished_runs, "released", is_not_put_back),),
         shows="SERVED|SLOT|PARAMS|ATTEMPTS",
         walks=False,
     ),
@@ -295,7 +295,7 @@ OVERSIGHTS = (
     Planted(
         name="sticky params",
         without="the params of one requested run stay for the next",
-        patches=((releases, "released", keeps_once),),
+        patches=((finished_runs, "released", keeps_once),),
         shows="PARAMS",
         walks=False,
         verbs=("run_now",),
@@ -366,7 +366,7 @@ OVERSIGHTS = (
         name="newer late",
         seldom=True,
         without="a late result goes into an item of a newer version",
-        patches=((releases, "late_move", gives_it_a_late_result),),
+        patches=((settling, "late_move", gives_it_a_late_result),),
         shows="VERSIONS",
         walks=False,
         draw=newer,
@@ -390,7 +390,7 @@ OVERSIGHTS = (
     Planted(
         name="version lowered",
         without="a release writes its own version into the item",
-        patches=((releases, "release_ops", releases_as_its_own_version),),
+        patches=((finished_runs, "release_ops", releases_as_its_own_version),),
         shows="VERSIONS",
         walks=False,
     ),

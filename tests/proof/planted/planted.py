@@ -7,7 +7,16 @@ invariant that a broken board satisfies is worth nothing.
 
 from datetime import timedelta
 
-from blackboard.protocol import additions, batches, checkpoints, claims, edits, releases
+from blackboard.protocol import (
+    additions,
+    batches,
+    checkpoints,
+    claims,
+    edits,
+    finished_runs,
+    releases,
+    settling,
+)
 from blackboard.rules import applied, due, next_run, transitions
 from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
@@ -54,7 +63,7 @@ THE_FOURTEEN = (
     Planted(
         name="relcond",
         without="a release does not state the item's etag",
-        patches=((releases, "release_ops", without_etag("release_ops", "item:")),),
+        patches=((finished_runs, "release_ops", without_etag("release_ops", "item:")),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
     ),
     Planted(
@@ -74,13 +83,13 @@ THE_FOURTEEN = (
     Planted(
         name="runkey",
         without="a late release does not look for its own row in the history",
-        patches=((releases, "_is_mine", lambda *_: False),),
+        patches=((settling, "_is_mine", lambda *_: False),),
         shows="HISTORY|LATE",
     ),
     Planted(
         name="late",
         without="a late release writes into the item that has the id now",
-        patches=((releases, "late_move", broken.forgets_its_birth),),
+        patches=((settling, "late_move", broken.forgets_its_birth),),
         shows="LATE",
     ),
     Planted(
@@ -102,7 +111,7 @@ THE_FOURTEEN = (
     Planted(
         name="paused",
         without="a release drops the pause of its item",
-        patches=((releases, "released", broken.forgets_the_pause),),
+        patches=((finished_runs, "released", broken.forgets_the_pause),),
         shows="WAITING TOKEN|PROMISE",
     ),
     Planted(
@@ -160,7 +169,7 @@ CONDITIONS = (
     Planted(
         name="blind late result",
         without="a late result does not state the item's etag",
-        patches=((releases, "late_ops", without_etag("late_ops", "item:")),),
+        patches=((settling, "late_ops", without_etag("late_ops", "item:")),),
         shows="LATE",
         verbs=("add", "remove"),
     ),
@@ -228,14 +237,14 @@ MISTAKES = (
     Planted(
         name="token lost",
         without="a failed run leaves no token",
-        patches=((releases, "release_ops", broken.loses_the_token_of_a_failure),),
+        patches=((finished_runs, "release_ops", broken.loses_the_token_of_a_failure),),
         shows="NO TOKEN",
         walks=False,
     ),
     Planted(
         name="from memory",
         without="the next slot was computed before an edit, and is sent again after it",
-        patches=((releases, "prepare", broken.prepares_from_memory),),
+        patches=((settling, "prepare", broken.prepares_from_memory),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
         walks=False,
     ),
@@ -285,7 +294,7 @@ MISTAKES = (
     Planted(
         name="late over fenced",
         without="a late result goes into an item of a fenced type",
-        patches=((releases, "late_move", broken.takes_no_type_for_fenced),),
+        patches=((settling, "late_move", broken.takes_no_type_for_fenced),),
         shows="LATE",
         walks=False,
     ),
@@ -306,7 +315,7 @@ MISTAKES = (
     Planted(
         name="again dropped",
         without="a release drops the run that was requested meanwhile",
-        patches=((releases, "released", broken.forgets_run_now),),
+        patches=((finished_runs, "released", broken.forgets_run_now),),
         shows="RUN NOW LOST",
         walks=False,
     ),

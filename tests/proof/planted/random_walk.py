@@ -15,8 +15,9 @@ from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, State
 from blackboard.protocol import additions, edits
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import adopt, claim, override, pass_over, renew
+from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, release
+from blackboard.protocol.releases import release
 from blackboard.rules import due as claims
 from blackboard.rules.due import Move
 from blackboard.simulator.changes import Saved, saved_of, text_of_saved

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, replace
-from blackboard.protocol import batches, checkpoints, claims, edits, releases
+from blackboard.protocol import batches, checkpoints, claims, edits, finished_runs, settling
+from blackboard.protocol.finished_runs import FinishedRun, Released
 from blackboard.protocol.keys import lock_key
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import until_answered
 from blackboard.protocol.rows import text_of
+from blackboard.protocol.settling import until_answered
 from blackboard.rules.breaker import DOUBTS
 from blackboard.rules.due import Move, decide_lock, is_missed
 from blackboard.rules.transitions import late_move, released, removed, replanned, run_of, unlocked
@@ -158,22 +159,20 @@ def loses_the_token_of_a_failure(made: Claim, after: Item, run: Run) -> list[Op]
     return [op for op in ops if not (failed and op.key.startswith("next:"))]
 
 
-_honest_prepare = releases.prepare
+_honest_prepare = finished_runs.prepare
 
 
-def prepares_from_memory(
-    board: BoardTable, one: releases.FinishedRun, read: Claim, *, now: datetime
-) -> Any:
+def prepares_from_memory(board: BoardTable, one: FinishedRun, read: Claim, *, now: datetime) -> Any:
     item = replace(one.claim.item, etag=read.item.etag)
     return _honest_prepare(board, one, replace(read, item=item), now=now)
 
 
-_honest_settle = releases.settle
+_honest_settle = settling.settle
 
 
 async def settles_with_any_lock(
-    board: BoardTable, one: releases.FinishedRun, *, sent: datetime | None
-) -> releases.Released:
+    board: BoardTable, one: FinishedRun, *, sent: datetime | None
+) -> Released:
     made = one.claim
     lock = await until_answered(board, made.id, lambda: board.lock(made.id))
     if lock is not None:
@@ -182,9 +181,9 @@ async def settles_with_any_lock(
 
 
 async def takes_a_race_for_a_loss(
-    board: BoardTable, one: releases.FinishedRun, *, sent: datetime | None
-) -> releases.Released:
-    return await releases._without_lock(board, one, sent=sent)
+    board: BoardTable, one: FinishedRun, *, sent: datetime | None
+) -> Released:
+    return await settling._without_lock(board, one, sent=sent)
 
 
 def counts_the_one_before(

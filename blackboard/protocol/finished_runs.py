@@ -1,0 +1,123 @@
+"""A run that has ended, what its outcome becomes so that it fits a row, and the batch that releases
+its item.
+
+The batch states the item's etag it was built from, so that an edit, a pause or a `run now` made
+meanwhile is obeyed and not overwritten.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from blackboard.errors import BadInput
+from blackboard.model import Claim, Ended, Outcome, Run, replace
+from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle
+from blackboard.protocol.batches import release_ops
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import text_of
+from blackboard.results import not_kept, warnings_in, warnings_of
+from blackboard.rules.transitions import FAILING, released, run_of
+from blackboard.spec import RunSettings
+from blackboard.table import Op, units
+
+ROWS_OF_A_RELEASE = 4
+"""At the most: the lock goes, the next token comes, the item and the history say so."""
+
+
+class ReleaseOutcome(StrEnum):
+    """What became of a release."""
+
+    DONE = "done"
+    LATE = "late"
+    """Its lock had been taken away: the history says superseded."""
+    DROPPED = "dropped"
+    """Its item is gone, was made anew or cannot be read, or the store refuses the outcome."""
+
+
+class FinishedRun(Struct, frozen=True, gc=False, kw_only=True):
+    """A run that has ended and is to be released: its claim, and how it ended."""
+
+    claim: Claim
+    ended: Ended
+    settings: RunSettings
+    requeue: bool = False
+    """Cut short by its worker's shutdown: due again at once."""
+
+
+class Released(Struct, frozen=True, gc=False, kw_only=True):
+    """A run that was released: how, its row in the history, and its item's next ready time."""
+
+    how: ReleaseOutcome
+    run: Run
+    ready: datetime | None = None
+    retried: bool = False
+    """Whether the same slot is run again, as far as that was seen."""
+
+
+def fit(finished: FinishedRun, limit: int) -> FinishedRun:
+    """A run whose outcome fits a row, however it ended: a long error and a long output are cut, a
+    result that is too long is replaced by a warning, and one that is no JSON is a failure. The
+    warnings of the result are added to those of the run.
+    """
+    ended = finished.ended
+    try:
+        text = "" if ended.result is None else text_of(ended.result)
+        if (size := units(text)) > limit:
+            ended = replace(ended, result=not_kept(text, f"{size:,} characters", limit=limit))
+            text = text_of(ended.result)
+        warnings = warnings_of((*ended.warnings, *warnings_in(text)))
+        ended = replace(ended, warnings=warnings)
+    except Exception as odd:  # noqa: BLE001 - whatever it is, it is the fault of this run alone
+        problem = f"the result is no JSON that can be kept: {type(odd).__name__}"
+        ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
+    error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
+    return replace(finished, ended=replace(ended, error=error, output=output))
+
+
+def prepare(
+    board: BoardTable, finished: FinishedRun, claim: Claim, *, now: datetime
+) -> tuple[list[Op], Released]:
+    """The batch that releases an item, built from what `claim` says of it."""
+    settings = finished.settings
+    if claim.spec != finished.claim.spec:
+        settings = edited_settings(board, claim, otherwise=settings)
+    run = ended_run(claim, finished.ended, now=now)
+    after = released(
+        claim.item,
+        run,
+        settings=settings,
+        fraction=board.chance.fraction(),
+        requeue=finished.requeue,
+        retry_after=finished.ended.retry_after,
+        final=finished.ended.final,
+    )
+    ready = after.ready if after.waits else None
+    retried = after.waits and run.outcome in FAILING and after.attempt > claim.attempt
+    done = Released(how=ReleaseOutcome.DONE, run=run, ready=ready, retried=retried)
+    return release_ops(claim, after, run), done
+
+
+def edited_settings(board: BoardTable, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
+    """The settings of an item that was edited while it ran; those it ran with, if the new ones
+    cannot be computed by this worker.
+    """
+    try:
+        return board.resolve(claim.type, claim.spec)
+    except (BadInput, ValueError):
+        return otherwise
+
+
+def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
+    """What the history says of a run."""
+    return run_of(
+        claim.item,
+        ended.outcome,
+        now=now,
+        nonce=claim.nonce,
+        result="" if ended.result is None else text_of(ended.result),
+        error=ended.error,
+        warnings=ended.warnings,
+        output=ended.output,
+        log=ended.log,
+    )

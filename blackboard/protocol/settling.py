@@ -1,0 +1,204 @@
+"""Settling a release: what is done about it after any doubt, such as no answer, a refusal, or a
+claim whose item has to be read.
+
+The lock is read. It has the claim's nonce: the item is read and the release built anew from it. It
+has not: a row in the history with the claim's nonce means that the release landed; no such row
+means that the lock was taken away, and the run is late. Then its row in the history is written, and
+its result into the item if the rules say so.
+
+Writing does not give up while the store is away: it asks again until it is answered. Where no
+answer comes to the release of one run time and again, it is recorded as failed, in few words: it
+may be what the run says that keeps the answer away.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+from blackboard.errors import BadRow
+from blackboard.model import Claim, Ended, Outcome, Run, replace
+from blackboard.protocol import keys
+from blackboard.protocol.batches import late_ops
+from blackboard.protocol.claims import claim_from, holds
+from blackboard.protocol.finished_runs import (
+    FinishedRun,
+    Released,
+    ReleaseOutcome,
+    ended_run,
+    prepare,
+)
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.breaker import RELEASES
+from blackboard.rules.transitions import LateMove, late_move, stays, superseded
+from blackboard.table import Busy, Conflict, Refused, TableError, Unavailable, Unknown
+
+FAILURES = 4
+"""Tries of a release for which the store has no time, before it lets others go first; of a batch of
+them, before each is settled by itself."""
+UNANSWERED = 6
+"""Tries of one release without a good answer, before it is tried in few words."""
+REFUSED = "the store refused the outcome"
+
+Answer = TypeVar("Answer")
+
+
+async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | None) -> Released:
+    """Release one run, or record it as late. `sent` is the ready time in the release that may have
+    landed.
+    """
+    try:
+        return await _until_it_lands(board, finished, sent=sent)
+    except BadRow:  # its lock goes stale, and is left alone by workers that cannot read the item
+        now = await until_answered(board, finished.claim.id, board.table.now)
+        run = ended_run(finished.claim, finished.ended, now=now)
+        return Released(how=ReleaseOutcome.DROPPED, run=run)
+
+
+async def _until_it_lands(
+    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+) -> Released:
+    """Built from the item as it is now, and again until it lands."""
+    claim, unanswered = finished.claim, 0
+    while True:
+        lock = await until_answered(board, claim.id, lambda: board.lock(claim.id))
+        if lock is None or lock.nonce != claim.nonce:
+            return await _without_lock(board, finished, sent=sent)
+        item = await until_answered(board, claim.id, lambda: board.item(claim.id))
+        if item is None or not holds(item, lock):
+            orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
+            await until_answered(board, claim.id, orphan)
+            continue
+        current = claim_from(item, lock=lock, sent=claim.sent)
+        now = await until_answered(board, claim.id, board.table.now)
+        ops, done = prepare(board, finished, current, now=now)
+        try:
+            await until_answered(board, claim.id, partial(board.commit, claim.id, ops))
+        except Unknown as trouble:
+            unanswered += 1
+            sent = done.ready
+            if unanswered >= UNANSWERED:
+                # What the run says has got no answer just now. A short text that gets one shows
+                # that it is the reason.
+                in_few_words = _terse(finished, Refused(0, str(trouble)))
+                ops, done = prepare(board, in_few_words, current, now=now)
+                with suppress(TableError):  # or the release has landed meanwhile
+                    await board.commit(claim.id, ops)
+                    return done
+                await _until_ready(board, claim.id, trouble, failures=unanswered)
+        except Conflict:
+            continue
+        except Refused as refused:
+            if _is_terse(finished):
+                return Released(how=ReleaseOutcome.DROPPED, run=done.run)
+            finished = _terse(finished, refused)
+        else:
+            return done
+
+
+def _terse(finished: FinishedRun, refused: Refused) -> FinishedRun:
+    """A run whose outcome the store refuses is recorded as failed, in few words."""
+    ended = Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {refused.reason}")
+    return replace(finished, ended=ended)
+
+
+def _is_terse(finished: FinishedRun) -> bool:
+    """Whether its outcome is in few words already: then its lock is left to go stale."""
+    return finished.ended.error.startswith(REFUSED)
+
+
+async def _without_lock(
+    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+) -> Released:
+    """The lock is not the claim's: either the release has landed, or the run is late."""
+    claim, ended = finished.claim, finished.ended
+    row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))
+    if row is not None and _is_mine(row, claim, ended):
+        return Released(how=ReleaseOutcome.DONE, run=row, ready=sent)
+    return await _late(board, finished, now=await until_answered(board, claim.id, board.table.now))
+
+
+def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
+    """Whether a row of the history is what this release wrote, and not what an overrider or an
+    operator wrote about it.
+    """
+    is_as_sent = row.outcome is ended.outcome or row.error.startswith(REFUSED)
+    return row.nonce == claim.nonce and is_as_sent and not row.note
+
+
+async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
+    """Write the history of a run whose lock was taken away, and its item if the rules say so."""
+    claim, fenced, unanswered = finished.claim, finished.settings.fenced, 0
+    while True:
+        run = ended_run(claim, finished.ended, now=now)
+        item = await until_answered(board, claim.id, lambda: board.item(claim.id))
+        move = late_move(
+            item,
+            fence=claim.fence,
+            outcome=run.outcome,
+            fenced=fenced,
+            skipped=run.is_skipped,
+        )
+        if move is LateMove.DROP:
+            return Released(how=ReleaseOutcome.DROPPED, run=superseded(run, None))
+        row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))
+        if row is not None and stays(row, run):
+            return Released(how=ReleaseOutcome.LATE, run=row)
+        late = superseded(run, row)
+        ops = late_ops(item if move is LateMove.MERGE else None, late, row)
+        try:
+            await until_answered(
+                board, claim.id, partial(board.table.commit, board.partition(claim.id), ops)
+            )
+        except Conflict:
+            continue
+        except (Unknown, Refused) as trouble:
+            unanswered += isinstance(trouble, Unknown)
+            if _is_given_up(finished, trouble, unanswered):
+                return Released(how=ReleaseOutcome.DROPPED, run=late)
+            finished = await _next_words(board, finished, trouble, failures=unanswered)
+        else:
+            return Released(how=ReleaseOutcome.LATE, run=late)
+
+
+def _is_given_up(finished: FinishedRun, trouble: TableError, unanswered: int) -> bool:
+    """Whether the store takes no late outcome of a run, not even in few words."""
+    refuses_all = isinstance(trouble, Refused) and _is_terse(finished)
+    return refuses_all or unanswered >= 2 * UNANSWERED
+
+
+async def _next_words(
+    board: BoardTable, finished: FinishedRun, trouble: TableError, *, failures: int
+) -> FinishedRun:
+    """What is tried next of a late run: few words, where others were refused or got no answer time
+    and again.
+    """
+    if isinstance(trouble, Refused):
+        return _terse(finished, trouble)
+    if failures > FAILURES:
+        await _until_ready(board, finished.claim.id, trouble, failures=failures)
+    return _terse(finished, Refused(0, str(trouble))) if failures == UNANSWERED else finished
+
+
+async def until_answered(
+    board: BoardTable, item_id: str, ask: Callable[[], Awaitable[Answer]]
+) -> Answer:
+    """The answer about an item, however long it takes."""
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except (Busy, Unavailable) as trouble:
+            failures += 1
+            await _until_ready(board, item_id, trouble, failures=failures)
+
+
+async def _until_ready(
+    board: BoardTable, item_id: str, trouble: TableError, *, failures: int
+) -> None:
+    """Wait until the next try. After some, releases that the store takes go first."""
+    if failures > FAILURES:
+        pause = RELEASES.pause(failures - FAILURES, fraction=board.chance.fraction())
+        await board.clock.sleep(pause)
+    await board.ready(board.partition(item_id), trouble, failures=failures)
