@@ -244,6 +244,7 @@ class _Judge:
             current = await _look(self._board, case)
             if current is None:
                 return mended
+            self._now = await self._board.table.now()  # what has run meanwhile is not ahead of it
             bounds = self.bounds(current)
             found = diagnose(current, bounds)
             still_there = {(one.code, one.problem) for one in found}

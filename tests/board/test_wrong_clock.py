@@ -5,7 +5,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from blackboard.display.health import alarms_of
+from blackboard.doctor import Examination, examine
 from blackboard.model import Outcome, State
+from blackboard.protocol import reading
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import edit, pause, resume, run_now
 from blackboard.protocol.planning import planning_of
@@ -73,6 +75,28 @@ async def test_one_walk_under_a_clock_that_is_ahead_is_told_and_put_right(
     scene.clock.advance((davis.ready - scene.clock.now()).total_seconds() + 1)
     await scene.let_go(await scene.claimed())
     assert (await found(scene.board)).findings == []
+
+
+@pytest.mark.parametrize("repair", [False, True])
+@story
+async def test_what_runs_during_a_long_examination_is_no_work_of_a_wrong_clock(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, repair: bool
+) -> None:
+    monkeypatch.setattr(reading, "PAGE", 1)
+    await scene.add(every="8h")
+    looks = 0
+
+    async def and_it_runs() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            scene.later(minutes=10)
+            await scene.let_go(await scene.claimed())
+
+    report = await examine(scene.board, Examination(repair=repair), pause=and_it_runs)
+    assert looks
+    assert report.findings == []
+    assert (await scene.item()).ready > scene.clock.now() + 7 * HOUR
 
 
 async def alarms(scene: Scene) -> list[str]:
