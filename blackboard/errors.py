@@ -62,6 +62,14 @@ class AlreadyThere(BadInput):
         super().__init__("id", f"{item_id!r} is on this board already", remedy)
 
 
+class StillRuns(BlackboardError):
+    """An item cannot get another type while it runs."""
+
+    def __init__(self, item_id: str) -> None:
+        remedy = "wait for its end, or `blackboard cancel` it"
+        super().__init__(f"{item_id} runs, as what it is: {remedy}")
+
+
 class LeaseLost(BlackboardError):
     """A run cannot save: its lock was lost, or it is over. Another run may have begun."""
 

@@ -1,5 +1,6 @@
 """Times, durations and numbers in words for people. Pure: no locale, no local time zone."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -86,6 +87,14 @@ def exactly(moment: datetime, now: datetime) -> str:
 def plural(number: int, noun: str) -> str:
     """A number of things: "1 item", "2,000 items"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def some(names: Sequence[str], most: int, *, total: int | None = None) -> str:
+    """The first names, and how many more there are: "a, b and 3 more". `total`: where there are
+    others than these.
+    """
+    more = (len(names) if total is None else total) - min(len(names), most)
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def first_line(text: str) -> str:

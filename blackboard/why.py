@@ -13,7 +13,7 @@ import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, replace
-from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, span
+from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, some, span
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.maintenance import paused_by
@@ -269,10 +269,10 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         concurrency = facts.settings.concurrency
         apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
         until = "ends" if facts.permitted else "is gone" if facts.is_newer_permit else "is free"
-        words = f"held by {_some(held)}; it starts when one of them {until}"
+        words = f"held by {some(held, MOST_OCCUPANTS)}; it starts when one of them {until}"
         return f"{item.type} has {runs}{apart} at a time on the whole board: {words}"
     if facts.occupants:
-        shown = _some(facts.occupants)
+        shown = some(facts.occupants, MOST_OCCUPANTS)
         return f"slots are full: held by {shown}; it starts when one of them ends"
     which = f"any worker that takes {item.type}"
     if facts.takers == 1:
@@ -281,11 +281,6 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         which = f"any of the {facts.takers} workers that take {item.type}"
     when = "in its next walk" if move is Move.RUN else "then"
     return f"{which} starts it {when}, as soon as it has a free slot"
-
-
-def _some(ids: tuple[str, ...]) -> str:
-    more = len(ids) - MOST_OCCUPANTS
-    return ", ".join(ids[:MOST_OCCUPANTS]) + (f" and {more} more" if more > 0 else "")
 
 
 # ---- while it runs

@@ -39,7 +39,7 @@ from blackboard.inputs import (
     first_of,
 )
 from blackboard.model import Item, State, replace
-from blackboard.phrases import iso, plural
+from blackboard.phrases import iso, plural, some
 from blackboard.protocol import additions, edits
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable, Resolve
@@ -266,12 +266,7 @@ def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item])
     there -= {item.id for item in plan.remove}
     kept = [item.id for item in before.remove if item.id in there]
     if kept:
-        warn(f"not removed, as others have declared them by now: {_named(kept)}")
-
-
-def _named(ids: Sequence[str]) -> str:
-    """The first few of them."""
-    return ", ".join(map(shown, ids[:NAMED])) + (", ..." if len(ids) > NAMED else "")
+        warn(f"not removed, as others have declared them by now: {shown(some(kept, NAMED))}")
 
 
 async def _read_all(board: BoardTable) -> dict[str, Item]:
@@ -309,7 +304,8 @@ def _confirm(plan: ApplyPlan, now: datetime) -> None:
     """
     removed = plural(len(plan.remove), "item")
     if not sys.stdin.isatty():
-        problem = f"this would remove {removed}: {_named([item.id for item in plan.remove])}"
+        names = shown(some([item.id for item in plan.remove], NAMED))
+        problem = f"this would remove {removed}: {names}"
         raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
     click.echo("\n".join(plan.lines(now)), err=True)
     if not click.confirm(f"Remove {removed}, and do the rest?", err=True):
@@ -444,7 +440,8 @@ def _warn_of_states(items: Sequence[Item]) -> None:
     for state in (State.DONE, State.PAUSED):
         if ids := [item.id for item in items if item.state is state]:
             which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
-            warn(f"{which} and would run on a board that this is applied to: {_named(ids)}")
+            names = shown(some(ids, NAMED))
+            warn(f"{which} and would run on a board that this is applied to: {names}")
 
 
 def _toml(item: Item) -> str:

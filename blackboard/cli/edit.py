@@ -28,11 +28,11 @@ from blackboard.cli.spec_options import (
 )
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
-from blackboard.errors import AlreadyThere, BadInput, BlackboardError
+from blackboard.errors import AlreadyThere, BadInput, BlackboardError, StillRuns
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item
-from blackboard.phrases import exactly, plural
+from blackboard.phrases import exactly, plural, some
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import Changed
@@ -198,6 +198,7 @@ def edit_command(
         """All or none: an edit that one item refuses changes none."""
         checkpoint_text(value, limit=board.table.max_value)
         for item in items:
+            _check_stays(item, item_type)
             spec = new_of(item, spec_of(item))
             check_size(spec, limit=board.table.max_value)
             session.check_params(item_type or item.type, spec.params)
@@ -205,8 +206,6 @@ def edit_command(
 
     async def edit(board: BoardTable, item: Item) -> Answer:
         text = checkpoint_text(value, limit=board.table.max_value)
-        if item_type is not None and not takers(await workers(board), item_type):
-            warn_unknown(session, [item_type])
         done = await edits.edit(
             board,
             item.id,
@@ -220,10 +219,28 @@ def edit_command(
         due = _due(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is changed ({'; '.join(changes)}) and {due}")
 
-    work = change_each(
-        session, ids, edit, verb="edit", exact=exact, check=check, details=changed_fields
-    )
-    return asyncio.run(work)
+    async def work() -> int:
+        await _warn_unserved(session, item_type)
+        return await change_each(
+            session, ids, edit, verb="edit", exact=exact, check=check, details=changed_fields
+        )
+
+    return asyncio.run(work())
+
+
+def _check_stays(item: Item, item_type: str | None) -> None:
+    """Raises StillRuns for an item that runs as another type."""
+    if item.running and item_type not in {None, item.type}:
+        raise StillRuns(item.id)
+
+
+async def _warn_unserved(session: Session, item_type: str | None) -> None:
+    """Warn of a type that no worker takes, and that no jobs have here."""
+    if item_type is None:
+        return
+    async with session.board() as board:
+        if not takers(await workers(board), item_type):
+            warn_unknown(session, [item_type])
 
 
 def _changes(item: Item, after: Item) -> list[str]:
@@ -307,6 +324,5 @@ def _confirmed(items: Sequence[Item]) -> bool:
     if not sys.stdin.isatty():
         problem = f"this would remove {plural(len(items), 'item')}"
         raise BadInput("id", problem, "say so with --yes")
-    names = ", ".join(shown(item.id) for item in items[:NAMED])
-    more = ", ..." if len(items) > NAMED else ""
-    return click.confirm(f"Remove {plural(len(items), 'item')} ({names}{more})?", err=True)
+    names = shown(some([item.id for item in items], NAMED))
+    return click.confirm(f"Remove {plural(len(items), 'item')} ({names})?", err=True)

@@ -4,7 +4,7 @@ end, or what people did.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -125,7 +125,8 @@ def log_command(
     async def read() -> tuple[list[Run], int, datetime]:
         async with reading(session.board(), "reading items") as board:
             items = await items_with_history(board, ids, exact=exact)
-            found = await newest_runs(board, items, query)
+            runs_of = None if fence is None else partial(_of_fence, board, fence)
+            found = await newest_runs(board, items, query, runs_of=runs_of)
             return found, sum(one.runs for one in items), await board.table.now()
 
     if follow:
@@ -138,8 +139,6 @@ def log_command(
             )
         return 0
     runs, total, now = asyncio.run(read())
-    if fence is not None:
-        runs = [one for one in runs if one.fence == fence]
     if chosen.json:
         emit([run_record(one) if output or full else run_summary(one) for one in runs])
     elif not runs:
@@ -152,6 +151,13 @@ def log_command(
             so_many = "of those that match" if query.selects else f"of {total}"
             click.echo(f"\nthe newest {number} {so_many}; -n shows more")
     return 0
+
+
+async def _of_fence(board: BoardTable, fence: int, item: Item) -> AsyncIterator[Run]:
+    """The run of an item with this fence, if there is one."""
+    run = await board.run(item.id, fence)
+    if run is not None:
+        yield run
 
 
 def _check_alone(*others: object) -> None:

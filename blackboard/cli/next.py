@@ -140,9 +140,10 @@ async def _of_board(
         now = await board.table.now()
 
         def coming(item: Item) -> Iterator[tuple[datetime, Item]]:
-            if not item.running and (after is None or item.ready > after):
+            later = after
+            if not item.running and item.ready > max(now, after or now):
                 yield item.ready, item  # most items need no schedule for what is shown
-            later = None if item.running else max(after or item.ready, item.ready)
+                later = item.ready
             try:
                 moments = _upcoming(board, item, now=now, after=later)[1]
             except BlackboardError as problem:

@@ -148,6 +148,9 @@ def worker_command(
                     endpoint=endpoint,
                 )
             )
+    except asyncio.CancelledError:
+        note("its supervisor has ended, and so does this worker, which waited for its store")
+        return 1
     except SystemExit as problem:
         # Of a signal handler, say. With exit code 0 or 2 its supervisor would not start it again.
         note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")

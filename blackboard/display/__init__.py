@@ -1,1 +1,1 @@
-"""Text for people: tables that fit a terminal, the columns of a board, TOML. Pure."""
+"""What is shown of a board: how it is read for that, columns, tables that fit a terminal, TOML."""

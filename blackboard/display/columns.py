@@ -11,7 +11,17 @@ from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import GroupLeases, last_move
 from blackboard.model import Action, Outcome, Run, State, Statistics, TypeCounts, replace
-from blackboard.phrases import brief, first_line, iso, last_seen, plural, relative, span, stamp
+from blackboard.phrases import (
+    brief,
+    first_line,
+    iso,
+    last_seen,
+    plural,
+    relative,
+    some,
+    span,
+    stamp,
+)
 from blackboard.protocol.members import Sighting
 from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus, counts_of
@@ -365,9 +375,7 @@ def _named(action: Action) -> str:
     """The items of an action, some of them by name."""
     if not action.count:
         return "the board"
-    named = ", ".join(action.ids[:FEW_ITEMS])
-    more = action.count - min(len(action.ids), FEW_ITEMS)
-    return f"{named} and {more:,} more" if more else named
+    return some(action.ids, FEW_ITEMS, total=action.count)
 
 
 def worker_cells(one: Sighting, *, now: datetime, absolute: bool) -> Line:

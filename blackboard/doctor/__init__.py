@@ -35,7 +35,7 @@ from blackboard.doctor.diagnosis import (
 from blackboard.election import open_elections
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import NEVER, Item, Lock, Mark, Run, State, Token, replace
-from blackboard.phrases import plural, since, span
+from blackboard.phrases import plural, since, some, span
 from blackboard.protocol import keys
 from blackboard.protocol.members import Sighting, takers, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
@@ -477,11 +477,10 @@ async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding
         if again == paused:
             break
         paused = again
-    names = ", ".join(board.shard(one) for one in paused[:MOST_NAMED])
-    more = f" and {len(paused) - MOST_NAMED} more" if len(paused) > MOST_NAMED else ""
+    names = some([board.shard(one) for one in paused], MOST_NAMED)
     problem = (
         f"the board is paused in {len(paused)} of its {board.shards} shards: no worker claims "
-        f"anything in {names}{more} (`blackboard resume --board` ends that, `blackboard pause "
+        f"anything in {names} (`blackboard resume --board` ends that, `blackboard pause "
         "--board` pauses the others)"
     )
     return [Finding(code="D13", subject=keys.MAINTENANCE, problem=problem)]

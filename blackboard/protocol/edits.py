@@ -21,7 +21,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import BadInput, BlackboardError, Missing, StillRuns
 from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
 from blackboard.protocol.keys import item_key
@@ -168,8 +168,8 @@ async def edit(
     """Change the spec of an item. A new schedule counts from now; an `every` from
     the last start. A slot that is being retried, or was asked for, is kept. `checkpoint` is JSON
     where its next run is to go on; "": it begins anew; None: it stays, unless the item gets another
-    type, or a run that was asked for with params of its own comes next. Raises BlackboardError for
-    a type while it runs.
+    type, or a run that was asked for with params of its own comes next. Raises StillRuns for a type
+    while it runs.
     """
 
     def build(item: Item, now: datetime) -> Item | None:
@@ -177,8 +177,7 @@ async def edit(
         is_same = item_type in {None, item.type}
         if item_type is not None and not is_same:
             if item.running:
-                remedy = "wait for its end, or `blackboard cancel` it"
-                raise BlackboardError(f"{item_id} runs, as what it is: {remedy}")
+                raise StillRuns(item_id)
             item = replace(item, type=item_type, checkpoint="")
         settings = settings_of(board, item, spec)
         is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)

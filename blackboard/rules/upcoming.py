@@ -16,7 +16,7 @@ def upcoming(
 ) -> Iterator[datetime]:
     """The pending run, and the slots of the schedule after it, each with the item's part of the
     jitter; later than `after`, if given. A paused item counts as if it were resumed; an item that
-    is done has no times.
+    is done, or removed, has no times.
     """
     schedule = settings.schedule
     if schedule is None or schedule.limits.runs is None:
@@ -32,7 +32,7 @@ def _upcoming(
     item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
 ) -> Iterator[datetime]:
     """The same, without regard to a number of runs."""
-    if item.state is State.DONE:
+    if item.state in {State.DONE, State.REMOVED}:
         return
     schedule, wait = settings.schedule, part_of_jitter(item.id, settings)
     pending = None if item.running else _pending(item, settings, now=now)

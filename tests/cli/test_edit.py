@@ -95,6 +95,22 @@ def test_what_one_item_refuses_is_done_to_none(davis: CommandLine) -> None:
     assert spec(davis).every == "8h"
 
 
+def test_no_item_gets_another_type_while_one_of_them_runs(davis: CommandLine) -> None:
+    davis("add", "berkeley", "eugene", "--type", "calendars", "--every", "8h")
+    davis.start("eugene")
+    before = davis.rows()
+    said = davis("edit", "*", "--type", "shell", code=1)
+    assert "eugene runs, as what it is" in said.err
+    assert davis.rows() == before
+
+
+def test_an_unknown_type_is_warned_of_once(davis: CommandLine) -> None:
+    davis("add", "berkeley", "eugene", "--type", "calendars", "--every", "8h")
+    said = davis("edit", "*", "--type", "calendar")
+    assert said.err.count("no handler for the type 'calendar'") == 1
+    assert said.out.count("type calendars -> calendar") == 3
+
+
 def test_a_glob_edits_all_that_match(davis: CommandLine) -> None:
     davis("add", "dayton", "--type", "calendars")
     davis("add", "other", "--type", "calendars")

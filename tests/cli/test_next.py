@@ -116,6 +116,25 @@ def test_without_arguments_the_next_runs_of_the_board_are_shown(blackboard: Comm
     ]
 
 
+def test_the_next_runs_of_the_board_are_those_of_its_items(blackboard: CommandLine) -> None:
+    """What runs has no run before `--after`; what waits for the end of a blackout is not due now,
+    and a time that was missed is passed over.
+    """
+    now, hours = datetime.now(UTC), timedelta(hours=2)
+    blackboard("add", "closed", "runs", "--type", "calendars", "--every", "8h")
+    blackboard("edit", "closed", "--blackout", f"{now - hours:%H:%M}-{now + hours:%H:%M}")
+    blackboard("add", "missed", "--type", "calendars", "--cron", "0 3 * * *", "--missed", "none")
+    blackboard.set_back("missed", timedelta(days=2))
+    blackboard.start("runs")
+    for after in ((), ("--after", "in 3d")):
+        for item_id in ("closed", "missed", "runs"):
+            of_item = blackboard("next", item_id, "-n", "3", "--json", *after).json
+            of_board = blackboard("next", "-n", "100", "--json", *after).json
+            times = [one["at"] for one in of_board if one["id"] == item_id]
+            assert times[:3] == of_item[: len(times)], (item_id, after)
+            assert times
+
+
 def test_a_board_without_active_items_has_no_next_runs(blackboard: CommandLine) -> None:
     blackboard("init")
     assert blackboard("next").out == "nothing is due: no item of the board is active\n"

@@ -90,6 +90,9 @@ def test_a_worker_that_still_waits_for_its_store_ends_with_its_supervisor(tmp_pa
         eventually(lambda: b"waiting" in log.read_bytes(), "it waits for its store")
         os.close(writer)
         eventually(lambda: worker.poll() is not None, "it ends")
+        assert worker.returncode == 1
+        assert b"its supervisor has ended" in log.read_bytes()
+        assert b"Traceback" not in log.read_bytes()
     finally:
         worker.kill()
         worker.wait()
