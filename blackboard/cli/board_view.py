@@ -1,6 +1,6 @@
 """The board that `show --watch` shows: its items, one of them in full, and what is done to it.
 
-`watching.py` says what the keys do; here is what is read, drawn and done.
+`watch_keys.py` says what the keys do; here is what is read, drawn and done.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from blackboard.board import Board
 from blackboard.cli.log import in_full
 from blackboard.cli.output import paused_words
 from blackboard.cli.watch import Work, fitting, key_lines, words_of
-from blackboard.cli.watching import (
+from blackboard.cli.watch_keys import (
     LIST_KEYS,
     Act,
     Prompt,

@@ -96,7 +96,14 @@ def warn(message: str) -> None:
     note(f"warning: {message}")
 
 
-# ---- for programs
+def paused_words(mark: Mark, now: datetime) -> str:
+    """What is said of a board that is paused."""
+    reason = f": {shown(mark.reason)}" if mark.reason else ""
+    who = f"{shown(mark.by)} at {exactly(mark.at, now)}{reason}"
+    return f"the board is paused, by {who}; `blackboard resume --board` ends that"
+
+
+# ---- for programs, and for both
 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:
@@ -106,13 +113,6 @@ def emit(value: Any, *, in_a_line: bool = False) -> None:
     except RecursionError:
         raise BlackboardError("JSON that is nested so deeply cannot be written") from None
     click.echo(msgspec.json.format(text, indent=0 if in_a_line else 2))
-
-
-def paused_words(mark: Mark, now: datetime) -> str:
-    """What is said of a board that is paused."""
-    reason = f": {shown(mark.reason)}" if mark.reason else ""
-    who = f"{shown(mark.by)} at {exactly(mark.at, now)}{reason}"
-    return f"the board is paused, by {who}; `blackboard resume --board` ends that"
 
 
 class Answer(Struct, frozen=True, kw_only=True):

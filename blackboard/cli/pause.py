@@ -1,11 +1,11 @@
 """The commands that hold up items, or end their runs: pause, resume, cancel, ack, unlock."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
-from blackboard.board import mark_now
+from blackboard.board import NOT_CANCELLED, mark_now, not_locked_any_more
 from blackboard.cli.actions import record
 from blackboard.cli.many import change_each
 from blackboard.cli.options import Chosen, common
@@ -166,32 +166,54 @@ CANCEL_EPILOG = """\b
 Examples:
   blackboard cancel westlafcals --reason "wrong feeds"
   blackboard cancel "town*" --json
+  blackboard cancel westlafcals --fence 41
 """
+
+
+def _one_for(fence: int | None) -> Check:
+    """Refuses a fence for several items."""
+
+    def check(_: BoardTable, items: Sequence[Item]) -> None:
+        if fence is not None and len(items) > 1:
+            raise BadInput("fence", "it belongs to one item", "name one id")
+
+    return check
 
 
 @click.command(epilog=CANCEL_EPILOG)
 @ids_argument()
+@click.option(
+    "--fence", type=int, metavar="N", help="Only the run with this fence, as `why` shows it."
+)
 @click.option("--reason", default="", help="Why: kept with the run.")
 @common()
-def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+def cancel_command(
+    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str
+) -> int:
     """End the running runs of items; each item waits for its next time. The handler is stopped
     when its worker renews the lock: on this host, at once; else within a minute, or a third of
-    `stale_after`. Exit code 1 if one of the items does not run.
+    `stale_after`.
+
+    Only the run that was read, or that --fence names, is ended. Exit code 1 if there is none.
     """
 
     async def cancel(board: BoardTable, item: Item) -> Answer:
         if not item.running:
             return _unchanged(item, "does not run", no=True)
+        if fence not in {None, item.fence}:
+            words = f"does not run with fence {fence}, but {item.fence}: left as it is"
+            return _unchanged(item, words, no=True)
         mark = await mark_now(board, reason)
         done = await edits.cancel(board, item.id, mark, fence=item.fence)
         if not done.changed:
-            words = "had ended, or been taken over, before it could be cancelled"
-            return _unchanged(done.item, words, no=True)
+            return _unchanged(done.item, NOT_CANCELLED, no=True)
         due = due_words(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is cancelled (was with {item.owner}) and {due}")
 
     session = Session.start(chosen).with_defaults(changes=True)
-    return asyncio.run(change_each(session, ids, cancel, verb="cancel", exact=exact, reason=reason))
+    check = _one_for(fence)
+    work = change_each(session, ids, cancel, verb="cancel", exact=exact, reason=reason, check=check)
+    return asyncio.run(work)
 
 
 UNLOCK_EPILOG = """\b
@@ -218,24 +240,22 @@ def unlock_command(
     Only the lock that was read, or that --fence names, is taken. Exit code 1 if there is none.
     """
 
-    def check(_: BoardTable, items: Sequence[Item]) -> None:
-        if fence is not None and len(items) > 1:
-            raise BadInput("fence", "it belongs to one item", "name one id")
-
     async def unlock(board: BoardTable, item: Item) -> Answer:
         lock = await board.lock(item.id)
         if lock is None:
             return _unchanged(item, "is not locked", no=True)
-        expected = lock.fence if fence is None else fence
+        if fence not in {None, lock.fence}:
+            words = f"is not locked with fence {fence}, but {lock.fence}: left as it is"
+            return _unchanged(item, words, no=True)
         mark = await mark_now(board, reason)
-        done = await edits.unlock(board, item.id, mark, fence=expected)
+        done = await edits.unlock(board, item.id, mark, fence=lock.fence)
         if not done.changed:
-            words = f"is not locked with fence {expected}, but {done.item.fence}: left as it is"
-            return _unchanged(done.item, words, no=True)
+            return _unchanged(done.item, not_locked_any_more(lock.fence), no=True)
         due = due_words(board, done.item, await board.table.now())
         held = f"fence {lock.fence}, held by {lock.owner}, not renewed {since(lock.age)}"
         return Answer(item=done.item, words=f"is unlocked ({held}) and {due}")
 
     session = Session.start(chosen)
+    check = _one_for(fence)
     work = change_each(session, ids, unlock, verb="unlock", exact=exact, reason=reason, check=check)
     return asyncio.run(work)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from blackboard.cli.output import is_terminal
 from blackboard.cli.session import Session
-from blackboard.cli.watching import PAGE_KEYS, Scroll
+from blackboard.cli.watch_keys import PAGE_KEYS, Scroll
 from blackboard.clock import Clock, SystemClock
 from blackboard.display.layout import Line, Style, measure, one_line, wrap
 from blackboard.errors import BadInput, BlackboardError

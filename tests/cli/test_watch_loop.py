@@ -20,7 +20,7 @@ from blackboard.cli.watch import (
     fitting,
     key_lines,
 )
-from blackboard.cli.watching import LIST_KEYS
+from blackboard.cli.watch_keys import LIST_KEYS
 from blackboard.clock import SystemClock
 from blackboard.display.layout import Line, Style, measure, text_of
 from blackboard.display.queries import ItemQuery

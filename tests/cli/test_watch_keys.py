@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.cli.terminal import KeyReader
-from blackboard.cli.watching import (
+from blackboard.cli.watch_keys import (
     LONGEST_TYPED,
     STATE_FILTERS,
     Act,
