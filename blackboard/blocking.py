@@ -363,15 +363,21 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
         return
 
+    own: object = None
+
     def ended(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # the next one must not end the resigning
+        nonlocal own
+        own = signal.SIG_IGN  # the next one must not end the resigning
+        signal.signal(number, own)
         raise SystemExit(128 + number)
 
+    own = ended
     signal.signal(signal.SIGTERM, ended)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGTERM) is own:  # else the program has another one by now
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class BlockingBoard(Proxy[Board]):

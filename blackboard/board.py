@@ -95,12 +95,12 @@ async def open_board(
     """Open a board: `async with blackboard.open("app.db", handlers=[feed]) as board`.
 
     `store` is a path or a store URL; without one BLACKBOARD_STORE counts, then `[board] store` of
-    the settings, then blackboard.db in the current folder. `handlers` are functions marked with
-    `@handler`, or what `--jobs` takes: folders, files, modules, shipped names. Without any, those
-    of `[board] jobs` are loaded. Their defaults count for the items that are added here, so a
-    program that only adds items names them too. `settings` is the path of a settings file; without
-    one there are none. `name` is the board's. With `create` a missing store and board are made, the
-    board with `shards` shards.
+    the settings, then blackboard.db beside the settings file, or in the current folder where there
+    is none. `handlers` are functions marked with `@handler`, or what `--jobs` takes: folders,
+    files, modules, shipped names. Without any, those of `[board] jobs` are loaded. Their defaults
+    count for the items that are added here, so a program that only adds items names them too.
+    `settings` is the path of a settings file; without one there are none. `name` is the board's.
+    With `create` a missing store and board are made, the board with `shards` shards.
 
     Raises BadInput for what cannot be used, MissingStore or another StoreProblem for a store that
     cannot be opened, TableError for one that does not answer.
@@ -191,6 +191,7 @@ class RunOptions(TypedDict, total=False):
 
 
 CLOSED = "this board is closed: use it inside `blackboard.open(...)`"
+NOT_CANCELLED = "had ended, or been taken over, before it could be cancelled"
 
 
 class Board:
@@ -401,18 +402,20 @@ class Board:
         return await self._changed(done.item)
 
     @checked
-    async def cancel(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
-        """End the running run of an item, which waits for its next slot. The handler is stopped
-        when its worker renews the lock. Raises BlackboardError when the item does not run.
+    async def cancel(
+        self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
+    ) -> BoardItem:
+        """End the running run of an item, or only the run with this fence: the item waits for its
+        next slot. The handler is stopped when its worker renews the lock. Raises BlackboardError
+        when there is no such run.
         """
         item = await self._table.found(check_id(item_id))
-        if not item.running:
-            raise BlackboardError(f"{item_id} does not run")
+        if not item.running or fence not in {None, item.fence}:
+            raise BlackboardError(f"{item_id} does not run{_with_fence(fence)}")
         mark = await mark_now(self._table, reason, by=by)
         done = await edits.cancel(self._table, item_id, mark, fence=item.fence)
         if not done.changed:
-            problem = "had ended, or been taken over, before it could be cancelled"
-            raise BlackboardError(f"{item_id} {problem}")
+            raise BlackboardError(f"{item_id} {NOT_CANCELLED}")
         await self._record("cancel", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
@@ -426,12 +429,11 @@ class Board:
         await self._table.found(check_id(item_id))
         lock = await self._table.lock(item_id)
         if lock is None or fence not in {None, lock.fence}:
-            which = "" if fence is None else f" with fence {fence}"
-            raise BlackboardError(f"{item_id} is not locked{which}")
+            raise BlackboardError(f"{item_id} is not locked{_with_fence(fence)}")
         mark = await mark_now(self._table, reason, by=by)
         done = await edits.unlock(self._table, item_id, mark, fence=lock.fence)
         if not done.changed:
-            raise BlackboardError(f"{item_id} is not locked with fence {lock.fence} any more")
+            raise BlackboardError(f"{item_id} {not_locked_any_more(lock.fence)}")
         await self._record("unlock", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
@@ -558,18 +560,18 @@ class Board:
         Raises BadInput for what cannot be used, and where the extra is not installed.
         """
         try:
-            from blackboard.web.access import Access, check_token, host_names, networks
+            from blackboard.web.access import access_of
             from blackboard.web.app import web_app
         except ImportError as missing:
             remedy = "pip install 'blackboard-scheduler[web]'"
             raise BadInput("web", f"the pages need {missing.name}", remedy) from None
-        access = Access(
+        access = access_of(
             operator=operator,
-            token=check_token(token) if token else "",
+            token=token,
             user_header=user_header,
-            proxies=networks(proxies),
-            hosts=None if hosts is None else host_names(hosts),
-            user=f"{_user()}@{socket.gethostname()}",
+            proxies=proxies,
+            hosts=hosts,
+            user=_user_here(),
         )
         self._check_open()
         pages = web_app(
@@ -676,6 +678,16 @@ class Board:
         return item_record((await read_one(self._table, item))[0], self._table.labels(item))
 
 
+def _with_fence(fence: int | None) -> str:
+    """Which run or lock is not there; "" for any."""
+    return "" if fence is None else f" with fence {fence}"
+
+
+def not_locked_any_more(fence: int) -> str:
+    """What has become of a lock that was there."""
+    return f"is not locked{_with_fence(fence)} any more"
+
+
 def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 0:
         raise BadInput("limit", f"{limit} is too few", "0 or more")
@@ -692,14 +704,16 @@ async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:
 def operator(by: str = "") -> str:
     """Who does something: `by`, or the user of this process and its host. Raises BadInput."""
     check_length("by", by)
-    return by or f"{_user()}@{socket.gethostname()}"
+    return by or _user_here()
 
 
-def _user() -> str:
+def _user_here() -> str:
+    """The user of this process and its host."""
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):
-        return f"uid {os.getuid()}"
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, Any]:

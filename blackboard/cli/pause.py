@@ -170,7 +170,7 @@ Examples:
 """
 
 
-def _one_for(fence: int | None) -> Check:
+def _one_for(fence: int | None) -> Callable[[BoardTable, Sequence[Item]], None]:
     """Refuses a fence for several items."""
 
     def check(_: BoardTable, items: Sequence[Item]) -> None:

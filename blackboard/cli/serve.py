@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,13 @@ Examples:
   blackboard serve --user-header X-Forwarded-User --proxy 10.0.0.7
 """
 PORT = 8080
+OPTIONS = {
+    "token": "BLACKBOARD_WEB_TOKEN",
+    "user_header": "user-header",
+    "proxies": "proxy",
+    "hosts": "allow-host",
+}
+"""The arguments of `Board.web`, as this command takes them."""
 
 
 @click.command(epilog=EPILOG)
@@ -74,20 +80,24 @@ def serve_command(
     """
     where = Endpoint.parse(listen or str(PORT), "listen")
     token = os.environ.pop("BLACKBOARD_WEB_TOKEN", "")
-    check_open(where.host, token=token, user_header=user_header, proxies=proxies)
+    check_open(where.host, token=token, user_header=user_header)
     session = Session.start(chosen).with_defaults(changes=True)
 
     async def work() -> None:
         async with session.board() as table:
             board = Board(table, session)
             names = (*hosts, *_own_names(where.host))
-            pages = board.web(
-                operator=operator,
-                token=token,
-                user_header=user_header,
-                proxies=proxies,
-                hosts=names,
-            )
+            try:
+                pages = board.web(
+                    operator=operator,
+                    token=token,
+                    user_header=user_header,
+                    proxies=proxies,
+                    hosts=names,
+                )
+            except BadInput as bad:
+                name = OPTIONS.get(bad.field, bad.field)
+                raise BadInput(name, bad.problem, bad.remedy) from None
             await serve(pages, where, json=chosen.json)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as at Ctrl-C
@@ -96,14 +106,8 @@ def serve_command(
     return 0
 
 
-def check_open(host: str, *, token: str, user_header: str, proxies: Sequence[str]) -> None:
+def check_open(host: str, *, token: str, user_header: str) -> None:
     """Raises BadInput where others could see the pages without having proved anything."""
-    if user_header and not proxies:
-        remedy = "name the address of the proxy with --proxy"
-        raise BadInput("user-header", "anybody could send this header", remedy)
-    if proxies and not user_header:
-        remedy = "say in which header the proxy names the visitor: --user-header"
-        raise BadInput("proxy", "a proxy alone proves nothing", remedy)
     if host in {"127.0.0.1", "localhost", "::1"} or token or user_header:
         return
     remedy = (

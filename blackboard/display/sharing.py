@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from blackboard.election import Elections, read_elections
 from blackboard.errors import BadInput, BadSpec
 from blackboard.model import VERSION, Outcome
 from blackboard.phrases import first_line
@@ -77,9 +78,17 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
         return max(map(self.free_for, self.partitions), default=timedelta(0))
 
     @property
+    def is_in_future(self) -> bool:
+        """Whether one of its partitions is set back."""
+        return any(map(self.is_set_back, self.partitions))
+
+    @property
     def is_well(self) -> bool:
-        """Whether no partition is free for longer than its lease; none that is set back either."""
-        return self.free <= self.lease and not any(map(self.is_set_back, self.partitions))
+        """Whether no partition is free for longer than its lease or set back, and no row of it is
+        damaged.
+        """
+        is_whole = not self.damaged and not self.unreadable
+        return is_whole and self.free <= self.lease and not self.is_in_future
 
     @property
     def counts(self) -> Sequence[int]:
@@ -160,6 +169,14 @@ def last_move(one: ItemStatus) -> str:
 # ---- elections
 
 
+async def read_leaders(board: BoardTable) -> tuple[Elections, str]:
+    """The elections of a board, and why they cannot be read; "" where they can."""
+    try:
+        return await read_elections(board), ""
+    except BadInput as bad:
+        return Elections(statuses=(), now=await board.table.now()), bad.problem
+
+
 def has_no_leader(one: ItemStatus, now: datetime) -> bool:
     """Whether an election that is not paused has had no leader for longer than its lease."""
     if one.item.is_paused:
@@ -221,7 +238,8 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     kind: str
     lease: float
     well: bool
-    """Whether no partition is free for longer than its lease, and no row of it is damaged."""
+    """Whether no partition is free for longer than its lease or set back, and no row of it is
+    damaged."""
     held: int
     workers: int
     free: float
@@ -256,7 +274,7 @@ def group_record(one: GroupLeases) -> GroupRecord:
         group=one.name,
         kind="pump",
         lease=one.lease.total_seconds(),
-        well=one.is_well and not one.damaged and not one.unreadable,
+        well=one.is_well,
         held=sum(one.counts),
         workers=len(one.counts),
         free=one.free.total_seconds(),
@@ -295,6 +313,22 @@ def election_record(one: ItemStatus, now: datetime) -> ElectionRecord:
         paused=item.is_paused,
         late=has_no_leader(one, now),
         problem=election_problem(one) or None,
+    )
+
+
+def unreadable_election(key: str) -> ElectionRecord:
+    """An election whose row cannot be read: by its key."""
+    return ElectionRecord(
+        election=key,
+        leader=None,
+        since=None,
+        term=0,
+        kind="",
+        lease=None,
+        renewed=None,
+        paused=False,
+        late=False,
+        problem="its row cannot be read",
     )
 
 

@@ -10,8 +10,9 @@
     operator  only where that was switched on does any request change anything
 
 Every answer forbids framing and all that the pages do not need (Content-Security-Policy). The token
-is compared in constant time, and stands in no answer, address or log. A session is signed and not
-stored: who restarts the server with another token ends all sessions.
+is compared in constant time, and stands in no answer, address or log; the answer to a wrong one
+waits, in a form as in a header. A session is signed and not stored: who restarts the server with
+another token ends all sessions.
 """
 
 import base64
@@ -29,9 +30,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput
+from blackboard.inputs import argument
 from blackboard.web.refusals import is_api, refusal
 
 TOKEN_VARIABLE = "BLACKBOARD_WEB_TOKEN"  # noqa: S105 - the name of a variable
+"""From which `blackboard serve` takes the token."""
 SHORTEST_TOKEN = 16
 COOKIE = "blackboard"
 SESSION_LASTS = 30 * 86_400.0
@@ -96,14 +99,42 @@ class Visitor:
     """Whether a header of the request itself proves it: no page elsewhere can add that."""
 
 
+def access_of(
+    *,
+    operator: bool,
+    token: str,
+    user_header: str,
+    proxies: Sequence[str],
+    hosts: Sequence[str] | None,
+    user: str,
+) -> Access:
+    """Who may do what, as a program says it. Raises BadInput, which names the argument."""
+    argument("proxies", proxies, Sequence[str])
+    argument("hosts", hosts, Sequence[str] | None)
+    if user_header and not proxies:
+        remedy = "say from which address the proxy sends it"
+        raise BadInput("user_header", "anybody could send this header", remedy)
+    if proxies and not user_header:
+        remedy = "say in which header the proxy names the visitor"
+        raise BadInput("proxies", "a proxy alone proves nothing", remedy)
+    return Access(
+        operator=operator,
+        token=check_token(token) if token else "",
+        user_header=user_header,
+        proxies=networks(proxies),
+        hosts=None if hosts is None else host_names(hosts),
+        user=user,
+    )
+
+
 def check_token(token: str) -> str:
     """The token, if it is long enough and can be sent in a header. Raises BadInput."""
     if len(token) < SHORTEST_TOKEN:
         remedy = f"at least {SHORTEST_TOKEN} characters: `openssl rand -hex 16`"
-        raise BadInput(TOKEN_VARIABLE, "it is too short to keep anybody out", remedy)
+        raise BadInput("token", "it is too short to keep anybody out", remedy)
     if not (token.isascii() and token.isprintable()) or " " in token:
         remedy = "letters, digits and signs of ASCII: `openssl rand -hex 16`"
-        raise BadInput(TOKEN_VARIABLE, "it has characters that no header can carry", remedy)
+        raise BadInput("token", "it has characters that no header can carry", remedy)
     return token
 
 
@@ -115,7 +146,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
             found.append(ipaddress.ip_network(text, strict=False))
         except ValueError:
             remedy = "an address or a range, as in 10.0.0.7 or 10.0.0.0/24"
-            raise BadInput("proxy", f"{text!r} is no address", remedy) from None
+            raise BadInput("proxies", f"{text!r} is no address", remedy) from None
     return tuple(found)
 
 
@@ -141,7 +172,7 @@ def host_names(texts: Sequence[str]) -> frozenset[str]:
     for text in texts:
         if not host_name(text):
             remedy = "a name without scheme and path, as in board.example.org"
-            raise BadInput("allow-host", f"{text!r} is no name of a host", remedy)
+            raise BadInput("hosts", f"{text!r} is no name of a host", remedy)
     return frozenset(map(host_name, texts))
 
 
@@ -243,6 +274,8 @@ class Gate:
             await send(message)
 
         refusal = self._refusal(scope)
+        if self._is_guess(scope):
+            await self._sessions.refuse()
         if refusal is None:
             await self._pages(scope, receive, with_headers)
         else:
@@ -274,12 +307,18 @@ class Gate:
             if name and len(names) == 1:  # of two, the visitor has sent one
                 return Visitor(name=name, session=session)
         if access.token:
-            scheme, _, said = headers.get("authorization", "").partition(" ")
-            if scheme.lower() == "bearer" and self._sessions.is_token(said.strip()):
+            if self._sessions.is_token(_bearer(headers)):
                 return Visitor(name="token", by_header=True)
             name = self._sessions.name_in(session)
             return Visitor(name=name, session=session) if name else None
         return Visitor(name=access.user, session=session) if access.is_open else None
+
+    def _is_guess(self, scope: Scope) -> bool:
+        """Whether a request that proves no visitor has a wrong token."""
+        said = _bearer(Headers(scope=scope))
+        if not said or not self._access.token or self._sessions.is_token(said):
+            return False
+        return scope.get("state", {}).get("visitor") is None
 
     def _is_proxy(self, scope: Scope) -> bool:
         client = scope.get("client")
@@ -288,6 +327,12 @@ class Gate:
         except ValueError:
             return False
         return address is not None and any(address in one for one in self._access.proxies)
+
+
+def _bearer(headers: Headers) -> str:
+    """The token in a header; "" for none."""
+    scheme, _, said = headers.get("authorization", "").partition(" ")
+    return said.strip() if scheme.lower() == "bearer" else ""
 
 
 def _refused(scope: Scope, status: int, problem: str) -> Response:

@@ -3,7 +3,8 @@
 Each is a verb of the board. A form carries the value that proves it to be ours; the name of the
 visitor is recorded with what is done. Before many items are changed a page names their number, and
 when another number matches by then, it asks again. Many items are changed in the background, while
-a page shows how far that is.
+a page shows how far that is. A run is ended, and a lock taken, only if it is the one that was
+shown: another one has begun since.
 """
 
 import asyncio
@@ -11,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -73,35 +73,55 @@ async def read_form(request: Request) -> Form:
 class ItemVerb(NamedTuple):
     """Something that operators do to an item."""
 
-    do: Callable[[Verbs, str, Form, str], Awaitable[Any]]
-    """Does it, by a visitor."""
+    do: Callable[[Verbs, str, Form, str, int | None], Awaitable[Any]]
+    """Does it, by a visitor who was shown the run with a fence; None: any."""
     done: str
     """What the page of the item says then."""
     words: str
     """What is done to many items."""
 
 
-async def _run(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+async def _run(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
     await verbs.run(item_id, params=params_in(form.get("params", "")), by=by)
 
 
-async def _edit(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+async def _edit(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
     await verbs.edit(item_id, by=by, **options_in(form))
 
 
-async def _verb(name: str, verbs: Verbs, item_id: str, form: Form, by: str) -> None:
-    """Pause, resume, cancel or unlock."""
-    await getattr(verbs, name)(item_id, reason=form.get("reason", ""), by=by)
+async def _pause(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
+    await verbs.pause(item_id, reason=form.get("reason", ""), by=by)
+
+
+async def _resume(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
+    await verbs.resume(item_id, reason=form.get("reason", ""), by=by)
+
+
+async def _cancel(verbs: Verbs, item_id: str, form: Form, by: str, fence: int | None) -> None:
+    await verbs.cancel(item_id, fence=fence, reason=form.get("reason", ""), by=by)
+
+
+async def _unlock(verbs: Verbs, item_id: str, form: Form, by: str, fence: int | None) -> None:
+    await verbs.unlock(item_id, fence=fence, reason=form.get("reason", ""), by=by)
 
 
 ACTS: Mapping[str, ItemVerb] = {
     "run": ItemVerb(_run, "A run was requested.", "run now"),
-    "pause": ItemVerb(partial(_verb, "pause"), "It was paused.", "pause"),
-    "resume": ItemVerb(partial(_verb, "resume"), "It was resumed.", "resume"),
-    "cancel": ItemVerb(partial(_verb, "cancel"), "The run was cancelled.", "cancel"),
-    "unlock": ItemVerb(partial(_verb, "unlock"), "The lock was taken away.", "unlock"),
+    "pause": ItemVerb(_pause, "It was paused.", "pause"),
+    "resume": ItemVerb(_resume, "It was resumed.", "resume"),
+    "cancel": ItemVerb(_cancel, "The run was cancelled.", "cancel"),
+    "unlock": ItemVerb(_unlock, "The lock was taken away.", "unlock"),
     "edit": ItemVerb(_edit, "It was changed.", "edit"),
 }
+
+
+def fence_in(form: Form) -> int | None:
+    """The fence of the run that a page showed; None where the form says none. Raises BadInput."""
+    text = form.get("fence", "")
+    fence = number_of(text, digits=12)
+    if text and fence is None:
+        raise BadInput("fence", f"{text[:60]!r} is no fence", "load the page again")
+    return fence
 
 
 def params_in(text: str) -> dict[str, Any]:
@@ -166,7 +186,7 @@ async def act(site: Site, request: Request) -> Response:
     if verb not in ACTS:
         raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
     item_id = request.state.item_id = form.get("id", "")
-    await ACTS[verb].do(site.verbs, item_id, form, name_of(request))
+    await ACTS[verb].do(site.verbs, item_id, form, name_of(request), fence_in(form))
     await site.snapshot.reread([item_id])
     root = root_of(request)
     return RedirectResponse(f"{root}/item?{urlencode({'id': item_id, 'done': verb})}", 303)
@@ -214,14 +234,16 @@ class BulkChanges:
     def start(
         self, site: Site, ids: Sequence[str], form: Form, *, verb: str, by: str
     ) -> BulkChange:
-        """Begin to change items."""
+        """Begin to change items. Of runs, those end that the snapshot has now."""
         number = self._chance.nonce()
         change = BulkChange(number=number, verb=verb, by=by, total=len(ids))
         self._latest[number] = change
         for old in list(self._latest)[:-KEPT]:
             if self._latest[old].is_over:
                 del self._latest[old]
-        change.task = asyncio.create_task(_change(site, change, ids, form))
+        entries = site.snapshot.entries
+        fences = {one: entries[one].item.fence for one in ids if one in entries}
+        change.task = asyncio.create_task(_change(site, change, ids, form, fences))
         return change
 
     async def close(self) -> None:
@@ -230,7 +252,13 @@ class BulkChanges:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _change(site: Site, change: BulkChange, ids: Sequence[str], form: Form) -> None:
+async def _change(
+    site: Site,
+    change: BulkChange,
+    ids: Sequence[str],
+    form: Form,
+    fences: Mapping[str, int],
+) -> None:
     left = deque(ids)
     changed: list[str] = []
 
@@ -238,7 +266,8 @@ async def _change(site: Site, change: BulkChange, ids: Sequence[str], form: Form
         while left:
             item_id = left.popleft()
             try:
-                await ACTS[change.verb].do(site.unrecorded, item_id, form, change.by)
+                fence = fences.get(item_id)
+                await ACTS[change.verb].do(site.unrecorded, item_id, form, change.by, fence)
                 changed.append(item_id)
             except (BlackboardError, TableError) as problem:
                 change.failed += 1

@@ -28,8 +28,13 @@ from starlette.routing import Route
 from blackboard import __version__
 from blackboard.display.health import coordinator_in, coordinator_record, worker_count
 from blackboard.display.queries import RunQuery, newest_runs
-from blackboard.display.sharing import election_record, group_record, read_groups
-from blackboard.election import read_elections
+from blackboard.display.sharing import (
+    election_record,
+    group_record,
+    read_groups,
+    read_leaders,
+    unreadable_election,
+)
 from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
 from blackboard.protocol.actions import actions
 from blackboard.protocol.members import Sighting, with_silence, workers
@@ -50,8 +55,8 @@ from blackboard.table import TableError
 from blackboard.web import shapes
 from blackboard.web.actions import NotAllowed, name_of
 from blackboard.web.filters import Filter, facet_counts
+from blackboard.web.health import LARGEST_EXAMINED, alarms_in
 from blackboard.web.openapi import JSON_TYPE, Operation, description
-from blackboard.web.pages import LARGEST_EXAMINED, alarms_in
 from blackboard.web.refusals import WrongType, body_of, client_gone, json_answer, refusal
 from blackboard.web.runs import items_of
 from blackboard.web.site import Site
@@ -97,7 +102,7 @@ async def _shown(site: Site, item_id: str) -> BoardItem:
 async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:
     await _fresh(site)
     snapshot = site.snapshot
-    elections = await read_elections(site.board)
+    elections, _ = await read_leaders(site.board)
     return shapes.BoardAnswer(
         board=site.board.name,
         store=site.store,
@@ -190,9 +195,10 @@ async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes
 
 
 async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:
-    found = await read_elections(site.board)
+    found, trouble = await read_leaders(site.board)
     shown = [election_record(one, found.now) for one in found.statuses]
-    return shapes.LeadersAnswer(elections=shown)
+    shown += map(unreadable_election, found.unreadable)
+    return shapes.LeadersAnswer(elections=shown, problem=trouble or None)
 
 
 async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:
@@ -235,9 +241,18 @@ async def _run_now(site: Site, request: Request, body: shapes.RunBody) -> AskedR
 
 
 async def _verb(name: str, site: Site, request: Request, body: shapes.ReasonBody) -> BoardItem:
-    """Pause, resume, cancel or unlock."""
+    """Pause or resume."""
     do = getattr(site.verbs, name)
     done: BoardItem = await do(body.id, reason=body.reason, by=name_of(request))
+    await site.snapshot.reread([body.id])
+    return done
+
+
+async def _end(name: str, site: Site, request: Request, body: shapes.EndBody) -> BoardItem:
+    """Cancel or unlock."""
+    do = getattr(site.verbs, name)
+    fence = None if body.fence is UNSET else body.fence
+    done: BoardItem = await do(body.id, fence=fence, reason=body.reason, by=name_of(request))
     await site.snapshot.reread([body.id])
     return done
 
@@ -276,7 +291,7 @@ def _get(path: str, act: Act, query: Any, answer: Any, summary: str) -> Operatio
         path=path,
         method="GET",
         summary=summary,
-        said=query,
+        request=query,
         answer=answer,
         statuses=statuses,
         act=act,
@@ -288,7 +303,7 @@ def _post(path: str, act: Act, body: Any, answer: Any, summary: str) -> Operatio
         path=path,
         method="POST",
         summary=summary,
-        said=body,
+        request=body,
         answer=answer,
         statuses=CHANGES,
         act=act,
@@ -297,6 +312,10 @@ def _post(path: str, act: Act, body: Any, answer: Any, summary: str) -> Operatio
 
 def _reasoned(name: str, summary: str) -> Operation:
     return _post(f"/{name}", partial(_verb, name), shapes.ReasonBody, BoardItem, summary)
+
+
+def _ending(name: str, summary: str) -> Operation:
+    return _post(f"/{name}", partial(_end, name), shapes.EndBody, BoardItem, summary)
 
 
 _NONE = shapes.NoQuery
@@ -317,8 +336,8 @@ OPERATIONS: Sequence[Operation] = (
     _post("/run", _run_now, shapes.RunBody, AskedRun, "Run an item now."),
     _reasoned("pause", "Start no more runs of an item."),
     _reasoned("resume", "Undo a pause."),
-    _reasoned("cancel", "End the running run of an item."),
-    _reasoned("unlock", "Take the lock of a running item from its worker."),
+    _ending("cancel", "End the running run of an item."),
+    _ending("unlock", "Take the lock of a running item from its worker."),
     _post("/edit", _edit, shapes.EditBody, BoardItem, "Change how an item is run."),
 )
 
@@ -359,9 +378,9 @@ async def _answer(site: Site, methods: dict[str, Operation], request: Request) -
             raise NotAllowed(
                 "this board is read-only: `blackboard serve --operator` allows changes"
             )
-        decoded = await _body(request, operation.said)
+        decoded = await _body(request, operation.request)
     else:
-        decoded = _query(request, operation.said)
+        decoded = _query(request, operation.request)
     return json_answer(await operation.act(site, request, decoded))
 
 

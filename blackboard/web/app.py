@@ -22,8 +22,15 @@ from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.table import TableError
-from blackboard.web import actions, pages, runs
-from blackboard.web.access import LONGEST_NAME, Access, Gate, Sessions, visitor_of
+from blackboard.web import actions, health, pages, runs
+from blackboard.web.access import (
+    LONGEST_NAME,
+    TOKEN_VARIABLE,
+    Access,
+    Gate,
+    Sessions,
+    visitor_of,
+)
 from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.filters import Chooser
 from blackboard.web.live import Fragments, stream
@@ -42,7 +49,7 @@ PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
     "workers": (pages.workers_page, pages.workers_signature),
     "leases": (pages.leases_page, pages.by_version),
     "leaders": (pages.leaders_page, pages.by_version),
-    "health": (runs.health_page, runs.runs_signature),
+    "health": (health.health_page, runs.runs_signature),
     "report": (pages.report_page, pages.item_signature),
     "actions": (pages.actions_page, pages.by_version),
 }
@@ -220,7 +227,7 @@ def _unknown(site: Site, request: Request) -> Response:
 
 
 def _login(*, back: str, problem: str, status: int) -> WebPage:
-    values = {"back": back, "problem": problem}
+    values = {"back": back, "problem": problem, "variable": TOKEN_VARIABLE}
     return WebPage(template="login.html", title="Sign in", values=values, status=status)
 
 
@@ -284,7 +291,7 @@ class BoardMetrics:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._read_at = float("-inf")
-        self._last = 0.0
+        self._good_for = 0.0
         """Seconds for which they are good."""
         self._figures: BoardFigures | None = None
         self._reading = asyncio.Lock()
@@ -294,10 +301,10 @@ class BoardMetrics:
         clock = self._site.clock
         async with self._reading:
             began = clock.monotonic()
-            if self._figures is None or began - self._read_at >= self._last:
+            if self._figures is None or began - self._read_at >= self._good_for:
                 self._figures = await read(self._site.board)
                 self._read_at = clock.monotonic()
-                self._last = max(FIGURES_LAST, SHARE_OF_FIGURES * (self._read_at - began))
+                self._good_for = max(FIGURES_LAST, SHARE_OF_FIGURES * (self._read_at - began))
             held = clock.monotonic() - self._read_at
             overview = self._figures.overview
             figures = replace(self._figures, overview=replace(overview, age=overview.age + held))

@@ -274,12 +274,16 @@ class HeatCell:
 
     @property
     def level(self) -> int:
-        """0: no run; 1: none has failed; 2 to 5: the share that has, up to all."""
+        """0: no run; 1: none has failed; 2: less than a quarter; 3: less than half; 4: more;
+        5: all.
+        """
         if not self.runs:
             return 0
         if not self.failed:
             return 1
-        return min(2 + int(self.failed / self.runs * 4), 5)
+        if self.failed == self.runs:
+            return 5
+        return min(2 + 4 * self.failed // self.runs, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ class Operation:
     path: str
     method: str
     summary: str
-    said: Any
+    request: Any
     """The struct of its parameters, or of its body where it has one."""
     answer: Any
     """The struct of its answer; None: this description."""
@@ -46,13 +46,13 @@ class Operation:
 def description(operations: Iterable[Operation], *, root: str, board: str) -> Mapping[str, Any]:
     """The whole document; `root` is where the paths begin."""
     all_of_them = list(operations)
-    bodies = [one.said for one in all_of_them if one.has_body]
+    bodies = [one.request for one in all_of_them if one.has_body]
     answers = [one.answer for one in all_of_them if one.answer is not None]
     structs = list(dict.fromkeys([*bodies, *answers, ErrorAnswer]))
     _, components = msgspec.json.schema_components(structs, ref_template=REF)
     paths: dict[str, dict[str, Any]] = {}
     for one in all_of_them:
-        parameters, more = ([], {}) if one.has_body else _parameters(one.said)
+        parameters, more = ([], {}) if one.has_body else _parameters(one.request)
         components |= more
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, parameters)
     return {
@@ -79,7 +79,7 @@ def _operation(one: Operation, parameters: list[Any]) -> dict[str, Any]:
     if parameters:
         found["parameters"] = parameters
     if one.has_body:
-        found["requestBody"] = {"required": True, "content": _content(one.said)}
+        found["requestBody"] = {"required": True, "content": _content(one.request)}
     content = {JSON_TYPE: {"schema": {"type": "object"}}} if one.answer is None else None
     found["responses"] = {
         "200": {"description": "Done.", "content": content or _content(one.answer)},

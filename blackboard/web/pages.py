@@ -1,4 +1,6 @@
-"""The pages that show the board as it is: items, one item, workers, leases, leaders, a report."""
+"""The pages that show the board as it is: items, one item, workers, leases, leaders, a report, and
+what people did.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,6 @@ from blackboard.display.columns import (
     run_words,
     style_of,
 )
-from blackboard.display.health import Alarm, read_alarms
 from blackboard.display.report import (
     NoReport,
     ReportColumn,
@@ -25,15 +26,21 @@ from blackboard.display.report import (
     report_table,
     words_of,
 )
-from blackboard.display.sharing import has_no_leader, last_move, read_groups
-from blackboard.election import read_elections
+from blackboard.display.sharing import (
+    election_problem,
+    has_no_leader,
+    last_move,
+    read_groups,
+    read_leaders,
+    unreadable_words,
+)
 from blackboard.errors import BadInput, Missing, MissingRun
 from blackboard.inputs import number_of
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol.actions import actions
+from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, Sighting, with_silence, workers
 from blackboard.protocol.planning import settings_of
-from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
 from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming
@@ -64,8 +71,6 @@ MOST_TYPES = 12
 """Types, and tags, that are offered as filters; a search finds the others."""
 RUNS_OF_AN_ITEM = 50
 NEXT_TIMES = 10
-LARGEST_EXAMINED = 5_000
-"""Items of a board that are examined while a page waits."""
 SLOW = 2.0
 """A run that lasts so many times the usual is slow."""
 
@@ -194,10 +199,16 @@ async def item_page(site: Site, request: Request) -> WebPage:
     item = await site.board.item(item_id) if item_id else None
     if item is None:
         raise Missing(item_id)
-    present = await workers(site.board)
-    status, why = await explained(site.board, item, present)
     runs = [run async for run in site.board.runs(item_id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
+    if item.state is State.REMOVED:
+        return WebPage(
+            template="removed.html",
+            title=item.id,
+            values={"item": item, "runs": [RunLine.of(run, usual=usual) for run in runs]},
+        )
+    present = await workers(site.board)
+    status, why = await explained(site.board, item, present)
     now = await site.board.table.now()
     settings, problem = _settings(site, item)
     spec = decoded(item.spec)
@@ -321,13 +332,17 @@ async def leases_page(site: Site, request: Request) -> WebPage:
 
 async def leaders_page(site: Site, request: Request) -> WebPage:
     """The elections."""
-    found = await read_elections(site.board)
+    found, trouble = await read_leaders(site.board)
+    damaged = {one.item.id: why for one in found.statuses if (why := election_problem(one))}
+    lost = unreadable_words(leaders_board(site.board.name), found.unreadable)
     return WebPage(
         template="leaders.html",
         title="Leaders",
         values={
             "elections": found.statuses,
             "late": {one.item.id for one in found.statuses if has_no_leader(one, found.now)},
+            "damaged": damaged,
+            "problems": [one for one in (trouble, *damaged.values(), lost) if one],
         },
     )
 
@@ -377,16 +392,7 @@ def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str
     return None, words_of(value, signed=column.signed)
 
 
-# ---- health
-
-
-async def alarms_in(site: Site, now: datetime) -> Sequence[Alarm] | None:
-    """What is wrong, as `check` finds it; None: the board is too large to examine for a page."""
-    items = [one.status for one in site.snapshot.entries.values()]
-    if len(items) > LARGEST_EXAMINED:
-        return None
-    found = await read_alarms(site.board, BoardStatus(statuses=items, now=now))
-    return found.alarms
+# ---- what people did
 
 
 async def actions_page(site: Site, request: Request) -> WebPage:

@@ -1,10 +1,9 @@
-"""The pages about runs of many items: the list, the timeline, failures by hour, health.
+"""The pages about runs of many items: the list, the timeline, failures by hour.
 
 They are made of the newest runs of each item, as `recent.py` keeps them; where an address names one
 item, of its whole history.
 """
 
-import asyncio
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,24 +11,13 @@ from datetime import datetime, timedelta
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from blackboard import cost
-from blackboard.display.health import coordinator_in
 from blackboard.display.queries import RunQuery, newest_runs
-from blackboard.election import read_elections
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.rules.transitions import FAILING
-from blackboard.schedule.times import parse_duration
-from blackboard.web.charts import (
-    RunSpan,
-    heat_map,
-    numbers_of,
-    spans_of,
-    sparkline,
-    timeline,
-)
+from blackboard.web.charts import RunSpan, heat_map, spans_of, timeline
 from blackboard.web.filters import LONGEST, values_of
-from blackboard.web.pages import RunLine, alarms_in
+from blackboard.web.pages import RunLine
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, zone_of
 
@@ -40,13 +28,7 @@ SPANS = (0.25, 1, 3, 6, 12, 24, 72, 168)
 """Hours of a timeline."""
 DAYS = 14
 """Of the picture of failures."""
-LATELY = timedelta(hours=24)
-"""What counts as health now."""
 FAILING_NAMES = sorted(one.value for one in FAILING)
-SLICES = 24
-"""Of that time, in a sparkline."""
-LARGEST_COSTED = 5_000
-"""Items of a board whose cost is computed while a page waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,90 +232,5 @@ async def failures_page(site: Site, request: Request) -> WebPage:
             "failed": sum(run.outcome in FAILING for run in runs),
             "of_an_item": OF_AN_ITEM,
             "bad": FAILING_NAMES,
-        },
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedCost:
-    """What the board asks of its store, as it is now."""
-
-    runs: float
-    """A month."""
-    per_run: float
-    """Requests, walks and all else included."""
-    dollars: float
-    """A month, where the store charges as Azure does."""
-
-
-def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
-    """As `blackboard cost` computes it, with the cycle of the workers that are there; None where
-    nothing runs repeatedly, or a board is large.
-    """
-    items = items_of(site)
-    if len(items) > LARGEST_COSTED:
-        return None
-    alive = [one.member for one in site.snapshot.present if not one.lost]
-    usual = parse_duration(site.settings.worker.cycle).total_seconds()
-    cycle = min((one.cycle for one in alive), default=usual)
-    load = cost.Load(
-        rhythms=cost.rhythms_of(items, site.board.resolve, now),
-        shards=site.board.shards,
-        workers=len(alive) or 1,
-        cycle=timedelta(seconds=cycle),
-        retention=site.settings.retention,
-        coordinator=site.settings.board.coordinator,
-    )
-    if not load.runs:
-        return None
-    asked = cost.asked_for(load).total
-    return ExpectedCost(
-        runs=load.runs,
-        per_run=asked / load.runs,
-        dollars=cost.bill(asked, size=cost.stored(load)),
-    )
-
-
-async def health_page(site: Site, request: Request) -> WebPage:
-    """Whether all is well, in numbers."""
-    await site.snapshot.fresh()
-    now = await site.board.table.now()
-    query = RunQuery(limit=10 * MOST, since=now - LATELY)
-    runs, elections, alarms = await asyncio.gather(
-        site.runs.newest(items_of(site), query), read_elections(site.board), alarms_in(site, now)
-    )
-    step = LATELY / SLICES
-    slices: list[list[Run]] = [[] for _ in range(SLICES)]
-    for run in runs:
-        slices[min(max(int((run.stop - (now - LATELY)) / step), 0), SLICES - 1)].append(run)
-    by_type: dict[str, list[Run]] = {}
-    for run in runs:
-        by_type.setdefault(run.type, []).append(run)
-    return WebPage(
-        template="health.html",
-        title="Health",
-        values={
-            "coordinator": coordinator_in(elections.statuses),
-            "alarms": alarms,
-            "items": site.snapshot.entries,
-            "present": site.snapshot.present,
-            "numbers": numbers_of(runs),
-            "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
-            "spark_failed": sparkline(
-                [sum(run.outcome in FAILING for run in one) for one in slices], width=160, height=32
-            ),
-            "spark_lag": sparkline(
-                [numbers_of(one).lag_p99 for one in slices], width=160, height=32
-            ),
-            "by_type": sorted(
-                ((name, numbers_of(one)) for name, one in by_type.items()),
-                key=lambda one: (-one[1].runs, one[0]),
-            )[:30],
-            "counts": site.snapshot.counts,
-            "total": len(site.snapshot.entries),
-            "since": (now - LATELY).replace(microsecond=0, second=0),
-            "of_an_item": OF_AN_ITEM,
-            "bad": FAILING_NAMES,
-            "cost": expected_cost(site, now),
         },
     )

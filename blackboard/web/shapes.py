@@ -31,6 +31,7 @@ LAST_PAGE = 10**6 - 1
 ItemId = Annotated[str, Meta(min_length=1, description="The id of an item.")]
 Reason = Annotated[str, Meta(max_length=LONGEST_TEXT, description="Why; it is recorded.")]
 Moment = Annotated[datetime, Meta(tz=True)]
+Fence = Annotated[int, Meta(ge=0, lt=10**12)]
 
 
 class RequestFields(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -117,7 +118,7 @@ class OneRunQuery(RequestFields, frozen=True):
     """One run of an item."""
 
     id: ItemId
-    fence: Annotated[int, Meta(ge=0, lt=10**12, description="The fence of the run.")]
+    fence: Annotated[Fence, Meta(description="The fence of the run.")]
 
 
 class NextQuery(RequestFields, frozen=True):
@@ -157,6 +158,14 @@ class ReasonBody(RequestFields, frozen=True):
 
     id: ItemId
     reason: Reason = ""
+
+
+class EndBody(ReasonBody, frozen=True):
+    """Which item, which of its runs, and why."""
+
+    fence: Annotated[
+        Fence | UnsetType, Meta(description="Only the run with this fence; else any.")
+    ] = UNSET
 
 
 OPTIONS = tuple(name for name in Spec.__struct_fields__ if name != "params")
@@ -248,9 +257,10 @@ class LeasesAnswer(Answered, frozen=True):
 
 
 class LeadersAnswer(Answered, frozen=True):
-    """The elections."""
+    """The elections; `problem` is why they cannot be read, where that is so."""
 
     elections: list[ElectionRecord]
+    problem: str | None
 
 
 class AlarmsAnswer(Answered, frozen=True):

@@ -57,8 +57,12 @@ class Verbs(Protocol):
     ) -> Any: ...
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
-    async def cancel(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
-    async def unlock(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
+    async def cancel(
+        self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
+    ) -> Any: ...
+    async def unlock(
+        self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
+    ) -> Any: ...
     @property
     def edit(self) -> Callable[..., Awaitable[Any]]: ...
 
@@ -195,7 +199,7 @@ class Site:
             session,
             max_age=int(SESSION_LASTS) if session else 0,
             path=request.scope.get("root_path", "") or "/",
-            secure=request.url.scheme == "https",
+            secure=is_https(request),
             httponly=True,
             samesite="lax",
         )
@@ -210,6 +214,14 @@ class Site:
         return bool(visitor.session) and hmac.compare_digest(
             csrf.encode("utf-8", "replace"), self.sessions.csrf(visitor.session).encode()
         )
+
+
+def is_https(request: Request) -> bool:
+    """Whether the browser speaks TLS: with this server, or with a proxy before it, as the origin of
+    what it sends says.
+    """
+    origin = request.headers.get("origin", "")
+    return request.url.scheme == "https" or origin.lower().startswith("https://")
 
 
 def root_of(request: Request) -> str:

@@ -9,8 +9,12 @@ changed. How that is found depends on what a full reading takes:
                      last look; those items alone are read. All items are read again now and then,
                      for what leaves no such trace: an item that is new and not due
 
-A look takes a fifth of the time at the most, a full reading a twentieth. Nothing is read while
-no page is open. What is shown carries the time at which it was read; it decides nothing.
+Where more has changed than a look reads, all items are read as soon as that may be; until then each
+look reads some of what has changed.
+
+A look takes a fifth of the time at the most, a full reading of a large board a twentieth. Nothing
+is read while no page is open. What is shown carries the time at which it was read; it decides
+nothing.
 """
 
 import asyncio
@@ -21,6 +25,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
@@ -44,11 +49,13 @@ SMALL = 200
 MOST_ACTIONS = 50
 """Actions that a look reads; where there are more new ones, all items are read."""
 READ_EVERY = 30.0
-"""Seconds between two full readings of a large board, at the least."""
+"""Seconds between two full readings of a large board, at the least, while looks read the rest."""
 MOST_TRACES = 20_000
 """Locks and due tokens that a look reads; where there are more, all items are read now and then."""
 MOST_CHANGES = 2_000
-"""Items that a look reads; where more have changed, all are read."""
+"""Items that a look reads; where more have changed, all are read when that may be."""
+UNREAD = ""
+"""The trace of an item that is to be read by the next look, whatever shows of it then."""
 AT_ONCE = 32
 """Reads under way at a time."""
 PART = 2_000
@@ -111,8 +118,11 @@ class Snapshot:
         self._clock = clock
         self._ids: Sequence[str] | None = None
         self._traces: dict[str, str] = {}
+        """What showed of the items that were locked or due when they were read."""
         self._actions: AbstractSet[Action] = frozenset()
         """Those that the last look has read."""
+        self._is_behind = False
+        """Whether something has changed that only a full reading shows."""
         self._coming: list[tuple[datetime, str]] = []
         self._full_at = -READ_EVERY
         self._full_took = 0.0
@@ -256,39 +266,49 @@ class Snapshot:
                 self._changed = asyncio.Event()
 
     async def _look(self, began: float) -> None:
-        rest = max(READ_EVERY, SHARE_OF_A_READING * self._full_took)
         if self._is_small and self.at is not None:
             await self._read_all(began)
             return
         acted = frozenset(await actions(self.board, limit=MOST_ACTIONS))
-        changes = acted - self._actions
-        are_named = all(len(one.ids) == one.count and one.verb != "rename" for one in changes)
-        if began - self._full_at >= rest or len(changes) == MOST_ACTIONS or not are_named:
-            await self._read_all(began)
-            self._actions = acted
-            return
         now = await self.board.table.now()
         locks, traces = await self._walk(now)
-        if traces is None:
-            self._full_took = max(self._full_took, QUICK * 2)
-            return  # too many are due: the next full reading shows them
-        was = self._traces
-        ids = {one for one in traces.keys() | was.keys() if traces.get(one) != was.get(one)}
-        ids |= {one for change in changes for one in change.ids}
-        while self._coming and self._coming[0][0] <= now:
-            ready, one = heappop(self._coming)
-            entry = None if one in traces else self.entries.get(one)
-            if entry is not None and entry.status.waiting and entry.item.ready == ready:
-                ids.add(one)  # it came due and is taken, or put off, since
-        if len(ids) > MOST_CHANGES:
+        ids = self._note(acted, traces, now)
+        if self._may_read_all(began, is_much=self._is_behind or len(ids) > MOST_CHANGES):
             await self._read_all(began)
-            self._traces, self._actions = traces, acted
+            self._traces, self._is_behind = traces or {}, False
             return
-        await self._read(ids, locks, now)
+        if traces is None:
+            return  # too many are due: the next full reading shows them
+        some = set(islice(ids, MOST_CHANGES))
+        await self._read(some, locks, now)
         # Not before: what could not be read is read by the next look.
-        self._traces, self._actions = traces, acted
+        self._traces = traces | dict.fromkeys(ids - some, UNREAD)
         self._age(traces.keys() - ids, locks, now)
         self.at = now
+
+    def _may_read_all(self, began: float, *, is_much: bool) -> bool:
+        """Whether it is time for a full reading; `is_much`: more has changed than a look reads."""
+        rest = SHARE_OF_A_READING * self._full_took
+        return began - self._full_at >= (rest if is_much else max(READ_EVERY, rest))
+
+    def _note(
+        self, acted: AbstractSet[Action], traces: Mapping[str, str] | None, now: datetime
+    ) -> set[str]:
+        """The items that have changed, which count as unread from now on."""
+        new, self._actions = acted - self._actions, acted
+        are_named = all(len(one.ids) == one.count and one.verb != "rename" for one in new)
+        self._is_behind |= len(new) == MOST_ACTIONS or not are_named
+        ids = {one for change in new for one in change.ids}
+        if traces is not None:
+            was = self._traces
+            ids |= {one for one in traces.keys() | was.keys() if traces.get(one) != was.get(one)}
+            while self._coming and self._coming[0][0] <= now:
+                ready, one = heappop(self._coming)
+                entry = None if one in traces else self.entries.get(one)
+                if entry is not None and entry.status.waiting and entry.item.ready == ready:
+                    ids.add(one)  # it came due and is taken, or put off, since
+        self._traces |= dict.fromkeys(ids, UNREAD)
+        return ids
 
     async def _walk(self, now: datetime) -> tuple[dict[str, Lock], dict[str, str] | None]:
         """The locks, and what shows of each item that is locked or due; None: it is too much."""
@@ -342,7 +362,6 @@ class Snapshot:
             self._put(status_of(item, locks.get(item.id), now=now, resolution=resolution))
         self._coming = [(one.ready, one.id) for one in items.values() if one.waits]
         heapify(self._coming)
-        self._traces = {}
         self._full_at = self._clock.monotonic()
         self._full_took = self._full_at - began
         self.at = now

@@ -5,6 +5,7 @@ import errno
 import inspect
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -230,7 +231,11 @@ def test_a_run_is_cancelled_and_a_lock_taken(url: str) -> None:
                 assert (item.owner, item.running) == (worker.name, True)
                 with pytest.raises(BlackboardError, match="is not locked with fence 77"):
                     await board.unlock("a", fence=77)
-                assert not (await board.cancel("a", reason="enough", by="jon")).running
+                with pytest.raises(BlackboardError, match="a does not run with fence 77"):
+                    await board.cancel("a", fence=77)
+                assert (await board.item("a")).running
+                done = await board.cancel("a", fence=item.fence, reason="enough", by="jon")
+                assert not done.running
             [run] = [one async for one in board.runs("a")]
             assert run.outcome in {"cancelled", "superseded"}
             assert run.note is not None
@@ -808,6 +813,29 @@ def test_a_script_without_the_guard_starts_no_workers_in_its_children(tmp_path: 
 
 
 # ---- the blocking door
+
+
+def test_a_handler_of_sigterm_that_a_program_installs_in_an_election_stays(
+    tmp_path: Path,
+) -> None:
+    def own(*_: object) -> None:
+        """What the program does about it."""
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with blackboard.open_blocking(tmp_path / "app.db", create=True) as board:
+            with board.election("report"):
+                assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            for installed in (own, signal.SIG_IGN):
+                with board.election("report"):
+                    signal.signal(signal.SIGTERM, installed)
+                assert signal.signal(signal.SIGTERM, signal.SIG_DFL) is installed
+            with pytest.raises(SystemExit), board.election("report"):
+                signal.raise_signal(signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_the_blocking_door_has_the_same_verbs_with_the_same_signatures() -> None:

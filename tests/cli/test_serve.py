@@ -37,7 +37,8 @@ def _taken() -> Iterator[int]:
         ("--listen 10.0.0.7:0", "BLACKBOARD_WEB_TOKEN"),
         ("--proxy 10.0.0.7", "proxy: a proxy alone proves nothing"),
         ("--user-header X-User", "user-header: anybody could send this header"),
-        ("--user-header X-User --proxy nonsense", "'nonsense' is no address"),
+        ("--user-header X-User --proxy nonsense", "proxy: 'nonsense' is no address"),
+        ("--allow-host http://a.example/", "allow-host: 'http://a.example/' is no name"),
         ("--listen nonsense", "'nonsense' is no address with a port"),
         ("--listen 127.0.0.1", "is no address with a port"),
         ("--listen 127.0.0.1:65536", "is no address with a port"),
@@ -79,9 +80,9 @@ def test_without_the_extra(
 
 def test_what_may_be_served() -> None:
     for host in ("127.0.0.1", "localhost", "::1"):
-        check_open(host, token="", user_header="", proxies=())
-    check_open("0.0.0.0", token=TOKEN, user_header="", proxies=())
-    check_open("0.0.0.0", token="", user_header="x", proxies=["10.0.0.7"])
+        check_open(host, token="", user_header="")
+    check_open("0.0.0.0", token=TOKEN, user_header="")
+    check_open("0.0.0.0", token="", user_header="x")
     for host in ("0.0.0.0", "", "::", "127.0.0.1.evil.example"):
         with pytest.raises(BadInput, match="listen"):
-            check_open(host, token="", user_header="", proxies=())
+            check_open(host, token="", user_header="")

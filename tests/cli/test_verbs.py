@@ -124,8 +124,19 @@ def test_unlock_leaves_any_other_lock_than_the_one_shown(towns: CommandLine) -> 
     assert not towns.item("davis").running
 
 
+def test_cancel_leaves_any_other_run_than_the_one_shown(towns: CommandLine) -> None:
+    held = towns.start("davis")
+    before = towns.rows()
+    said = towns("cancel", "davis", "--fence", str(held.fence + 1), code=1)
+    assert f"does not run with fence {held.fence + 1}, but {held.fence}" in said.err
+    assert towns.rows() == before
+    towns("cancel", "davis", "--fence", str(held.fence))
+    assert not towns.item("davis").running
+
+
 def test_a_fence_belongs_to_one_item(towns: CommandLine) -> None:
-    assert towns.refused("unlock", "da*", "--fence", "1").startswith("fence: ")
+    for verb in ("unlock", "cancel"):
+        assert towns.refused(verb, "da*", "--fence", "1").startswith("fence: ")
 
 
 def test_rm_removes_what_is_named(towns: CommandLine) -> None:
@@ -148,9 +159,15 @@ def test_rm_of_several_by_glob_needs_a_yes(towns: CommandLine) -> None:
     assert towns.ids() == []
 
 
-@pytest.mark.parametrize("verb", ["cancel", "unlock"])
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("cancel", "had ended, or been taken over, before it could be cancelled"),
+        ("unlock", "is not locked with fence 1 any more"),
+    ],
+)
 def test_a_run_that_ends_meanwhile_is_left_as_it_is(
-    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, verb: str
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, verb: str, words: str
 ) -> None:
     held = towns.start("davis")
     stale = towns.on_board(lambda board: board.lock("davis")), towns.item("davis")
@@ -165,8 +182,9 @@ def test_a_run_that_ends_meanwhile_is_left_as_it_is(
     monkeypatch.setattr("blackboard.cli.many.select", select)
     monkeypatch.setattr("blackboard.protocol.reading.BoardTable.lock", lock)
     before = towns.rows()
-    said = towns(verb, "davis", code=1)
-    assert said.err.startswith("blackboard: davis ")
+    for fence in ([], ["--fence", str(held.fence)]):
+        said = towns(verb, "davis", *fence, code=1)
+        assert said.err == f"blackboard: davis {words}\n"
     assert towns.rows() == before
 
 

@@ -36,7 +36,7 @@ def _with_table(text: str, head: str, lines: Iterator[str]) -> str:
 def _operations(method: str) -> Iterator[str]:
     for one in OPERATIONS:
         if one.method == method:
-            yield f"| `{one.path}` | {_names(one.said)} | {one.summary} |"
+            yield f"| `{one.path}` | {_names(one.request)} | {one.summary} |"
 
 
 def _names(struct: Any) -> str:

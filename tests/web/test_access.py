@@ -98,7 +98,7 @@ def test_names_of_hosts_as_they_may_be_given() -> None:
     given = ["A.example:8080", "münchen.example", "[::1]", "b.example."]
     assert host_names(given) == {"a.example", "xn--mnchen-3ya.example", "::1", "b.example"}
     for wrong in ("", "http://a.example/", "a.example/x", ":80", "ä..example"):
-        with pytest.raises(BadInput, match="allow-host"):
+        with pytest.raises(BadInput, match="hosts"):
             host_names([wrong])
 
 
@@ -213,6 +213,17 @@ def test_the_token_in_a_header(locked: WebSite) -> None:
     for wrong in (TOKEN, f"Basic {TOKEN}", "Bearer", "Bearer x", f"Bearer {TOKEN}x", "Bearer \xff"):
         answer = locked.client.get("/", headers={b"authorization": wrong.encode("latin-1")})
         assert answer.status_code == 401
+    assert locked.clock.refused == 3  # those that are tokens
+    for path in ("/login", "/healthz", "/api/v1/board", "/act/pause"):
+        before = locked.clock.refused
+        locked.get(path, authorization="Bearer x")
+        assert locked.clock.refused == before + 1, path
+        locked.get(path, **right)
+        assert locked.clock.refused == before + 1, path
+    signed_in(locked)
+    before = locked.clock.refused
+    assert locked.get("/", authorization="Bearer of-a-proxy").status_code == 200
+    assert locked.clock.refused == before
     locked.client.cookies.clear()
     assert locked.post("/act/pause", {"id": "davis"}, **right).status_code == 303
     assert is_paused(locked)
@@ -246,6 +257,12 @@ def test_a_cookie_of_https_is_secure() -> None:
     with served(token=TOKEN, base="https://127.0.0.1") as site:
         answer = site.post("/login", {"token": TOKEN})
         assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_a_cookie_behind_a_proxy_with_tls_is_secure(locked: WebSite) -> None:
+    for origin, is_secure in (("https://127.0.0.1", True), ("http://127.0.0.1", False)):
+        answer = locked.post("/login", {"token": TOKEN}, origin=origin)
+        assert ("secure" in answer.headers["set-cookie"].lower()) == is_secure
 
 
 def test_two_boards_of_one_machine_have_their_own_sessions() -> None:
@@ -366,7 +383,7 @@ def test_the_header_of_a_proxy() -> None:
 def test_addresses_of_proxies() -> None:
     assert len(networks(["10.0.0.7", "fe80::/10", "10.0.0.7/24"])) == 3
     for wrong in ("", "x", "10.0.0.0/33", "10.0.0"):
-        with pytest.raises(BadInput, match="proxy"):
+        with pytest.raises(BadInput, match="proxies"):
             networks([wrong])
 
 
@@ -374,7 +391,7 @@ def test_addresses_of_proxies() -> None:
     "token", ["short", "höher-als-sechzehn-zeichen", "with a space in its midst", "\udcff" * 16]
 )
 def test_tokens_that_no_visitor_could_send(token: str) -> None:
-    with pytest.raises(BadInput, match=r"^BLACKBOARD_WEB_TOKEN: it "):
+    with pytest.raises(BadInput, match=r"^token: it "):
         check_token(token)
 
 

@@ -97,7 +97,7 @@ def error(answer: Any, status: int) -> Any:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
 def test_what_is_answered_is_what_is_described(generated: Any, operation: Any, mode: Any) -> None:
     found = generated[operation.path][operation.method]
-    if mode is GenerationMode.NEGATIVE and not operation.said.__struct_fields__:
+    if mode is GenerationMode.NEGATIVE and not operation.request.__struct_fields__:
         return
 
     @given(case=found.as_strategy(generation_mode=mode))

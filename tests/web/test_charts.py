@@ -145,7 +145,17 @@ def test_the_hour_that_is_shown_twice() -> None:
 
 @pytest.mark.parametrize(
     ("runs", "failed", "level"),
-    [(0, 0, 0), (9, 0, 1), (9, 1, 2), (4, 1, 3), (4, 2, 4), (4, 3, 5), (4, 4, 5)],
+    [
+        (0, 0, 0),
+        (9, 0, 1),
+        (9, 1, 2),
+        (4, 1, 3),
+        (4, 2, 4),
+        (4, 3, 4),
+        (99, 98, 4),
+        (4, 4, 5),
+        (1, 1, 5),
+    ],
 )
 def test_levels_of_heat(runs: int, failed: int, level: int) -> None:
     assert HeatCell(since=NOW, until=NOW, runs=runs, failed=failed).level == level

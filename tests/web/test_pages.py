@@ -6,7 +6,9 @@ import html
 import random
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -14,16 +16,19 @@ from starlette.datastructures import QueryParams
 
 import blackboard
 from blackboard.display.queries import SORTS, ItemQuery, RunQuery
+from blackboard.election import open_elections
 from blackboard.errors import BadInput
 from blackboard.metrics.board import BoardFigures, read
-from blackboard.model import Item, Mark
+from blackboard.model import Claim, Item, Mark
+from blackboard.phrases import iso
 from blackboard.protocol.actions import actions
+from blackboard.protocol.additions import add
 from blackboard.protocol.edits import pause, remove
-from blackboard.protocol.keys import item_key
+from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES
-from blackboard.spec import decode_spec
+from blackboard.spec import Spec, decode_spec
 from blackboard.table import ANY, Merge, Unavailable
 from blackboard.web import app, live, recent
 from blackboard.web.actions import ACTS
@@ -407,6 +412,53 @@ def test_locks_of_many_items_are_taken_away(site: WebSite) -> None:
     assert not item.running
 
 
+@pytest.mark.parametrize("verb", ["cancel", "unlock"])
+def test_a_run_that_has_begun_since_is_left_alone(site: WebSite, verb: str) -> None:
+    site.add("davis")
+    made = site.do(lambda: site.scene.claimed("davis"))
+    form = fields_of(site.get("/item?id=davis").text, f"do-{verb}")
+    assert form["fence"] == str(made.item.fence)
+    site.do(lambda: runs_anew(site, made))
+    answer = site.post(f"/act/{verb}", form | {"reason": "it hangs"})
+    assert (answer.status_code, f"with fence {made.item.fence}" in answer.text) == (409, True)
+    assert site.post(f"/act/{verb}", form | {"fence": "x"}).status_code == 400
+    body = {"id": "davis", "fence": made.item.fence}
+    found = site.client.post(f"/api/v1/{verb}", json=body)
+    assert (found.status_code, f"with fence {made.item.fence}" in found.text) == (409, True)
+    item = site.do(lambda: site.board.found("davis"))
+    assert item.running
+    form = fields_of(site.get("/item?id=davis").text, f"do-{verb}")
+    assert site.post(f"/act/{verb}", form).status_code == 303
+    assert not site.do(lambda: site.board.found("davis")).running
+
+
+async def runs_anew(site: WebSite, made: Claim) -> None:
+    """The run ends, and another one begins."""
+    await site.scene.let_go(made)
+    site.clock.advance(3600)
+    await site.scene.claimed(made.item.id)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "unlock"])
+def test_of_many_runs_those_end_that_were_there_at_the_confirmation(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    site.add("davis", "keene")
+    made = [site.do(partial(site.scene.claimed, one)) for one in ("davis", "keene")]
+    asked = site.post("/confirm", {"csrf": site.csrf(), "verb": verb, "state": "running"})
+    look = Snapshot.look
+
+    async def late(snapshot: Snapshot) -> None:
+        await look(snapshot)
+        if made:
+            await runs_anew(site, made.pop())
+
+    monkeypatch.setattr(Snapshot, "look", late)
+    over(site, fields_of(asked.text, "confirm"))
+    assert not site.do(lambda: site.board.found("davis")).running
+    assert site.do(lambda: site.board.found("keene")).running
+
+
 def over(site: WebSite, form: dict[str, str]) -> None:
     """Change many items, and wait until that is done."""
     answer = site.post("/confirm", form)
@@ -432,6 +484,87 @@ def test_an_action_on_an_item_that_was_removed_meanwhile(site: WebSite) -> None:
         answer = site.post(f"/act/{verb}", {"csrf": csrf, "id": "davis", "every": "2h"})
         assert answer.status_code in {404, 409}, verb
         assert 'href="/item' not in answer.text
+
+
+def test_the_page_of_a_removed_item_says_so_and_shows_its_runs(site: WebSite) -> None:
+    site.add("davis")
+
+    async def ran() -> None:
+        await site.scene.let_go(await site.scene.claimed("davis"))
+        await remove(site.board, "davis")
+
+    site.do(ran)
+    removed = site.do(lambda: site.board.item("davis"))
+    page = main_of(site.get("/item?id=davis").text)
+    assert removed is not None
+    assert removed.stop is not None
+    assert f'was removed <time datetime="{iso(removed.stop)}">' in page
+    assert "/run?id=davis&amp;fence=1" in page
+    for word in ("next", "Schedule", "due", "blackboard run", "starts"):
+        assert word not in page, word
+
+
+# ---- rows that are damaged
+
+
+LEADERS = "town.leaders"
+
+
+def spoil(site: WebSite, board: BoardTable, key: str, **columns: Any) -> None:
+    """Damage a row of a board, or that of the board itself."""
+    is_item = key != BOARD_KEY
+    partition = board.partition("") if is_item else meta_partition(board.name)
+    site.do(lambda: board.table.commit(partition, [Merge(key, columns, ANY)]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [({"shards": "x"}, "has no good shards"), ({"version": 99}, "a newer version wrote the row")],
+)
+def test_elections_whose_board_is_damaged_hide_nothing_else(
+    site: WebSite, columns: dict[str, Any], words: str
+) -> None:
+    site.add("davis")
+    spoil(site, site.do(lambda: open_elections(site.board, create=True)), BOARD_KEY, **columns)
+    for path in ("/health", "/leaders"):
+        page = site.get(path)
+        assert (page.status_code, words in page.text) == (200, True), path
+    assert LEADERS in main_of(site.get("/health").text)
+    answer = site.get("/api/v1/board")
+    assert (answer.status_code, answer.json()["coordinator"]) == (200, None)
+    answer = site.get("/api/v1/leaders")
+    assert (answer.status_code, answer.json()["elections"]) == (200, [])
+    assert words in answer.json()["problem"]
+
+
+def test_elections_that_are_damaged_are_named(site: WebSite) -> None:
+    board = site.do(lambda: open_elections(site.board, create=True))
+    for name in ("good", "lost", "odd"):
+        spec = Spec(stale_after="15s")
+        site.do(partial(add, board, item_id=name, item_type="mutex", spec=spec))
+    spoil(site, board, item_key("lost"), slot="soon")
+    spoil(site, board, item_key("odd"), spec="{")
+    page = main_of(site.get("/leaders").text)
+    assert "the row item:lost in town.leaders cannot be read" in page
+    assert "odd: its settings cannot be read" in page
+    answer = site.get("/api/v1/leaders").json()
+    found = {one["election"]: one["problem"] for one in answer["elections"]}
+    assert found.keys() == {"good", "odd", "item:lost"}
+    assert (found["good"], answer["problem"]) == (None, None)
+    assert "cannot be read" in found["item:lost"]
+
+
+def test_a_group_that_is_damaged_is_not_well(site: WebSite) -> None:
+    board = site.do(lambda: group(site.scene))
+    site.clock.advance(5)
+    assert "moving" in main_of(site.get("/leases").text)
+    spoil(site, board, item_key("01"), state="odd")
+    page = main_of(site.get("/leases").text)
+    assert "the row item:01 in town.clicks cannot be read" in page
+    assert "damaged" in page
+    assert "moving" not in page
+    (found,) = site.get("/api/v1/leases").json()["groups"]
+    assert not found["well"]
 
 
 # ---- what stands on all pages
@@ -641,10 +774,19 @@ async def test_runs_that_several_pages_read_at_once_count_once(
 @story
 async def test_a_board_refuses_what_cannot_be_served(scene: Scene) -> None:
     board = door(scene.board)
-    with pytest.raises(BadInput, match="BLACKBOARD_WEB_TOKEN"):
-        board.web(token="short")
-    with pytest.raises(BadInput, match="proxy"):
-        board.web(user_header="x", proxies=["nonsense"])
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("token", {"token": "short"}),
+        ("proxies", {"user_header": "x", "proxies": ["nonsense"]}),
+        ("proxies", {"user_header": "x", "proxies": "10.0.0.7"}),
+        ("proxies", {"proxies": ["10.0.0.7"]}),
+        ("user_header", {"user_header": "x"}),
+        ("hosts", {"hosts": ["http://a.example"]}),
+        ("hosts", {"hosts": "a.example"}),
+    ]
+    for argument, said in wrong:
+        with pytest.raises(BadInput) as caught:
+            board.web(**said)
+        assert caught.value.field == argument
     assert callable(board.web(operator=True, token="t" * 16, hosts=["A.example"]))
     assert callable(web_app)
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 
@@ -147,6 +148,68 @@ async def test_many_changes_are_read_whole_once(
     monkeypatch.setattr(module, "MOST_TRACES", 3)
     await snapshot.look()
     assert snapshot._full_at == read
+
+
+@pytest.mark.parametrize("verb", ["pause", "rename"])
+@pytest.mark.usefixtures("_large")
+@story
+async def test_many_changes_at_each_look_do_not_read_the_board_back_to_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Also where actions do not name all of the items."""
+    monkeypatch.setattr(module, "MOST_CHANGES", 3)
+    ids = await scene.fill(6, cron="0 3 * * *")
+    snapshot = Snapshot(scene.board, scene.clock)
+    read_all, began_at = snapshot._read_all, []
+
+    async def slowly(began: float) -> None:
+        began_at.append(began)
+        scene.later(seconds=5)
+        await read_all(began)
+
+    monkeypatch.setattr(snapshot, "_read_all", slowly)
+    await snapshot.look()
+    for number in range(24):
+        scene.later(seconds=10)
+        change = resume if number % 2 else pause
+        for one in ids:
+            await change(scene.other, one, scene.mark())
+        await record_action(scene.other, by="ann", verb=verb, ids=ids, via="cli")
+        await snapshot.look()
+    assert len(began_at) == 3
+    assert all(after - before >= 5 * 20 for before, after in pairwise(began_at))
+    scene.later(seconds=100)
+    for _ in range(2):
+        await snapshot.look()
+    await agree(scene, snapshot)
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_what_a_full_reading_has_read_is_not_read_again_by_the_next_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.fill(6)
+    await scene.claimed("item-0001", board=scene.other)
+    snapshot = Snapshot(scene.board, scene.clock)
+    read_all, existing, read = snapshot._read_all, scene.board.existing, list[str]()
+
+    async def taken_meanwhile(began: float) -> None:
+        await read_all(began)
+        await scene.claimed("item-0002", board=scene.other)
+
+    async def noted(item_id: str) -> Item | None:
+        read.append(item_id)
+        return await existing(item_id)
+
+    monkeypatch.setattr(snapshot, "_read_all", taken_meanwhile)
+    monkeypatch.setattr(scene.board, "existing", noted)
+    await snapshot.look()
+    for expected in (["item-0002"], []):
+        read.clear()
+        await snapshot.look()
+        assert read == expected
+        await agree(scene, snapshot)
 
 
 @pytest.mark.usefixtures("_large")
