@@ -5,7 +5,7 @@ The parts take long to import, and are imported when the first worker is made.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,6 +64,7 @@ def new_worker(
 
     traced = _traced(board.clock) if declared.worker.otel else _untraced
     pumps = [one for one in handlers.values() if one.pump is not None]
+    served = frozenset(one.type for one in pumps)
     handlers = {name: one for name, one in handlers.items() if one.pump is None}
     process = ProcessRunner(idle=settings.slots)
     wake = CycleWake(settings.cycle.total_seconds(), board.chance)
@@ -77,7 +78,7 @@ def new_worker(
         wake=wake,
         inline=traced(InlineRunner()),
         process=traced(process),
-        turning=_watched(process, board, events, store) if guards_loop else None,
+        turning=_watched(process, board, served, events, store) if guards_loop else None,
         notify=declared.notify,
     )
     groups = []
@@ -95,7 +96,7 @@ def new_worker(
                 events=events,
                 inline=InlineRunner(),
                 process=process,
-                turning=_watched(process, board, events, store) if guards_loop else None,
+                turning=_watched(process, board, served, events, store) if guards_loop else None,
                 open_bus=_redis(board.group(pump.type), pump, declared.redis),
                 times=declared.redis.times(),
             )
@@ -118,10 +119,16 @@ def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
 
 
 def _watched(
-    process: "ProcessRunner", board: BoardTable, events: Events, store: str
+    process: "ProcessRunner",
+    board: BoardTable,
+    groups: Container[str],
+    events: Events,
+    store: str,
 ) -> Callable[[float], None]:
     """Reports that the loop turns: to the guard, which ends this process when it does not, and to
-    a thread that reports which handler blocks it, some time before that.
+    a thread that reports which handler blocks it, some time before that. All parts of a worker
+    share the loop, so it may be a handler of another part: a pump of `groups`, whose lock is on the
+    board of its group, or a handler of `board`.
     """
     from blackboard.protocol.claims import mark_standstill
     from blackboard.runners.standstill import LoopWatch
@@ -130,8 +137,9 @@ def _watched(
         """Through a connection of its own, because the loop that uses the worker's is blocked."""
         async with asyncio.timeout(MARKING):
             table = await open_table(store, board.clock)
+            its = board.group(run.type) if run.type in groups else board
             try:
-                await mark_standstill(board.asked_through(table), run.id, run.fence)
+                await mark_standstill(its.asked_through(table), run.id, run.fence)
             finally:
                 await table.close()
 

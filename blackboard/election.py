@@ -43,7 +43,7 @@ from blackboard.protocol import additions, claims, edits, keys, mail
 from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.members import announce, forget, workers
-from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.reading import BoardGone, BoardStatus, BoardTable, read_status
 from blackboard.protocol.releases import release
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.protocol.rows import board_trouble
@@ -433,10 +433,19 @@ class Election:
         """
         item = await self._item()
         if item is None:
+            await self._make_board()
             await self._added()
         elif is_ahead(item.ready, now=await self._board.table.now()):
             with suppress(Missing):  # it was removed meanwhile
                 await edits.bring_back(self._board, self.name)
+
+    async def _make_board(self) -> None:
+        """Make the row of the elections' board where it is gone: the table was deleted, and made
+        anew without it.
+        """
+        meta = keys.meta_partition(self._board.name)
+        if await read(self._board.table, meta, keys.BOARD_KEY) is None:
+            await self._board.make()
 
     async def _exchange(self) -> None:
         """Announce this candidate when it is time, and read what others have sent."""
@@ -444,7 +453,11 @@ class Election:
         every = self._state.times.check * (1 - JITTER)
         if self._announced is None or now - self._announced >= every:
             self._member = replace(self._member, running=int(self._claim is not None))
-            self._member = await announce(self._board, self._member)
+            try:
+                self._member = await announce(self._board, self._member)
+            except BoardGone:
+                await self._make_board()
+                self._member = await announce(self._board, self._member)
             self._announced = now
         messages = await mail.fetch(self._board, self.owner)
         if messages:

@@ -36,6 +36,10 @@ class BadInput(BlackboardError):
         self.remedy = remedy
 
 
+class NoTimeLeft(BadInput):
+    """A new item would never run by its schedule: its end has passed, say."""
+
+
 class Missing(BadInput):
     """There is no such item."""
 

@@ -231,7 +231,9 @@ class LocksRenewed(BoardEvent, frozen=True, kw_only=True):
 
 
 class RunStarted(BoardItemEvent, frozen=True, kw_only=True):
-    """A run was claimed. Its handler is called, unless its slot was taken meanwhile."""
+    """A run was claimed. Its handler is called, unless its slot or its permit was taken meanwhile:
+    then it is put back. Each run that ends was started.
+    """
 
     kind = "claimed"
 

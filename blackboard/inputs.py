@@ -26,8 +26,8 @@ from typing import (
 
 import msgspec
 
-from blackboard.errors import BadInput
-from blackboard.rules.next_run import MILLISECOND, slot_of
+from blackboard.errors import BadInput, NoTimeLeft
+from blackboard.rules.next_run import MILLISECOND, is_in_time, slot_of
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due, opens
 from blackboard.schedule.times import parse_moment
 from blackboard.spec import (
@@ -167,7 +167,7 @@ def _too_large(size: str, limit: str) -> BadInput:
 def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime | None:
     """When a new item is due first: "now", "next" by its schedule, a time, or a duration from now.
     None given: as its type says; None if that says nothing either, and then the schedule decides
-    (`rules.next_run.first_slot`). Raises BadInput, also where the schedule has no next time.
+    (`rules.next_run.first_slot`). Raises BadInput; NoTimeLeft where the schedule has no next time.
     """
     text = settings.first if text is None else text
     check_first(text, settings.timezone, has_schedule=settings.schedule is not None)
@@ -178,7 +178,7 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
                 limits = schedule.limits
                 field = "blackout" if limits.windows else "until" if limits.until else "schedule"
                 problem = "there is no next time" + (" by it" if field != "schedule" else "")
-                raise BadInput(field, problem, "change it, or say when it runs first: first")
+                raise NoTimeLeft(field, problem, "change it, or say when it runs first: first")
             return None
         case "now":
             return now
@@ -186,7 +186,7 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
             assert schedule is not None
             following = next_due(schedule, now)
             if following is None:
-                raise BadInput("first", "the schedule has no next time", "now, or a time")
+                raise NoTimeLeft("first", "the schedule has no next time", "now, or a time")
             return following
         case _:
             return parse_moment(text, settings.timezone, "first", now)
@@ -197,8 +197,8 @@ def _has_first_slot(schedule: Schedule, now: datetime) -> bool:
     its time has passed.
     """
     if isinstance(schedule, Every):
-        begins, until = opens(schedule, now), schedule.limits.until
-        return begins is not None and (until is None or begins <= until)
+        begins = opens(schedule, now)
+        return begins is not None and is_in_time(schedule, begins)
     after = slot_of(schedule) - MILLISECOND if isinstance(schedule, Once) else now
     return next_due(schedule, after) is not None
 

@@ -11,6 +11,7 @@ back.
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from blackboard.schedule.times import last_moment, parse_duration, parse_moment
 
 SHORTEST_LEASE = timedelta(seconds=3)
 MOST_TAGS = 50
+_JOINERS = "\u200c\u200d"
 _TAG = re.compile(r"\w([\w.:/-]{0,48}\w)?")
 DEFAULT_BACKOFF = timedelta(seconds=10)
 DEFAULT_MISSED_AFTER = timedelta(minutes=5)
@@ -313,12 +315,27 @@ def check_spec(spec: Spec) -> None:
         raise BadInput("jitter", problem, "give at most the interval")
 
 
+def is_of_a_line(character: str) -> bool:
+    """Whether a label may have it: what can be printed, any space, and what joins letters and
+    pictures.
+    """
+    is_space = unicodedata.category(character) == "Zs"
+    return character.isprintable() or is_space or character in _JOINERS
+
+
 def _check_labels(spec: Spec) -> None:
     for name, longest in (("description", 1_000), ("owner", 100)):
-        text = getattr(spec, name) or ""
-        if len(text) > longest or not text.isprintable():
-            remedy = f"one line of {longest:,} characters at the most"
-            raise BadInput(name, f"{text[:60]!r} is no label", remedy)
+        text = getattr(spec, name)
+        if text is None:
+            continue
+        if not text.strip():
+            raise BadInput(name, "it is empty", "leave it out to say nothing")
+        if len(text) > longest:
+            remedy = f"{longest:,} at the most"
+            raise BadInput(name, f"it has {len(text):,} characters", remedy)
+        if bad := next((one for one in text if not is_of_a_line(one)), ""):
+            remedy = "one line of characters that can be seen"
+            raise BadInput(name, f"it holds U+{ord(bad):04X}", remedy)
     for tag in spec.tags or ():
         if not _TAG.fullmatch(tag):
             remedy = "letters, digits, and - _ . : / inside; 50 at the most"

@@ -30,7 +30,14 @@ from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.display.queries import select
 from blackboard.display.toml_text import lines_of
-from blackboard.errors import AlreadyThere, BadInput, BadRow, BlackboardError, Missing
+from blackboard.errors import (
+    AlreadyThere,
+    BadInput,
+    BadRow,
+    BlackboardError,
+    Missing,
+    NoTimeLeft,
+)
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import (
     check_id,
@@ -48,6 +55,7 @@ from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin,
 from blackboard.spec import check_first
 from blackboard.stores import wake_workers
 from blackboard.table import Refused
+from blackboard.tables.base import MAX_VALUE
 from blackboard.toml_lines import line_of
 
 LEFT = BadRow.exit_code
@@ -153,7 +161,13 @@ def _session(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
     if not whole or whole[0].file == Path("<stdin>"):
         usual = Session.start(chosen)
         return replace(usual, settings=whole[0].settings) if whole else usual
-    return Session.start(replace(chosen, config=str(whole[0].file)))
+    file, other = whole[0].file, Path(chosen.config or FILE_NAME)
+    if other.is_file() and not other.samefile(file):
+        if chosen.config is not None:
+            problem = f"{other} and {file} have settings"
+            raise BadInput("config", problem, "keep them in one; items in any number")
+        warn(f"the settings of {file} hold, and {other} is passed over")
+    return Session.start(replace(chosen, config=str(file)))
 
 
 def _check(session: Session, sources: Sequence[ItemFile]) -> None:
@@ -211,18 +225,22 @@ def _line(source: ItemFile, number: int) -> Iterator[None]:
     except BadInput as error:
         line = line_of(source.text, ["items", number, *error.field.split(".")])
         problem = f"{source.file}:{line}: {error.problem}"
-        raise BadInput(error.field, problem, error.remedy) from None
+        kind = NoTimeLeft if isinstance(error, NoTimeLeft) else BadInput
+        raise kind(error.field, problem, error.remedy) from None
 
 
 async def _apply(
     session: Session, sources: Sequence[ItemFile], *, prune: bool, yes: bool, dry_run: bool
 ) -> int:
-    if dry_run and not await session.has_board():
+    if not await session.has_board():  # nothing is made for what is refused
         now = SystemClock().now()
+        _check_against({}, sources, limit=MAX_VALUE)
         declared = [one for _, _, one in _each(sources)]
-        plan = _with_first(make_plan(declared, {}), session.resolve, sources, now)
-        _print_plan(plan, session, dry_run=dry_run, now=now)
-        return 0
+        plan = make_plan(declared, {}, resolve=session.resolve, now=now)
+        plan = _with_first(plan, session.resolve, sources, now)
+        if dry_run:
+            _print_plan(plan, session, dry_run=dry_run, now=now)
+            return 0
     async with session.board(create=not dry_run) as board:
         found = await _read_all(board)
         plan, now = await _planned(board, sources, found, prune=prune)
@@ -288,7 +306,7 @@ async def _planned(
     now = await board.table.now()
     declared = [one for _, _, one in _each(sources)]
     owners = {one.by for one in sources} if prune else set()
-    plan = make_plan(declared, there, prune=owners, resolve=board.resolve)
+    plan = make_plan(declared, there, prune=owners, resolve=board.resolve, now=now)
     left = additions.left_alone(board, [one.id for one in plan.add], found)
     plan = replace(
         plan,
@@ -315,20 +333,28 @@ def _confirm(plan: ApplyPlan, now: datetime) -> None:
 def _with_first(
     plan: ApplyPlan, resolve: Resolve, sources: Sequence[ItemFile], now: datetime
 ) -> ApplyPlan:
-    """The plan with the first runs of what it adds. Raises BadInput for one that has none."""
-    first: dict[str, datetime] = {}
+    """The plan with the first runs of what it adds, and without what would never run: a file
+    outlives the items whose end has passed.
+    """
+    first, over = dict[str, datetime](), dict[str, str]()
     added = {one.id for one in plan.add}
     for source, number, one in _each(sources):
         if one.id in added:
             settings = one.settings(resolve)
-            with _line(source, number):
-                named = first_of(one.item.first, settings, now)
+            try:
+                with _line(source, number):
+                    named = first_of(one.item.first, settings, now)
+            except NoTimeLeft as none:
+                over[one.id] = str(none)
+                continue
             slot = first_slot(settings, first=named, now=now)
             first[one.id] = ready_for(one.id, slot, settings=settings, first=True)
-    return replace(plan, first=first)
+    return replace(plan, add=[one for one in plan.add if one.id in first], first=first, over=over)
 
 
 def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool, now: datetime) -> None:
+    for item_id, problem in plan.over.items():
+        warn(f"{shown(item_id)} is not added: {problem}")
     if session.chosen.json:
         emit(plan.record() | {"dry_run": dry_run})
         return

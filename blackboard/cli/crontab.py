@@ -24,6 +24,7 @@ from blackboard.errors import BadInput
 from blackboard.schedule.cron import Cron, idle_steps
 from blackboard.schedule.zones import find_zone
 from blackboard.settings import read_stdin, read_text
+from blackboard.spec import is_of_a_line
 
 LONGEST_ID = 40
 """Characters of an id that is made of a comment or a command."""
@@ -93,8 +94,7 @@ class Crontab:
 
     def _read(self, line: str, number: int) -> None:
         if line.startswith("#"):
-            words = " ".join(line.lstrip("#").split())
-            words = "".join(one for one in words if one.isprintable())
+            words = _one_line(line.lstrip("#"))
             if not words or _HEADING.match(words) or _is_job(words):
                 self._above.clear()
             else:
@@ -130,7 +130,7 @@ class Crontab:
         }
         if comment:
             item["description"] = comment[:1_000]
-        if mail_to := self._env.get("MAILTO", ""):
+        if mail_to := _one_line(self._env.get("MAILTO", "")):
             item["owner"] = mail_to[:100]
         return item | {"params": _params(command, self._env)}
 
@@ -228,6 +228,11 @@ def _name_of(command: str) -> str:
     if words[:1] == ["cd"] and "&&" in words:
         words = words[words.index("&&") + 1 :]
     return Path(words[0]).stem if words else ""
+
+
+def _one_line(text: str) -> str:
+    """What a label may have of it."""
+    return "".join(one for one in " ".join(text.split()) if is_of_a_line(one))
 
 
 def _unquoted(text: str) -> str:

@@ -10,11 +10,12 @@ import msgspec
 
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.model import Item, replace
+from blackboard.model import Item, State, replace
 from blackboard.phrases import exactly, plural
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
 from blackboard.protocol.rows import text_of
+from blackboard.rules.transitions import rescheduled
 from blackboard.settings import ItemTable
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
 
@@ -97,6 +98,8 @@ class ItemChange:
     differences: Sequence[Difference]
     declared: Declaration | None = None
     """None when no file declares the item."""
+    ends: bool = False
+    """Whether it does not run any more by its new schedule."""
 
     def spec_for(self, spec: Spec, _item: Item) -> Spec:
         return self.declared.spec if self.declared else spec
@@ -116,6 +119,8 @@ class ApplyPlan:
     """Others whose settings cannot be computed, each with the reason."""
     first: Mapping[str, datetime] = field(default_factory=dict)
     """When those that are added run first, by id."""
+    over: Mapping[str, str] = field(default_factory=dict)
+    """Items that are declared, are not there, and would never run; each with the reason."""
 
     @property
     def steps(self) -> int:
@@ -150,6 +155,7 @@ class ApplyPlan:
             yield f"+ {shown(one.id)} ({shown(one.item.type)}): {words}"
         for changed in self.change:
             words = "; ".join(difference.words for difference in changed.differences)
+            words += "; it is done: nothing is due by its new schedule" if changed.ends else ""
             yield f"~ {shown(changed.id)}: {words}"
         for gone in self.remove:
             yield f"- {shown(gone.id)} ({shown(gone.type)})"
@@ -172,11 +178,13 @@ class ApplyPlan:
                 {
                     "id": one.id,
                     "differences": [asdict(difference) for difference in one.differences],
+                    "ends": one.ends,
                 }
                 for one in self.change
             ],
             "remove": [{"id": item.id, "type": item.type} for item in self.remove],
             "unchanged": self.unchanged,
+            "over": self.over,
         }
 
 
@@ -185,7 +193,8 @@ def make_plan(
     there: Mapping[str, Item],
     *,
     prune: Collection[str] = (),
-    resolve: Resolve | None = None,
+    resolve: Resolve,
+    now: datetime,
 ) -> ApplyPlan:
     """`there` are the board's items by id. Items that are not declared, and belong to one of the
     files or owners of `prune`, are removed. `resolve` adds the defaults of types.
@@ -198,7 +207,7 @@ def make_plan(
     changed = []
     for item in kept:
         try:
-            changed.append(_change(item, named.get(item.id), resolve))
+            changed.append(_change(item, named.get(item.id), resolve, now=now))
         except (BadInput, ValueError) as problem:
             if item.id in named:
                 raise
@@ -213,11 +222,13 @@ def make_plan(
     )
 
 
-def _change(item: Item, declared: Declaration | None, resolve: Resolve | None) -> ItemChange:
+def _change(
+    item: Item, declared: Declaration | None, resolve: Resolve, *, now: datetime
+) -> ItemChange:
     """How an item differs from its declaration: in its own spec, else in its resolved schedule."""
     spec = declared.spec if declared else None
     found = differences(spec_of(item), spec) if spec is not None else []
-    if not found and resolve is not None and item.schedule:
+    if not found and item.schedule:
         settings = resolve(item.type, encode_spec(spec or spec_of(item)))
         if settings.schedule is not None and settings.text != item.schedule:
             found = [Difference(field="schedule", old=item.schedule, new=settings.text)]
@@ -226,4 +237,14 @@ def _change(item: Item, declared: Declaration | None, resolve: Resolve | None) -
     if declared is not None and declared.by not in {"", item.declared_by}:
         old = item.declared_by or None
         found = [*found, Difference(field="declared by", old=old, new=declared.by)]
-    return ItemChange(id=item.id, declared=declared, differences=found)
+    ends = bool(found) and _ends(item, spec or spec_of(item), resolve, now=now)
+    return ItemChange(id=item.id, declared=declared, differences=found, ends=ends)
+
+
+def _ends(item: Item, spec: Spec, resolve: Resolve, *, now: datetime) -> bool:
+    """Whether an item that is to run again does not with another spec."""
+    settings = resolve(item.type, encode_spec(spec))
+    is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
+    if item.state is State.DONE or not is_other:
+        return False
+    return rescheduled(item, settings=settings, now=now).state is State.DONE

@@ -1,4 +1,4 @@
-"""Taking an item: claim, renew, adopt, override.
+"""Taking an item: claim, renew, adopt, take over.
 
 A lost race is a value: no claim. A lost reply is settled by reading the lock: every claim carries
 a fresh nonce, and the nonce in the lock says whose it is. A claim that lands after its owner gave
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, Claim, Item, Lock, Outcome, Run, State, Token, replace
@@ -33,6 +34,7 @@ from blackboard.table import (
     Conflict,
     ConflictKind,
     Merge,
+    Op,
     Refused,
     TableError,
     Unknown,
@@ -45,6 +47,12 @@ RENEWALS = 3
 """Tries of one renewal before it is left to the next."""
 REMEDY = "`blackboard edit` can shorten its spec, `blackboard rm` removes it"
 """For an item whose rows the store does not take, because one of them is too large."""
+
+
+class Freed(Enum):
+    """A stale lock was removed without another attempt of its run."""
+
+    FREED = "freed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,11 +290,23 @@ async def override(
     owner: str,
     may_run: Callable[[Item], Awaitable[bool]] | None = None,
 ) -> Claim | None:
-    """Take a stale lock from its holder. None: another worker was faster, the lock had no item,
-    or the item is not to be run: it is paused, or its attempts are used up; or `may_run` is false,
-    which is asked once the item was read and is to be run. Raises BadInput for an item that a newer
-    version wrote, as its lock may be older, because only its holder writes that; and for one whose
-    rows the store does not take.
+    """The claim that `take_over` makes of a stale lock, if it does."""
+    taken = await take_over(board, lock, owner=owner, may_run=may_run)
+    return taken if isinstance(taken, Claim) else None
+
+
+async def take_over(
+    board: BoardTable,
+    lock: Lock,
+    *,
+    owner: str,
+    may_run: Callable[[Item], Awaitable[bool]] | None = None,
+) -> Claim | Freed | None:
+    """Take a stale lock from its holder. FREED: the item is not to be run, because it is paused, or
+    its attempts are used up. None: another worker was faster, or the lock had no item; or `may_run`
+    is false, which is asked once the item was read and is to be run. Raises BadInput for an item
+    that a newer version wrote, as its lock may be older, because only its holder writes that; and
+    for one whose rows the store does not take.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -300,11 +320,8 @@ async def override(
     stood_still = lock.stood_still
     has_tries = may_take_over(lock.attempt, retries=settings.retries, stood_still=stood_still)
     if item.state is not State.ACTIVE or not has_tries:
-        ops = free_ops(item, lock.etag, freed(held, gone, settings=settings), gone)
-        # The lock moved, or the next walk finds it as it was.
-        with suppress(Conflict, Unknown), _one_item():
-            await board.commit(item.id, ops)
-        return None
+        after = freed(held, gone, settings=settings)
+        return await _freed(board, after, free_ops(item, lock.etag, after, gone))
     if may_run is not None and not await may_run(held):
         return None
     now, sent = await board.table.now(), board.clock.monotonic()
@@ -323,6 +340,20 @@ async def override(
     return taken.answered(
         lock_etag=etags[keys.lock_key(lock.id)], item_etag=etags[keys.item_key(item.id)]
     )
+
+
+async def _freed(board: BoardTable, after: Item, ops: Sequence[Op]) -> Freed | None:
+    """Whether an item was freed by a batch; a lost reply is settled by reading the item."""
+    try:
+        with _one_item():
+            await board.commit(after.id, ops)
+    except Conflict:
+        return None
+    except Unknown:
+        there = await board.item(after.id)
+        if there is None or (there.fence, there.stop) != (after.fence, after.stop):
+            return None
+    return Freed.FREED
 
 
 async def mark_standstill(board: BoardTable, item_id: str, fence: int) -> None:

@@ -307,7 +307,8 @@ async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = N
     def build(item: Item, now: datetime) -> Item:
         if declared_by not in {None, item.declared_by}:
             raise Missing(item_id)
-        return removed(item, now=now)
+        # A run that was claimed since the request began ends no earlier than it started.
+        return removed(item, now=max(now, item.start or now))
 
     return await change_item(board, item_id, build, write=remove_ops, gone_is_done=True)
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from blackboard.model import Message
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, Pause, paged
 from blackboard.protocol.rows import data_of, readable
 from blackboard.table import ANY, Conflict, Delete, Insert, Unknown, commit_again, try_delete
 
@@ -58,12 +58,19 @@ async def take_back(board: BoardTable, key: str) -> bool:
     return True
 
 
-async def forget_old(board: BoardTable) -> int:
-    """Delete the mail of candidates that are gone; how much it was."""
+async def forget_old(board: BoardTable, *, pause: Pause | None = None) -> int:
+    """Delete the mail of candidates that are gone, with a pause before each request; how much it
+    was.
+    """
+    if pause is not None:
+        await pause()
     forgotten = 0
     before = keys.moment_key(await board.table.now() - FORGOTTEN_AFTER)
     partition = keys.mail_partition(board.name)
-    async for row in board.table.scan(partition, keys.MAIL, keys.end_of(keys.MAIL)):
+    rows = board.table.scan(partition, keys.MAIL, keys.end_of(keys.MAIL))
+    async for row in paged(rows, pause):
         if row.key.rsplit(":", 2)[1] < before:
+            if pause is not None:
+                await pause()
             forgotten += await try_delete(board.table, partition, [Delete(row.key, row.etag)])
     return forgotten

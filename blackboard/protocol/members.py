@@ -63,7 +63,7 @@ async def announce(board: BoardTable, member: Member) -> Member:
 
     A lost race or reply does no harm: the next announcement repairs it. One that was damaged is
     replaced. A row that is gone may mean that the whole table was deleted and made anew. Raises
-    Remade when that changed the shards.
+    Remade when that changed the shards, BoardGone while the board is not there.
     """
     partition, key = workers_partition(board.name), worker_key(member.owner)
     if not member.etag:

@@ -58,6 +58,10 @@ TRIES_TO_CREATE = 3
 """Batches that may stay without an answer, and have done nothing, until a board is given up."""
 
 
+class BoardGone(Unavailable):
+    """The board's own row is not there: its table was deleted, and may have been made anew."""
+
+
 class Remade(Unavailable):
     """The board was deleted and made anew with other shards: this object reads and writes rows that
     no worker uses.
@@ -195,11 +199,11 @@ class BoardTable:
         return cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
 
     async def check_shards(self) -> None:
-        """Raises Remade when the board has other shards by now, Unavailable while it is gone."""
+        """Raises Remade when the board has other shards by now, BoardGone while it is gone."""
         row = await read(self.table, keys.meta_partition(self.name), keys.BOARD_KEY)
         if row is None:
             init = f"`blackboard --board {self.name} init --shards {self.shards}`"
-            raise Unavailable(f"the board {self.name!r} is gone ({init} makes it anew)")
+            raise BoardGone(f"the board {self.name!r} is gone ({init} makes it anew)")
         if row.data.get("shards") != self.shards:
             raise Remade(
                 f"the board {self.name!r} was made anew with shards: {row.data.get('shards')}, not "

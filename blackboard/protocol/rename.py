@@ -37,7 +37,7 @@ from blackboard.rules.transitions import (
     removed,
 )
 from blackboard.spec import RunSettings
-from blackboard.table import Conflict, Delete, Insert, Op, Unknown
+from blackboard.table import Conflict, Delete, Insert, Op, TableError, Unknown
 
 MOVED = "renamed:"
 """How the name begins that the tombstone of an old one has."""
@@ -53,7 +53,8 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     for _ in range(TRIES):
         done = await renaming.go_on()
         if done is not None:
-            await _move_notices(board, item_id, done.item)
+            with suppress(TableError):  # it is renamed
+                await _move_notices(board, item_id, done.item)
             return done
     raise uncertain(item_id, renaming.unanswered)
 
@@ -151,7 +152,7 @@ class _Renaming:
 
 async def _move_notices(board: BoardTable, old_id: str, item: Item) -> None:
     """What was sent of the item counts under its new id. Where that fails, its next failure is
-    sent once more.
+    sent once more. Raises TableError.
     """
     partition, (first, last) = notices_partition(board.name), notices_range(old_id)
     ops: list[Op] = []
@@ -162,8 +163,7 @@ async def _move_notices(board: BoardTable, old_id: str, item: Item) -> None:
             Delete(row.key, row.etag),
         ]
     if ops:
-        with suppress(Conflict, Unknown):
-            await board.table.commit(partition, ops)
+        await board.table.commit(partition, ops)
 
 
 def _digest(item_id: str) -> str:

@@ -96,14 +96,21 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
     runs: int = 0
     tombstones: int = 0
+    in_the_way: BadRow | None = None
+    """A floor that cannot be read: no tombstone is deleted without one."""
 
     def __add__(self, other: "Pruned") -> "Pruned":
-        return Pruned(runs=self.runs + other.runs, tombstones=self.tombstones + other.tombstones)
+        return Pruned(
+            runs=self.runs + other.runs,
+            tombstones=self.tombstones + other.tombstones,
+            in_the_way=self.in_the_way or other.in_the_way,
+        )
 
 
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
     """Prune the histories of all items that no release prunes, and delete tombstones whose time is
-    up. There is a pause before each request.
+    up. There is a pause before each page of items, before each history, which is then read and
+    deleted without another, and before the tombstones of a batch.
     """
     done, now = Pruned(), await board.table.now()
     for number in range(board.shards):
@@ -136,7 +143,8 @@ async def delete_tombstones(
     board: BoardTable, tombstones: Sequence[Item], *, pause: Pause
 ) -> Pruned:
     """Delete tombstones of one shard with their histories, as many as one batch deletes. One that
-    was made an item again meanwhile stays, as does one whose history cannot be deleted now.
+    was made an item again meanwhile stays, as does one whose history cannot be deleted now; and all
+    of them where the floor cannot be read.
     """
     runs, bare = 0, []
     for one in tombstones:
@@ -156,13 +164,16 @@ async def delete_tombstones(
     if not bare:
         return Pruned(runs=runs)
     await pause()
-    await raise_floor(board, max(one.fence for one in bare))
+    try:
+        await raise_floor(board, max(one.fence for one in bare))
+    except BadRow as problem:
+        return Pruned(runs=runs, in_the_way=problem)
     return Pruned(runs=runs, tombstones=await _delete_each(board, bare))
 
 
 async def raise_floor(board: BoardTable, fence: int) -> None:
     """See that the floor of the board is at `fence` or above. Raises TableError when it may not
-    be.
+    be, BadRow where it cannot be read.
     """
     partition, key = keys.meta_partition(board.name), keys.FLOOR_KEY
     for _ in range(TRIES):
@@ -212,13 +223,10 @@ async def _first(board: BoardTable, shard: str, key: str) -> Row | None:
     return None
 
 
-def prunes_itself(item: Item | None) -> bool:
+def prunes_itself(item: Item) -> bool:
     """Whether an item has runs that end in a release, which prunes its history."""
     return (
-        item is not None
-        and item.state is State.ACTIVE
-        and item.outcome is not Outcome.ABANDONED
-        and item.failures == 0
+        item.state is State.ACTIVE and item.outcome is not Outcome.ABANDONED and item.failures == 0
     )
 
 

@@ -2,7 +2,8 @@
 
 A sender that gets no answer reads the item: if the name of its request is there, the request was
 applied, whatever was done to the item since; else it is sent again under the same name. A name is
-remembered for longer than a sender tries again, by the store's clock, read when the item was read.
+remembered for longer than a sender tries again, by the store's clock, which the sender reads once:
+a name has the time at which its request began.
 
 So a request counts twice only if the clocks of two readers are five minutes apart (`REMEMBERED`
 less `RETRIED_FOR`) and eight more requests (`ALWAYS`) came in between.

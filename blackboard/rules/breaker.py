@@ -62,7 +62,10 @@ MANY = 10
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
-    """Pauses between tries that double with each failure, with full jitter. In seconds."""
+    """Pauses between tries, in seconds: up to 2, 4, 8 and so on with each failure, but never less
+    than `shortest` nor more than `longest`. With jitter a pause is drawn from the shortest to that.
+    Where the two are the same, so are all pauses.
+    """
 
     shortest: float
     longest: float

@@ -113,20 +113,31 @@ def is_exhausted(schedule: Schedule, runs: int) -> bool:
     return schedule.limits.runs is not None and runs >= schedule.limits.runs
 
 
+def is_in_time(schedule: Schedule, slot: datetime) -> bool:
+    """Whether a slot is not after the last moment at which one may be."""
+    until = schedule.limits.until
+    return until is None or slot <= until
+
+
 def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
     """The next slot of an item whose schedule was changed at `now`; None: there is none. An `at` is
     due at its time, an `every` from the last start, the others from now, or from the last start if
     that is later: the edit may have waited for its store. Without a schedule that can be
-    computed here, what waits goes on waiting: a worker may have one.
+    computed here, what waits goes on waiting: a worker may have one. An item that never ran is not
+    due before its first time.
     """
     schedule = settings.schedule
     if schedule is not None and is_exhausted(schedule, item.runs):
         return None
     if isinstance(schedule, Once):
         slot = slot_of(schedule)
-        return None if item.start and slot <= now else slot
+        has_been = bool(item.start) and slot <= now
+        return None if has_been or not is_in_time(schedule, slot) else slot
     if isinstance(schedule, Every):
-        return next_due(schedule, item.start) if item.start else opens(schedule, now)
+        if item.start:
+            return next_due(schedule, item.start)
+        begins = opens(schedule, max(now, item.first or now))
+        return begins if begins and is_in_time(schedule, begins) else None
     if schedule is not None:
         return next_due(schedule, max(now, item.start or now))
     if item.state is State.DONE:
@@ -149,8 +160,7 @@ def _is_allowed(item: Item, settings: RunSettings) -> bool:
     schedule = settings.schedule
     if schedule is None:
         return True
-    until = schedule.limits.until
-    return not is_exhausted(schedule, item.runs) and (until is None or item.planned <= until)
+    return not is_exhausted(schedule, item.runs) and is_in_time(schedule, item.planned)
 
 
 def _has_come_by_same_times(item: Item, settings: RunSettings, *, now: datetime) -> bool:

@@ -106,13 +106,13 @@ def decide(
     owners = Counter(picture.held.values())
     held = {one: owners[one] for one in picture.workers}
     share = shares(picture.partitions, held)
-    there = {*picture.free, *picture.stale}
+    free = {*picture.free}
     if held[me] < share[me]:
         take = _taken(picture, me, held=held, share=share, left=left)
         if late:
-            take = tuple(one for one in take if one in picture.free)
+            take = tuple(one for one in take if one in free)
         return Decision(take=take, again=HURRY)
-    if there:
+    if free or picture.stale:
         return Decision(again=WATCHFUL)
     return Decision(let_go=0 if late else _too_many(held, share, me, balance))
 
@@ -148,9 +148,8 @@ def _taken(
         if owner == me:
             mine.append(one)
     spare = share[me] - held[me] - len(mine)
-    waited = [one for one in sorted(left) if one in {*picture.stale, *picture.free}]
-    mine += [one for one in waited if one not in mine][:spare]
-    return tuple(sorted(mine))
+    waited = {*left} & {*picture.stale, *picture.free} - {*mine}
+    return tuple(sorted([*mine, *sorted(waited)[:spare]]))
 
 
 def _dealt(room: Mapping[str, int]) -> Iterator[str]:

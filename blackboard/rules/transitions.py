@@ -427,7 +427,7 @@ def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     _check(ItemEvent.SKIP, item)
     missed = missed_until(item, settings=settings, now=now)
     following = next_due(settings.schedule, missed) if settings.schedule else None
-    return _replanned(item, following, settings=settings, now=now)
+    return _waiting_for(item, following, settings=settings, now=now)
 
 
 def put_off(item: Item, *, settings: RunSettings, now: datetime) -> Item:
@@ -508,7 +508,7 @@ def _with_params(item: Item, once: str) -> Item:
     return item if once == item.once else replace(item, once=once, checkpoint="")
 
 
-def _replanned(
+def _waiting_for(
     item: Item, following: datetime | None, *, settings: RunSettings, now: datetime
 ) -> Item:
     """The item waits for the first of its requests, or its slot `following`; or it is done. One
@@ -690,14 +690,14 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     if item.running or item.attempt > 1:
         return after
     if stays:
-        return _replanned(after, item.planned, settings=settings, now=now)
+        return _waiting_for(after, item.planned, settings=settings, now=now)
     return replanned(after, settings=settings, now=now)
 
 
 def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     """The item waits for the next slot of its new schedule, or for the first of its requests."""
     following = slot_after_edit(item, settings=settings, now=now)
-    return _replanned(item, following, settings=settings, now=now)
+    return _waiting_for(item, following, settings=settings, now=now)
 
 
 def _planned_beside(item: Item, planned: datetime) -> Item:

@@ -24,7 +24,7 @@ from msgspec import Struct
 from blackboard.errors import BadInput
 from blackboard.phrases import plural
 from blackboard.schedule.times import last_moment
-from blackboard.schedule.zones import find_zone, first_shown, showings
+from blackboard.schedule.zones import find_zone, first_shown, replay_after, showings
 
 Calendars = Mapping[str, Sequence[str]]
 """By name, the windows of each."""
@@ -104,11 +104,14 @@ class Limits(Struct, frozen=True, kw_only=True):
         """
         zone = find_zone(self.zone)
         for _ in range(NO_END):
-            wall = moment.astimezone(zone).replace(tzinfo=None)
+            here = moment.astimezone(zone)
+            wall = here.replace(tzinfo=None)
             end = max((at for one in self.windows if (at := one.end_of(wall))), default=None)
             if end is None:
                 return moment
-            moment = _shown_after(moment, end, zone)
+            after, change = _shown_after(moment, end, zone), replay_after(here)
+            # Put back, the clock may show a time before the windows.
+            moment = after if change is None or not moment < change < after else change
         return None
 
 

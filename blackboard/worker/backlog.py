@@ -50,6 +50,7 @@ from typing import NamedTuple
 
 from blackboard.model import LONG_AGO, Token
 from blackboard.protocol.permits import Limit
+from blackboard.rules.due import Move
 from blackboard.spec import RunSettings
 from blackboard.worker.peers import FIRST, HEAD_START, Turn
 from blackboard.worker.slots import FreeSlots
@@ -103,6 +104,13 @@ class Candidate:
         if self.turn is FIRST or self.limit is not None:
             return self.token.ready
         return self.token.ready + self.turn.share * PREFERENCE
+
+
+class Missed(NamedTuple):
+    """A ready token that is not to be run now, and what is done about its item instead."""
+
+    candidate: Candidate
+    move: Move
 
 
 class Unread(NamedTuple):
@@ -282,8 +290,8 @@ class Selection:
         """`free` returns the free slots so many times, `total` is what the worker has, free or not.
         `workers` are all, with this one.
         """
-        self.passed_over = False
-        """Whether a slot was missed and its item moved on to the next."""
+        self.missed: list[Missed] = []
+        """Ready tokens that are not to be run now, some of the most overdue."""
         self._slots = free(1)
         self._ahead = AHEAD + AHEAD_OF_A_SLOT * max(total - FEW_SLOTS, 0)
         times = max(min(workers, MOST_READ // (self._slots.left + self._ahead)), 1)
@@ -323,6 +331,12 @@ class Selection:
             self._later[candidate.id] = candidate
         elif candidate is not None:
             self._deferred.append(candidate)
+        return True
+
+    def add_missed(self, missed: Missed) -> bool:
+        """Note a ready token that is not to be run now."""
+        if len(self.missed) < MOST_READ:
+            self.missed.append(missed)
         return True
 
     def defer(self, candidate: Candidate) -> bool:

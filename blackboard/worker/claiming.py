@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from blackboard.events import LockAdopted, LockOverridden
 from blackboard.model import Claim, Item, Lock
-from blackboard.protocol.claims import Claimed, adopt, claim, override, trusted
+from blackboard.protocol.claims import Claimed, Freed, adopt, claim, take_over, trusted
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
@@ -76,10 +76,11 @@ class Claimer:
         finally:
             self._slots.unreserve(shard)
 
-    async def override(self, lock: Lock, *, reserves: bool) -> list[Taken] | None:
+    async def override(self, lock: Lock, *, reserves: bool) -> list[Taken] | Freed | None:
         """Take a stale lock; it `reserves` a slot until it is answered. What may be run: one claim,
-        or none that is certain to be ours in time. None: it was not taken. Raises NoPermit, what
-        the store raises, and BadInput or ValueError for settings that cannot be computed.
+        or none that is certain to be ours in time. FREED: nothing of it is to be run. None: it was
+        not taken. Raises NoPermit, what the store raises, and BadInput or ValueError for settings
+        that cannot be computed.
         """
         shard = shard_of(lock.id, self.board.shards)
         if reserves:
@@ -96,9 +97,9 @@ class Claimer:
                         raise NoPermit(grant.limits)
                     return not self._slots.closed
 
-                taken = await override(self.board, lock, owner=self.owner, may_run=may_run)
-                if taken is None:
-                    return None
+                taken = await take_over(self.board, lock, owner=self.owner, may_run=may_run)
+                if not isinstance(taken, Claim):
+                    return taken
                 self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
                 assert grant is not None
                 settings = self.board.resolve(taken.type, taken.spec)

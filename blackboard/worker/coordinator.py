@@ -12,15 +12,17 @@ is shut down, the next check of another worker finds that; when it dies, its lea
 The lease is long, because each check costs a request, and nothing here is urgent. A worker enters
 the election half a minute after its start: one that is soon gone again does not take part.
 
-All requests go through the worker's circuit breaker, with a pause before each, so that they are
-never in the way of a renewal. At the end of the term the work stops before the next request. A
-request that is late does no harm: each deletion states the etag of what was read, and counts are
-not written over those of a later term. What a store in trouble ended is done again soon, from the
-start.
+All requests go through the worker's circuit breaker. Before each page of items, each history and
+each deletion of other rows there is a pause, so that they are never in the way of a renewal. At the
+end of the term the work stops at the next pause. A request that is late does no harm: each deletion
+states the etag of what was read, and counts are not written over those of a later term. What a
+store in trouble ended is done again soon, from the start. A row that cannot be used is reported,
+and keeps nothing else from being deleted.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -100,9 +102,11 @@ class Housekeeping:
     events: Events
     settings: CoordinatorSettings
     term: int = 0
-    is_over: Callable[[], bool] = bool
-    """Whether the term is over; False if none is given."""
-    counted: Statistics | None = None
+    is_over: Callable[[], bool] = lambda: False
+    """Whether the term is over."""
+    items: int | None = None
+    """As counted last, whether that was written or not; None: they were not counted yet."""
+    written: Statistics | None = None
     """As written last; None: the row has to be read before it is written again."""
 
     async def pause(self) -> None:
@@ -120,13 +124,14 @@ class Housekeeping:
                 failing.append(one.item.id)
 
         counted = await count(self.board, by=by, term=self.term, pause=self.pause, each=note)
+        self.items = counted.items
         self.events.emit(BoardCounted, items=counted.items, failing=tuple(failing))
         await self.pause()
-        self.counted = await write_statistics(self.board, counted, over=self.counted)
+        self.written = await write_statistics(self.board, counted, over=self.written)
 
     async def examine(self) -> None:
-        """Examine the rows, unless the board is very large."""
-        if self.counted is not None and self.counted.items > LARGEST_EXAMINED:
+        """Examine the rows, unless the board is very large, or it is not known how large it is."""
+        if self.items is None or self.items > LARGEST_EXAMINED:
             return
         request = Examination(cycle=self.settings.cycle, quick=True)
         report = await examine(self.board, request, pause=self.pause)
@@ -137,18 +142,24 @@ class Housekeeping:
         self.events.emit(BoardExamined, items=report.items, findings=tuple(findings))
 
     async def prune(self) -> None:
-        """Delete what is kept no longer, of the board and of those that belong to it."""
-        pruned, messages, actions = Pruned(), 0, 0
-        age = self.settings.retention.age
+        """Delete what is kept no longer, of the board and of those that belong to it. A row that
+        cannot be used is reported, and ends one duty on one board at the most.
+        """
+        pruned, messages, actions, notices = Pruned(), 0, 0, 0
+        retention = self.settings.retention
         async for board in self._boards():
-            pruned += await prune_unreleased(
-                board, retention=self.settings.retention, pause=self.pause
-            )
-            actions += await forget_old_actions(board, age=age, pause=self.pause)
+            with self._reported(board.name):
+                done = await prune_unreleased(board, retention=retention, pause=self.pause)
+                pruned += done
+                if done.in_the_way is not None:
+                    self._report(board.name, done.in_the_way)
+            with self._reported(board.name):
+                actions += await forget_old_actions(board, age=retention.age, pause=self.pause)
             if board.name == keys.leaders_board(self.board.name):
-                await self.pause()
-                messages = await mail.forget_old(board)
-        notices = await forget_removed(self.board, pause=self.pause)
+                with self._reported(board.name):
+                    messages = await mail.forget_old(board, pause=self.pause)
+        with self._reported(self.board.name):
+            notices = await forget_removed(self.board, pause=self.pause)
         self.events.emit(
             Housekept,
             runs=pruned.runs,
@@ -168,7 +179,19 @@ class Housekeeping:
             except BadInput:
                 continue  # no name for a group: `doctor` reports it
             yield group
-        yield await open_elections(self.board)
+        with self._reported(keys.leaders_board(self.board.name)):
+            yield await open_elections(self.board)
+
+    @contextmanager
+    def _reported(self, board: str) -> Iterator[None]:
+        """Emit what keeps something on a board from being deleted."""
+        try:
+            yield
+        except (BadInput, BadRow) as problem:
+            self._report(board, problem)
+
+    def _report(self, board: str, problem: BadInput | BadRow) -> None:
+        self.events.emit(HousekeepingTrouble, message=f"prune {board}: {problem}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,10 +202,12 @@ class Coordinator:
     owner: str
     events: Events
     settings: CoordinatorSettings
+    _failures: int = 0
+    """Entries into the election that failed, one after the other."""
 
     async def run(self) -> None:
         """Take part in the election, and keep house whenever it is won, until it is cancelled."""
-        times, failures = self.settings.times, 0
+        times = self.settings.times
         every = times.lease.total_seconds() / 3
         await self.board.clock.sleep(times.enters_after)
         while True:
@@ -190,8 +215,8 @@ class Coordinator:
             try:
                 await self._take_part()
             except TableError:  # the breaker reports a store that is away
-                failures += 1
-                pause = min(HOUSEKEEPING.pause(failures), every)
+                self._failures += 1
+                pause = min(HOUSEKEEPING.pause(self._failures), every)
             except Exception as problem:  # noqa: BLE001 - housekeeping must not end its worker
                 self._trouble("the election", problem)
             await self.board.clock.sleep(pause)
@@ -206,6 +231,7 @@ class Coordinator:
             resigns_within=RESIGNS_WITHIN,
         )
         async with election:
+            self._failures = 0
             while True:
                 await election.won()
                 await self._serve(election)

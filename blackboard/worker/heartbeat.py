@@ -160,7 +160,8 @@ class Heartbeat:
             now = self.board.clock.monotonic()
             for held in holdings:
                 held.asking = False
-            self.ask(*(one for one in holdings if one.renewal_due(now) and one in self.holdings))
+            has = self.holdings.has
+            self.ask(*(one for one in holdings if one.renewal_due(now) and has(one.claim.nonce)))
             return
         renewed = {one.nonce: one for one in claims}
         self._report(holdings, renewed)

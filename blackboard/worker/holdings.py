@@ -138,6 +138,10 @@ class Holdings:
         """Whether a run is held."""
         return nonce in self._held
 
+    def get(self, nonce: str) -> Holding | None:
+        """The run with this nonce. None: it is held no longer."""
+        return self._held.get(nonce)
+
     def release(self, nonce: str) -> None:
         """Hold a run no longer, and free its slot."""
         del self._held[nonce]

@@ -40,7 +40,7 @@ from blackboard.protocol.edits import bring_back
 from blackboard.protocol.finished_runs import Released
 from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition
 from blackboard.protocol.members import Sighting, announce, forget, workers
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardGone, BoardTable
 from blackboard.protocol.rows import board_trouble, group_trouble, version_of
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale, lease
@@ -254,6 +254,8 @@ class GroupWorker:
                 self._cannot_name(problem)
                 await self._wait(REFUSED.pause())
                 continue
+            if names is None:
+                break
             try:
                 await self._make(names)
             except TableError as trouble:
@@ -265,9 +267,10 @@ class GroupWorker:
                 return True
         return False
 
-    async def _names(self) -> tuple[str, ...]:
+    async def _names(self) -> tuple[str, ...] | None:
         """As declared, or as the pump's function names them: what is no name, as that of a file
-        may be, is left out. Raises BadInput where they are too many; what it raises itself.
+        may be, is left out. None: the worker is to stop before it has answered. Raises BadInput
+        where they are too many; what it raises itself.
         """
         declared, self._named = self.pump.partitions, self.board.clock.monotonic()
         if isinstance(declared, tuple):
@@ -275,6 +278,8 @@ class GroupWorker:
         found = declared(self.runs.calls.settings.get(self.handler.type, {}))
         if isawaitable(found):
             found = await self._unless_stopped(found)
+            if self._stopping:
+                return None
         named, odd = list[str](), list[object]()
         for one in dict.fromkeys(found):
             (named if is_partition(one) else odd).append(one)
@@ -304,6 +309,8 @@ class GroupWorker:
             names = await self._names()
         except Exception as problem:  # noqa: BLE001 - it is the pump's own
             self._cannot_name(problem)
+            return
+        if names is None:
             return
         try:
             await self._make(names)
@@ -381,6 +388,8 @@ class GroupWorker:
         while not self._stopping:
             try:
                 pause = await self._look_and_act()
+            except BoardGone:
+                await self._make_anew()
             except TableError as trouble:
                 await self._after(trouble)
             except BlackboardError as problem:
@@ -389,10 +398,17 @@ class GroupWorker:
             else:
                 await self._wait(pause)
 
+    async def _make_anew(self) -> None:
+        """The table was deleted, and the board of the group with it: the next round makes it."""
+        what = f"the board {self.board.name!r} is gone: it is made anew"
+        self.events.emit(GroupTrouble, message=what)
+        self._named, self._lacks_some = -math.inf, True
+        await self._wait(REFUSED.pause())
+
     async def _look_and_act(self) -> float:
         """One look, and what follows of it. Returns the seconds until the next one."""
-        await self._announce()
         await self._name_again()
+        await self._announce()
         if await self.steady.doubts(self.board):
             return CONFIRMED_AFTER
         look = await self._look()
@@ -521,6 +537,7 @@ class GroupWorker:
     async def _take(self, look: _Look, names: Collection[str]) -> None:
         if self._stopping:  # it was asked to while the rows were read
             return
+        names = frozenset(names)
         tokens = [one for one in look.tokens if one.id in names]
         most = claims_at_once(self.board)
         work = [self._claim(tokens[at : at + most]) for at in range(0, len(tokens), most)]
@@ -626,15 +643,14 @@ class GroupWorker:
         """End the pumps of these partitions that were begun last, so that so many go on. Those that
         are at their end, or have ended since the rows were read, do not go on.
         """
-        since = {
-            held.claim.id: held.claim.lock.since.timestamp()
+        mine = {
+            held.claim.id: held
             for held in self.holdings
             if held.claim.id in names and not held.asked_to_end and not held.ended
         }
+        since = {name: held.claim.lock.since.timestamp() for name, held in mine.items()}
         for name in youngest(since, max(len(since) - keep, 0)):
-            for held in self.holdings:
-                if held.claim.id == name:
-                    self._end(held, SHARED)
+            self._end(mine[name], SHARED)
 
     def _end(self, held: Holding, reason: str) -> None:
         """Ask a pump to end, and stop it when its time is up."""

@@ -267,9 +267,9 @@ class Permits:
     def _lose(self, nonce: str) -> None:
         """Stop a run whose permit another worker may have. The row, if it is there, goes stale."""
         del self._held[nonce]
-        for held in self.holdings:
-            if held.claim.nonce == nonce and not held.ended:
-                held.cut_short(LOST)
+        held = self.holdings.get(nonce)
+        if held is not None and not held.ended:
+            held.cut_short(LOST)
 
     # ---- the end
 

@@ -60,24 +60,27 @@ class Runs:
         """Run what was claimed, beside everything else. What has no slot is put back: it was
         claimed late, other runs have taken the slot meanwhile, or the worker is to stop.
         """
-        for claim, settings in taken:
-            shard = shard_of(claim.id, self.shards)
-            held = Holding(claim=claim, settings=settings, shard=shard)
-            if self.holdings.add(held):
+        for one in taken:
+            held, has_slot = self._hold(one)
+            if has_slot:
                 self.calls.start(held, partial(self.ended, held))
             else:
                 self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_SLOT))
-            self.events.emit_of(claim, RunStarted, due=claim.slot, attempt=claim.attempt)
         if taken:
             self.started()
 
     def put_back(self, taken: Taken) -> None:
-        """Release what was adopted and may not run now: it is due again at once."""
-        claim, settings = taken
-        shard = shard_of(claim.id, self.shards)
-        held = Holding(claim=claim, settings=settings, shard=shard)
-        self.holdings.add(held)
+        """Release what was claimed and may not run now: it is due again at once."""
+        held, _ = self._hold(taken)
         self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_PERMIT))
+
+    def _hold(self, taken: Taken) -> tuple[Holding, bool]:
+        """Hold a claim, and report it; and whether there was a slot for it."""
+        claim, settings = taken
+        held = Holding(claim=claim, settings=settings, shard=shard_of(claim.id, self.shards))
+        has_slot = self.holdings.add(held)
+        self.events.emit_of(claim, RunStarted, due=claim.slot, attempt=claim.attempt)
+        return held, has_slot
 
 
 @dataclass(slots=True, kw_only=True)

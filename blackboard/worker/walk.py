@@ -8,6 +8,10 @@ What is read and not claimed goes into the backlog (`backlog.py`): for slots tha
 tokens that become ready, no more is read until the next walk than the shards that have more
 (`go_on`). Of each token one worker is the first to take it (`peers.py`).
 
+An item whose slot is missed, or put off, is let wait on without a run. That takes two requests for
+each, so it is done after the claims, for some items of a shard at a time: the shard is read again
+soon for the rest.
+
 Shards are read, and tokens claimed, side by side (`shard_tasks.py`). A shard that does not answer
 is read again when its breaker allows it. A slow one is not waited for: the others are walked as if
 they were the whole board. What it claims late is put back if its slot is taken by then.
@@ -32,7 +36,7 @@ from blackboard.events import (
 )
 from blackboard.handlers.handler import Handler
 from blackboard.model import LONG_AGO, Lock, Mark, Token
-from blackboard.protocol.claims import claims_at_once, pass_over
+from blackboard.protocol.claims import Freed, claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.maintenance import agree, is_paused
 from blackboard.protocol.members import LOST_AFTER
@@ -42,7 +46,7 @@ from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
+from blackboard.worker.backlog import Backlog, Candidate, Missed, Selection, Unread, choose
 from blackboard.worker.claiming import Claimer, NoPermit
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Latest
@@ -63,6 +67,8 @@ MOST_OVERDUE = 1_000
 """Overdue tokens in one result."""
 MOST_LEFT = 100_000
 """Items left alone whose ids are kept, so that each is reported once."""
+MOST_PASSED_OVER = 50
+"""Items of a shard that are let wait on before more is claimed."""
 PASSES = frozenset({Move.SKIP, Move.PUT_OFF})
 """What is done about a ready token that is not run now."""
 _Version = tuple[str, str]
@@ -112,6 +118,8 @@ class Walk:
     """The limits of which there was no permit for a stale lock, by its nonce."""
     _paused: dict[int, Mark] = field(default_factory=dict)
     """Shards in which nothing is claimed: the board is paused."""
+    _missed: dict[int, list[Missed]] = field(default_factory=dict)
+    """Ready tokens that are not to be run now, by shard; as that was last read."""
     _left: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
     """Items left alone for their settings."""
 
@@ -163,6 +171,7 @@ class Walk:
             nonce: limits for nonce, limits in self._unpermitted.items() if nonce in self._waiting
         }
         await self._claim_all(result)
+        await self._each(tuple(self._missed), self._pass_over_some, result)
         await self._finish_pause(result)
         self._check(result)
         # From the beginning: tokens became ready while other shards were read.
@@ -187,6 +196,7 @@ class Walk:
         if any(self._decide(one, result) is not Move.RUN for one in self._chosen(result)):
             return None
         await self._claim_all(result)
+        await self._each(tuple(self._missed), self._pass_over_some, result)
         self._check(result)
         until_walk = timedelta(seconds=self.backlog.lasts(clock))
         following = await self._until_next(now)
@@ -209,6 +219,9 @@ class Walk:
         self._tasks.cancel()
 
     # ---- shards side by side, and those that do not answer
+
+    def _shard_of(self, one: Candidate | Lock) -> int:
+        return shard_of(one.id, self.board.shards)
 
     @property
     def _slots(self) -> Slots:
@@ -248,6 +261,7 @@ class Walk:
         """A shard is read again soon, and nothing of it is taken before."""
         result.failed[number] = trouble
         self._forget_waiting(number)
+        self._missed.pop(number, None)
         pause = timedelta(seconds=self._pause_after(trouble, [number]))
         if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
             self.events.emit(StoreAway, message=f"walk: {trouble}")
@@ -316,7 +330,7 @@ class Walk:
             elif isinstance(found, Mark):
                 mark = found
                 break
-            elif not await self._select(found, selection, result):
+            elif not self._select(found, selection, result):
                 break
         if mark is not None and not await self._is_paused(number):
             return await self._read(number, result)
@@ -367,8 +381,9 @@ class Walk:
             self.backlog.expect(number, unread)
         for ready, claimable in selection.unread:
             self._expect_contended(number, ready, claimable=claimable)
-        if selection.passed_over:  # their next tokens
-            self._expect_contended(number, result.now, claimable=False)
+        self._missed.pop(number, None)
+        if selection.missed:
+            self._missed[number] = selection.missed
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Note tokens that were not read and that other workers claim as well."""
@@ -377,7 +392,7 @@ class Walk:
 
     # ---- judging a token
 
-    async def _select(self, token: Token, selection: Selection, result: WalkResult) -> bool:
+    def _select(self, token: Token, selection: Selection, result: WalkResult) -> bool:
         """Whether to read on after this token."""
         if token.ready > result.now:
             return selection.add_later(token.ready, self._later(token))
@@ -390,12 +405,12 @@ class Walk:
             move = self._decide(candidate, result)
             if move in PASSES and candidate.turn.begins > result.now:
                 return selection.defer(candidate)
-            if move in PASSES:
-                result.missed += 1
-                selection.passed_over |= await self._pass_over(candidate, move, result)
         except (BadInput, ValueError) as error:
             self._leave(token, str(error))
             return True
+        if move in PASSES:
+            result.missed += 1
+            return selection.add_missed(Missed(candidate, move))
         return selection.add(candidate) if move is Move.RUN else True
 
     def _is_overdue(self, token: Token, result: WalkResult) -> bool:
@@ -422,10 +437,31 @@ class Walk:
         token, settings = candidate.token, candidate.settings
         return decide_token(token, now=result.now, types=self.handlers, settings=settings)
 
-    async def _pass_over(self, candidate: Candidate, move: Move, result: WalkResult) -> bool:
+    async def _pass_over_some(self, number: int, result: WalkResult) -> None:
+        """Let items of a shard wait on without a run. Of many, it begins with those of which this
+        worker is the first, and with any of them: so workers do not meet at the same ones, and
+        those that are tried in vain do not hold up the others.
+        """
+        missed = self._missed.pop(number, [])
+        if len(missed) > MOST_PASSED_OVER:
+            begin = int(self.board.chance.fraction() * len(missed))
+            missed = missed[begin:] + missed[:begin]
+            missed.sort(key=lambda one: one.candidate.turn.share)
+        has_passed = False
+        for one in missed[:MOST_PASSED_OVER]:
+            has_passed |= await self._pass_over(one, result)
+        if has_passed:  # for their next tokens, and the rest
+            self._expect_contended(number, result.now, claimable=False)
+
+    async def _pass_over(self, missed: Missed, result: WalkResult) -> bool:
         """Let an item wait on without a run. Whether that was done."""
+        (candidate, move), board = missed, self.board
         token, settings = candidate.token, candidate.settings
-        after = await pass_over(self.board, token, move=move, settings=settings)
+        try:
+            after = await pass_over(board, token, move=move, settings=settings)
+        except (BadInput, ValueError) as error:
+            self._leave(token, str(error))
+            return False
         if after is None:
             self._misfits.add(_version(token))
             return False
@@ -460,7 +496,7 @@ class Walk:
         while True:
             chosen, before = self._chosen(result), result.claims
             silent, refused = len(result.silent), result.refused
-            counts = self._in_whole_batches(shard_of(one.id, self.board.shards) for one in chosen)
+            counts = self._in_whole_batches(self._shard_of(one) for one in chosen)
             await self._each(counts, partial(self._claim, counts), result)
             if (len(result.silent), result.refused) == (silent, refused):
                 break  # else slots are left for others: a shard does not answer, a limit is full
@@ -486,7 +522,7 @@ class Walk:
         stayed free, so other workers were faster, and may be with these as well.
         """
         ready = self.backlog.ready(result.now, but=self._tasks.late)
-        for number in {shard_of(one.id, self.board.shards) for one in ready}:
+        for number in {self._shard_of(one) for one in ready}:
             self.backlog.lost_race(number, self.board.clock.monotonic())
             self.backlog.put(number, [])
             self._expect_contended(number, result.now)
@@ -559,8 +595,8 @@ class Walk:
 
     def _not_late(self) -> list[Lock]:
         """The stale locks that wait, but for those in shards that are late."""
-        late, shards = self._tasks.late, self.board.shards
-        return [one for one in self._waiting.values() if shard_of(one.id, shards) not in late]
+        late = self._tasks.late
+        return [one for one in self._waiting.values() if self._shard_of(one) not in late]
 
     def _forget_waiting(self, number: int) -> None:
         """The stale locks of a shard are read anew."""
@@ -568,7 +604,7 @@ class Walk:
             self._waiting = {
                 nonce: lock
                 for nonce, lock in self._waiting.items()
-                if shard_of(lock.id, self.board.shards) != number
+                if self._shard_of(lock) != number
             }
 
     async def _take_over(self, lock: Lock, result: WalkResult, *, ours: set[str]) -> None:
@@ -584,7 +620,7 @@ class Walk:
             given_up=self.runs.holdings.given_up,
             resolution=self.board.table.resolution,
         )
-        if move is Move.OVERRIDE and shard_of(lock.id, self.board.shards) in self._paused:
+        if move is Move.OVERRIDE and self._shard_of(lock) in self._paused:
             result.locks.discard(lock.nonce)  # no run of it ends while the board is paused
             return
         if move is Move.LEAVE:
@@ -603,17 +639,19 @@ class Walk:
             if move is Move.OVERRIDE:
                 result.locks.discard(lock.nonce)  # no run of it will ever end
             return
-        if taken is not None:
+        if isinstance(taken, list):
             self._start(taken, result)
             result.crowded |= not taken  # the store is slow: the next walk adopts what is ours
-        elif move is Move.OVERRIDE:
+            return
+        if taken is Freed.FREED:
             result.freed.append(lock)
+        if move is Move.OVERRIDE:
             self._look_after(lock, result)
 
-    async def _taken(self, lock: Lock, move: Move) -> list[Taken] | None:
+    async def _taken(self, lock: Lock, move: Move) -> list[Taken] | Freed | None:
         if move is Move.ADOPT:
             return await self._claimer.adopt(lock)
-        is_late = shard_of(lock.id, self.board.shards) in self._tasks.late
+        is_late = self._shard_of(lock) in self._tasks.late
         return await self._claimer.override(lock, reserves=not is_late)
 
     async def _take_over_others(self, result: WalkResult) -> None:
@@ -626,10 +664,10 @@ class Walk:
 
         async def in_shard(number: int, result: WalkResult) -> None:
             for lock in others:
-                if shard_of(lock.id, self.board.shards) == number:
+                if self._shard_of(lock) == number:
                     await self._take_over(lock, result, ours=self._own_nonces())
 
-        numbers = {shard_of(one.id, self.board.shards) for one in others}
+        numbers = {self._shard_of(one) for one in others}
         await self._each(numbers, in_shard, result)
 
     def _look_after(self, lock: Lock, result: WalkResult) -> None:
@@ -641,7 +679,7 @@ class Walk:
             result.locks.discard(lock.nonce)
         else:
             result.crowded = True
-            number = shard_of(lock.id, self.board.shards)
+            number = self._shard_of(lock)
             self._expect_contended(number, result.now, claimable=False)
         self._in_vain.add(_version(lock))
 

@@ -50,7 +50,7 @@ class WalkResult:
     """Candidates for which no permit was left."""
     overdue_by_id: dict[str, Token] = field(default_factory=dict)
     freed: list[Lock] = field(default_factory=list)
-    """Stale locks that were freed without a run; or other workers were faster."""
+    """Stale locks that this worker has removed without another attempt of their runs."""
 
     @property
     def overdue(self) -> tuple[Token, ...]:

@@ -25,6 +25,7 @@ from blackboard.election import (
     YET,
     Election,
     open_elections,
+    read_elections,
 )
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Message, MessageKind, Outcome, Run
@@ -314,6 +315,23 @@ async def test_an_election_that_was_removed_is_made_again_with_higher_terms(town
     await town.until(lambda: not one.is_leader, CHECK)
     await town.until(lambda: one.is_leader, 2 * CHECK)
     assert one.term == 3
+
+
+@pytest.mark.parametrize("kind", ["mutex", "bully", "ring"])
+@of_town
+async def test_an_election_goes_on_after_its_table_was_deleted_and_made_anew(
+    town: Town, kind: str
+) -> None:
+    all_ = [await town.candidate(kind=kind) for _ in range(2)]
+    await town.until(lambda: any(one.is_leader for one in all_), 2 * CHECK)
+    (lost,) = [one.lost for one in all_ if one.is_leader]
+    town.contents.parts.clear()
+    await town.until(lambda: bool(lost), DEADLINE + CHECK)
+    await town.until(lambda: any(one.is_leader for one in all_), 2 * LEASE)
+    await town.turns(LEASE)
+    assert sum(one.is_leader for one in all_) == 1
+    found = await read_elections(await make_board(all_[0]._main.table, town.clock), "report")
+    assert [one.item.type for one in found.statuses] == [kind]
 
 
 # ---- lost replies

@@ -385,3 +385,33 @@ def test_a_typo_in_the_settings_refuses_every_command(blackboard: CommandLine) -
     assert blackboard.rows() == []
     blackboard.write('store = "board.db"\n')
     assert "(write it below [board])" in blackboard.refused("show")
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["日本\u3000語", "\N{MAN}\N{ZERO WIDTH JOINER}\N{PERSONAL COMPUTER}", "a\xa0b"],
+)
+def test_a_label_is_any_line_that_can_be_seen(blackboard: CommandLine, label: str) -> None:
+    said = ("--description", label, "--owner", label)
+    blackboard("add", "davis", "--type", "calendars", *said)
+    labels = blackboard("show", "davis", "--json").json[0]["labels"]
+    assert (labels["description"], labels["owner"]) == (label, label)
+    blackboard.write(blackboard("export").out, "made.toml")
+    [changed] = blackboard("apply", "made.toml", "--json").json["change"]
+    assert [one["field"] for one in changed["differences"]] == ["declared by"]
+
+
+@pytest.mark.parametrize(
+    ("label", "problem"),
+    [
+        ("two\nlines", "description: it holds U+000A (one line of characters that can be seen)"),
+        ("a\N{RIGHT-TO-LEFT OVERRIDE}b", "description: it holds U+202E"),
+        ("  ", "description: it is empty"),
+        ("x" * 1_001, "description: it has 1,001 characters (1,000 at the most)"),
+    ],
+)
+def test_what_is_no_label_is_refused_by_what_is_wrong(
+    blackboard: CommandLine, label: str, problem: str
+) -> None:
+    said = blackboard("add", "davis", "--type", "calendars", "--description", label, code=2)
+    assert problem in said.err

@@ -3,19 +3,20 @@
 import os
 import re
 import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 
-from blackboard.cli.plan import Declaration, differences, make_plan
+from blackboard.cli.plan import ApplyPlan, Declaration, differences, make_plan
 from blackboard.model import Item, State, replace
 from blackboard.protocol import additions, edits
 from blackboard.protocol.additions import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
-from blackboard.settings import ItemTable
+from blackboard.settings import ItemTable, Settings, resolver
 from blackboard.spec import Spec, decode_spec, encode_spec
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard, piped
@@ -535,6 +536,13 @@ def declared(item_id: str, **said: Any) -> Declaration:
     return Declaration(item=ItemTable(id=item_id, type="t", **said), by="")
 
 
+def planned(
+    wanted: Sequence[Declaration], there: Mapping[str, Item], *, prune: Collection[str] = ()
+) -> ApplyPlan:
+    resolve = resolver(Settings(), {})
+    return make_plan(wanted, there, prune=prune, resolve=resolve, now=START)
+
+
 def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
     now = board(
         there("same", Spec(every="8h", params={"a": 1, "b": 2})),
@@ -546,7 +554,7 @@ def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
         declared("other", cron="@daily", retries=2),
         declared("new"),
     ]
-    plan = make_plan(wanted, now, prune={""})
+    plan = planned(wanted, now, prune={""})
     assert list(plan.lines(START)) == [
         "+ new (t): due now",
         "~ other: every: 8h -> unset; cron: unset -> @daily",
@@ -562,27 +570,29 @@ def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
                     {"field": "every", "old": "8h", "new": None},
                     {"field": "cron", "old": None, "new": "@daily"},
                 ],
+                "ends": False,
             }
         ],
         "remove": [{"id": "old", "type": "t"}],
         "unchanged": 1,
+        "over": {},
     }
 
 
 def test_the_plan_tells_when_what_it_adds_runs_first() -> None:
     first = {"new": START + timedelta(hours=17)}
-    plan = replace(make_plan([declared("new")], {}), first=first)
+    plan = replace(planned([declared("new")], {}), first=first)
     assert next(plan.lines(START)) == "+ new (t): first 2026-11-22 02:00:00Z (in 17h)"
 
 
 def test_without_prune_nothing_is_removed() -> None:
-    plan = make_plan([declared("a")], board(there("a", Spec()), there("b", Spec())))
+    plan = planned([declared("a")], board(there("a", Spec()), there("b", Spec())))
     assert plan.steps == 0
     assert list(plan.lines(START)) == ["nothing to do: 1 item as declared"]
 
 
 def test_first_is_for_new_items_alone() -> None:
-    plan = make_plan([declared("a", first="next")], board(there("a", Spec())))
+    plan = planned([declared("a", first="next")], board(there("a", Spec())))
     assert plan.steps == 0
 
 
@@ -625,3 +635,56 @@ def test_a_pipe_has_no_name_to_prune_by(blackboard: CommandLine) -> None:
     finally:
         os.close(reads)
     assert said.startswith("owner: what is no file has no name")
+
+
+OVER = """
+[[items]]
+id = "over"
+type = "calendars"
+every = "1h"
+until = "2020-01-01"
+"""
+GOOD = """
+[[items]]
+id = "good"
+type = "calendars"
+every = "1h"
+"""
+
+
+def test_an_item_whose_end_has_passed_keeps_no_other_from_being_added(
+    blackboard: CommandLine,
+) -> None:
+    file = blackboard.write(OVER + GOOD, "towns.toml")
+    said = blackboard("apply", str(file))
+    assert f"over is not added: until: {file}:6: there is no next time by it" in said.err
+    assert blackboard.ids() == ["good"]
+    assert blackboard("apply", str(file), "--json").json["over"].keys() == {"over"}
+
+
+def test_what_is_refused_leaves_no_board(blackboard: CommandLine) -> None:
+    file = blackboard.write(GOOD + 'first = "tomorow"', "towns.toml")
+    assert "first" in blackboard("apply", str(file), code=2).err
+    assert blackboard.rows() == []
+
+
+def test_the_plan_says_which_items_end(blackboard: CommandLine) -> None:
+    later = GOOD.replace('every = "1h"', 'cron = "0 3 * * *"')
+    file = blackboard.write(later, "towns.toml")
+    blackboard("apply", str(file))
+    blackboard.write(later + 'blackout = "00:00-24:00"', "towns.toml")
+    changed = blackboard("apply", str(file), "--dry-run", "--json").json["change"]
+    assert [(one["id"], one["ends"]) for one in changed] == [("good", True)]
+    said = blackboard("apply", str(file))
+    assert "~ good: blackout: unset -> 00:00-24:00; it is done: nothing is due" in said.out
+    assert blackboard.item("good").state is State.DONE
+
+
+def test_settings_are_read_from_one_file(blackboard: CommandLine) -> None:
+    usual = blackboard.write("[board]\nname = 'prod'\n")
+    file = blackboard.write("[types.calendars]\ntimeout = '5m'\n" + GOOD, "towns.toml")
+    said = blackboard("--config", str(usual), "apply", str(file), code=2)
+    assert f"config: {usual} and {file} have settings" in said.err
+    assert blackboard.rows() == []
+    assert "blackboard.toml is passed over" in blackboard("apply", str(file)).err
+    assert blackboard("--board", "blackboard", "show", "--json").json

@@ -303,9 +303,10 @@ def test_what_every_command_begins_with_may_be_a_user_of_another_host(
 def test_a_comment_may_have_what_no_label_has(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    family = "\N{MAN}\N{ZERO WIDTH JOINER}\N{PERSONAL COMPUTER}"
-    [item] = imported(blackboard, f"# {family} back\u2028up\n@daily x\n", monkeypatch)
-    assert item["description"] == "\N{MAN}\N{PERSONAL COMPUTER} back up"
+    """And MAILTO."""
+    text = 'MAILTO="a@b,\tc\u2028"\n# back\N{RIGHT-TO-LEFT OVERRIDE}\u2028up\n@daily x\n'
+    [item] = imported(blackboard, text, monkeypatch)
+    assert (item["description"], item["owner"]) == ("back up", "a@b, c")
     blackboard("apply", blackboard.write(item_text(item), "made.toml").name)
 
 

@@ -275,6 +275,22 @@ async def test_a_tombstone_keeps_a_fence_above_all_that_were_used(scene: Scene, 
     assert await scene.rows("lock:") == []
 
 
+@story
+async def test_a_run_claimed_while_its_item_is_removed_ends_no_earlier_than_it_started(
+    scene: Scene,
+) -> None:
+    await scene.add("davis")
+
+    async def claimed() -> None:
+        scene.later(seconds=5)
+        await scene.claimed("davis", board=scene.other)
+
+    scene.table.script(claimed)
+    await remove(scene.board, "davis")
+    (run,) = await scene.runs()
+    assert run.stop == run.start == (await scene.item()).stop
+
+
 @pytest.mark.parametrize("ran", [False, True])
 @story
 async def test_a_retry_does_not_remove_the_next_life_of_an_id(scene: Scene, *, ran: bool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from blackboard.model import Applied, Claim, Outcome, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops
-from blackboard.protocol.claims import adopt, mark_standstill, override, renew
+from blackboard.protocol.claims import Freed, adopt, mark_standstill, override, renew, take_over
 from blackboard.protocol.edits import edit, pause, remove, run_now, unlock
 from blackboard.rules.due import TAKEOVERS, Move, decide_lock
 from blackboard.spec import Spec
@@ -316,6 +316,45 @@ async def test_a_freeing_that_does_not_happen_is_left_to_the_next_walk(
     assert await override(scene.board, seen, owner="you") is None
     assert (await scene.lock()).nonce == made.nonce
     assert await scene.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "freed"),
+    [
+        (Fault.NONE, Freed.FREED),
+        (Fault.LOST, Freed.FREED),
+        (Fault.NEVER, None),
+        (Fault.LATE, None),
+        ("renewed", None),
+        ("freed by another", None),
+        ("released", None),
+    ],
+)
+@story
+async def test_a_freeing_says_whether_it_was_this_one(
+    scene: Scene, fault: Fault | str, freed: Freed | None
+) -> None:
+    await scene.add("davis")
+    made = await scene.claimed("davis", board=scene.other)
+    await pause(scene.other, "davis", scene.mark())
+    await stale(scene)
+    seen = await scene.lock()
+    meanwhile = {
+        "renewed": lambda: renew(scene.other, made),
+        "freed by another": lambda: take_over(scene.other, seen, owner="another"),
+        "released": lambda: scene.let_go(made, board=scene.other),
+    }
+    scene.table.script(fault if isinstance(fault, Fault) else meanwhile[fault])
+    assert await take_over(scene.board, seen, owner="you") is freed
+    await scene.table.land()
+
+
+@story
+async def test_a_lock_without_an_item_is_deleted_and_not_freed(scene: Scene) -> None:
+    await damage(scene, "item gone")
+    await stale(scene)
+    assert await take_over(scene.board, await scene.lock(), owner="you") is None
+    await clear(scene)
 
 
 @pytest.mark.case("LF03", "S3")

@@ -1,6 +1,7 @@
 """Renaming an item, and giving it another type."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 import pytest
@@ -9,8 +10,22 @@ from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import State, replace
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now
+from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec
+from blackboard.table import (
+    Busy,
+    Etag,
+    Insert,
+    Op,
+    Refused,
+    Row,
+    Table,
+    TableError,
+    Unavailable,
+    Unknown,
+)
+from blackboard.tables.base import ForwardingTable
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 
@@ -207,6 +222,42 @@ async def test_a_copy_that_was_resumed_too_early_is_left_alone(scene: Scene) -> 
         await rename(scene.board, "davis", "woodland", scene.mark())
     assert (await scene.item("woodland")).state is State.ACTIVE
     assert (await scene.item("davis")).state is State.PAUSED
+
+
+class NoticesAway(ForwardingTable):
+    """The rows of notices cannot be read, or only not be written."""
+
+    def __init__(self, table: Table, trouble: TableError, *, are_read: bool) -> None:
+        super().__init__(table)
+        self._trouble, self._are_read = trouble, are_read
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if partition == notices_partition("town"):
+            raise self._trouble
+        return await self.table.commit(partition, ops)
+
+    async def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        if partition == notices_partition("town") and not self._are_read:
+            raise self._trouble
+        async for row in self.table.scan(partition, first, last, limit):
+            yield row
+
+
+@pytest.mark.parametrize("are_read", [False, True])
+@pytest.mark.parametrize("trouble", [Busy(1.0), Unavailable(), Unknown(), Refused(0, "too large")])
+@story
+async def test_a_rename_is_done_although_what_was_sent_does_not_go_along(
+    scene: Scene, trouble: TableError, *, are_read: bool
+) -> None:
+    await served(scene)
+    notice = Insert(notice_key("davis", "failed"), {"item": "davis", "fence": 1})
+    await scene.table.table.commit(notices_partition("town"), [notice])
+    table = NoticesAway(scene.board.table, trouble, are_read=are_read)
+    done = await rename(scene.board.asked_through(table), "davis", "woodland", scene.mark())
+    assert done.item == await scene.item("woodland")
+    assert done.item.state is State.ACTIVE
 
 
 @story

@@ -188,3 +188,21 @@ def test_a_run_that_was_asked_for_does_not_end_the_count_early() -> None:
     asked = replace(running(start=NOON, slot=NOON, planned=NOON + HOUR), runs=1)
     said = settings(**HOURLY, max_runs=3)
     assert planned_after(asked, settings=said, now=NOON + timedelta(minutes=1)) == NOON + HOUR
+
+
+@pytest.mark.parametrize("until", ["2020-01-01", "2026-11-21T13:00Z"])
+def test_an_end_brings_no_first_time_forward(until: str) -> None:
+    """That of an item which never ran, and is not due yet."""
+    new = replace(item(slot=NOON + 5 * HOUR), schedule="every 1h", first=NOON + 5 * HOUR)
+    after = rescheduled(new, settings=settings(every="1h", until=until), now=NOON)
+    assert after.state is State.DONE
+    again = rescheduled(after, settings=settings(every="1h"), now=NOON)
+    assert (again.state, again.ready) == (State.ACTIVE, NOON + 5 * HOUR)
+
+
+def test_an_end_before_the_one_time_leaves_none() -> None:
+    at = {"at": "2026-12-24T18:00Z"}
+    before = rescheduled(item(), settings=settings(**at), now=NOON)
+    assert before.state is State.ACTIVE
+    ended = settings(**at, until="2026-12-01")
+    assert rescheduled(before, settings=ended, now=NOON).state is State.DONE

@@ -76,6 +76,8 @@ def test_windows_are_in_the_zone_of_the_schedule() -> None:
         ("2026-10-24T23:10Z", "01:00-02:30", "2026-10-25T00:30Z"),  # 02:30 is shown twice
         ("2026-10-25T01:10Z", "01:00-02:30", "2026-10-25T01:30Z"),  # the second time
         ("2026-10-25T00:10Z", "01:00-03:00", "2026-10-25T02:00Z"),
+        ("2026-10-25T00:40Z", "02:30-06:00", "2026-10-25T01:00Z"),  # 02:00 is shown again
+        ("2026-10-25T01:40Z", "02:30-06:00", "2026-10-25T05:00Z"),
     ],
 )
 def test_windows_end_when_clocks_show_it(moment: str, blackout: str, opened: str) -> None:
@@ -197,21 +199,31 @@ _BLACKOUTS = st.lists(
 ).map(", ".join)
 
 
+_WEEKS = [datetime(2026, *day, 10, tzinfo=UTC) for day in ((3, 27), (10, 23), (11, 20))]
+"""They begin on a Friday; in two of them clocks change in Europe, on the third day."""
+
+
 @settings(max_examples=60, deadline=None)
-@given(_BLACKOUTS, st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]))
-def test_slots_are_those_of_the_schedule_that_are_in_no_window(blackout: str, zone: str) -> None:
+@given(
+    _BLACKOUTS,
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),
+    st.sampled_from(_WEEKS),
+)
+def test_slots_are_those_of_the_schedule_that_are_in_no_window(
+    blackout: str, zone: str, begin: datetime
+) -> None:
     """Beside a search minute by minute."""
     plain, limited = (
         schedule("cron */20 * * * *", zone),
         schedule("cron */20 * * * *", zone, blackout=blackout),
     )
-    until = FRIDAY + timedelta(days=9)
+    until = begin + timedelta(days=9)
     bounds = limits(blackout=blackout, zone=zone)
     expected = [
-        slot for slot in due_between(plain, FRIDAY, until, 1_000) if bounds.opens(slot) == slot
+        slot for slot in due_between(plain, begin, until, 1_000) if bounds.opens(slot) == slot
     ]
-    assert due_between(limited, FRIDAY, until, 1_000) == expected
-    assert due_between(limited, FRIDAY, until, 7) == expected[-7:]
+    assert due_between(limited, begin, until, 1_000) == expected
+    assert due_between(limited, begin, until, 7) == expected[-7:]
     for slot in islice(expected, 3):
         assert _is_open(bounds, slot)
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from blackboard import election
 from blackboard.election import COORDINATOR, open_elections
 from blackboard.errors import BadInput
 from blackboard.events import (
@@ -34,13 +35,14 @@ from blackboard.protocol.actions import record_action
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.statistics import read_statistics
-from blackboard.rules.breaker import LONGEST
+from blackboard.rules.breaker import LONGEST, MANY
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.spec import Spec
 from blackboard.subscribers import Events
-from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Table, Unavailable, Value
+from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Row, Table, Unavailable, Value
 from blackboard.worker import coordinator
 from blackboard.worker.coordinator import (
+    Coordinator,
     CoordinatorSettings,
     CoordinatorTimes,
     Housekeeping,
@@ -301,6 +303,30 @@ async def test_a_worker_that_could_not_enter_the_election_tries_again_soon(
 
 @above_the_store
 @with_workers
+async def test_failures_are_counted_from_the_last_entry_into_the_election_on(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many came before, weeks ago."""
+    tries: list[float] = []
+
+    async def fails_but_once(*said: Any, **about: Any) -> BoardTable:
+        tries.append(place.clock.monotonic())
+        if len(tries) == MANY + 1:
+            return await open_elections(*said, **about)
+        raise Unavailable("it answered 500")
+
+    async def fails(*_: object) -> None:
+        raise Unavailable("it answered 500")
+
+    monkeypatch.setattr(election, "open_elections", fails_but_once)
+    monkeypatch.setattr(Coordinator, "_serve", fails)
+    await place.worker(at_once=True, coordinator=True)
+    await happens(place, lambda: len(tries) > MANY + 2, "it is tried again")
+    assert tries[-1] - tries[-2] <= 2 * LONGEST
+
+
+@above_the_store
+@with_workers
 async def test_housekeeping_that_fails_ends_no_worker(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,6 +436,38 @@ async def test_a_row_of_no_group_keeps_nothing_from_being_deleted(scene: Scene) 
 
 
 @story
+async def test_a_row_that_cannot_be_used_keeps_nothing_else_from_being_deleted(
+    scene: Scene,
+) -> None:
+    """The floor of the board, and the own row of the elections' board."""
+    meta = keys.meta_partition("town")
+    group: dict[str, Value] = {"kind": "pump", "partitions": 1, "lease": 30.0}
+    await scene.table.table.commit(meta, [Insert(keys.group_key("clicks"), group)])
+    elections = await open_elections(scene.other, create=True)
+    damage = Merge(keys.BOARD_KEY, {"shards": 0}, ANY)
+    await scene.table.table.commit(keys.meta_partition(elections.name), [damage])
+    clicks = scene.other.group("clicks")
+    for board in (scene.other, clicks):
+        await a_tombstone(board, "gone")
+        await an_action(board)
+    await a_notice(scene, "gone")
+    await scene.table.table.commit(meta, [Insert(keys.FLOOR_KEY, {"fence": -1})])
+    scene.later(days=8)
+    told: list[Any] = []
+    await housekeeping(scene, told).prune()
+    *troubles, done = told
+    assert [type(one) for one in troubles] == [HousekeepingTrouble] * 2
+    assert [one.message.split(" (")[0] for one in troubles] == [
+        "prune town: row floor: no good fence",
+        "prune town.leaders: row board: no good shards",
+    ]
+    assert (done.tombstones, done.actions, done.notices) == (1, 2, 1)
+    assert await clicks.item("gone") is None
+    assert await scene.other.item("gone") is not None
+    await scene.table.table.commit(meta, [Delete(keys.FLOOR_KEY, ANY)])
+
+
+@story
 async def test_it_deletes_actions_that_are_older_than_the_history(scene: Scene) -> None:
     elections = await open_elections(scene.other, create=True)
     for board in (scene.other, elections):
@@ -500,12 +558,12 @@ async def test_two_coordinators_at_once_do_no_harm(scene: Scene) -> None:
 async def test_it_examines_the_board_and_repairs_nothing(scene: Scene) -> None:
     await scene.add("davis")
     told: list[Any] = []
-    await housekeeping(scene, told).examine()
+    await housekeeping(scene, told, items=1).examine()
     item = await scene.item()
     change = [Merge(keys.item_key("davis"), {"running": True}, item.etag)]
     await scene.table.table.commit(scene.other.partition("davis"), change)
     broken = await scene.rows()
-    await housekeeping(scene, told).examine()
+    await housekeeping(scene, told, items=1).examine()
     clean, found = told
     assert isinstance(found, BoardExamined)
     assert (clean.message, clean.findings) == ("clean: 1 item row", ())
@@ -517,14 +575,30 @@ async def test_it_examines_the_board_and_repairs_nothing(scene: Scene) -> None:
     await scene.table.table.commit(scene.other.partition("davis"), back)
 
 
+@pytest.mark.parametrize("items", [None, coordinator.LARGEST_EXAMINED + 1])
 @story
-async def test_a_very_large_board_is_not_examined(scene: Scene) -> None:
+async def test_a_board_that_is_very_large_or_was_not_counted_yet_is_not_examined(
+    scene: Scene, items: int | None
+) -> None:
     told: list[Any] = []
-    many = Statistics(
-        at=scene.clock.now(), by="me", term=1, took=1.0, items=coordinator.LARGEST_EXAMINED + 1
-    )
-    await housekeeping(scene, told, counted=many).examine()
+    await housekeeping(scene, told, items=items).examine()
     assert told == []
+
+
+@story
+async def test_a_very_large_board_whose_count_cannot_be_written_is_not_examined(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "LARGEST_EXAMINED", 1)
+    for name in ("davis", "elko"):
+        await scene.add(name)
+    newer = Insert(keys.STATS_KEY, {"version": 2})
+    await scene.table.table.commit(keys.meta_partition("town"), [newer])
+    told: list[Any] = []
+    house = housekeeping(scene, told)
+    await house.count()
+    await house.examine()
+    assert [type(one) for one in told] == [BoardCounted]
 
 
 def test_where_little_is_kept_it_prunes_more_often() -> None:

@@ -470,6 +470,33 @@ async def test_a_worker_stops_also_while_a_function_is_asked_for_names(group: Gr
     assert group.hands["ann"].task.done()
 
 
+@sharing()
+async def test_names_that_were_not_given_before_the_stop_change_no_row_of_the_group(
+    group: Group,
+) -> None:
+    asked = 0
+
+    async def names(_: Mapping[str, object]) -> list[str]:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            await asyncio.Event().wait()
+        return ["toronto", "davis"]
+
+    assert group.handler.pump is not None
+    group.hands.clear()
+    group.handler = replace(group.handler, pump=replace(group.handler.pump, partitions=names))
+    await group.join("ann")
+    await group.fleet.turn(NAMED_EVERY + ROUND)
+    assert asked == 2
+    await group.hands["ann"].stops()
+    await group.fleet.turn(ROUND + DRAIN)
+    assert group.hands["ann"].task.done()
+    row = await read(group.board.table, meta_partition("town"), group_key(GROUP))
+    assert row is not None
+    assert row.data["partitions"] == 2
+
+
 @sharing(partitions=3)
 async def test_a_partition_whose_settings_cannot_be_computed_is_reported_once_and_left(
     group: Group,

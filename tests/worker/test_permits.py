@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from blackboard.events import ItemLeftAlone
+from blackboard.events import ItemLeftAlone, RunEnded, RunStarted
 from blackboard.model import Outcome
 from blackboard.protocol import keys
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.permits import LEASE, Limit, give_back, in_use, take
 from blackboard.table import ANY, Merge
-from blackboard.worker.permits import ASK_AGAIN, LOST
+from blackboard.worker.permits import ASK_AGAIN, LOST, Permits
 from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
 from tests.support.workers import PATIENCE, Workplace, until, with_workers
@@ -217,6 +217,23 @@ async def test_a_run_whose_permit_was_taken_is_put_back(place: Workplace) -> Non
     assert await place.ended("davis") == [(1, "cancelled")]
     item = await place.item()
     assert (item.waits, item.attempt, item.failures) == (True, 1, 0)
+
+
+@with_workers
+async def test_a_claim_that_is_put_back_has_started_before_it_ends(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer came when its permit was too old to be trusted."""
+    answers = iter([False])
+    monkeypatch.setattr(Permits, "trusts", lambda *_: next(answers, True))
+    await place.add("davis", item_type="scarce", every="1h")
+    place.later(seconds=2)
+    worker = await place.worker()
+    (await worker.run("davis")).end()
+    await worker.tells(RunEnded, 2)
+    assert await place.outcomes() == [(1, "cancelled"), (2, "ok")]
+    told = [(one.kind, one.fence) for one in worker.told if isinstance(one, RunStarted | RunEnded)]
+    assert told == [("claimed", 1), ("ended", 1), ("claimed", 2), ("ended", 2)]
 
 
 @with_workers

@@ -2,15 +2,18 @@
 
 import pytest
 
-from blackboard.events import StoreEvent
+from blackboard.events import GroupTrouble, StoreEvent
 from blackboard.protocol.additions import add
-from blackboard.protocol.keys import BOARD_KEY, meta_partition, partition
+from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition, partition
 from blackboard.protocol.members import ANNOUNCE_EVERY, workers
 from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.rules.breaker import REFUSED
+from blackboard.rules.shares import INITIAL_DELAY
 from blackboard.spec import Spec
-from blackboard.table import ANY, Delete
+from blackboard.table import ANY, Delete, read
 from tests.support.boards import make_board
 from tests.support.fleet import Fleet, with_fleet
+from tests.support.groups import LEASE, ROUND, Group, sharing
 
 CYCLE = 30.0
 
@@ -21,8 +24,9 @@ async def remake(fleet: Fleet, *, shards: int) -> BoardTable:
     return await make_board(fleet.table.table, fleet.clock, shards=shards, name=fleet.board.name)
 
 
-async def delete(fleet: Fleet) -> None:
-    table, name = fleet.table.table, fleet.board.name
+async def delete(fleet: Fleet, name: str = "") -> None:
+    """All rows of a board, which has one shard; of the fleet's, if none is named."""
+    table, name = fleet.table.table, name or fleet.board.name
     for part in (meta_partition(name), f"{name}-workers", partition(name, 0, 1)):
         rows = [row async for row in table.scan(part)]
         for row in rows:
@@ -72,6 +76,24 @@ async def test_a_board_that_is_made_anew_as_it_was_is_worked_on(fleet: Fleet) ->
     await fleet.turn(ANNOUNCE_EVERY + CYCLE)
     assert ann.order == ["toronto"]
     assert [one.member.owner for one in await workers(fleet.board)] == ["ann"]
+
+
+@sharing()
+async def test_a_group_whose_board_is_gone_makes_it_anew_and_is_served(group: Group) -> None:
+    """`init` makes the board that it belongs to, and no other."""
+    fleet = group.fleet
+    await group.join("ann", "ben")
+    await fleet.turn(INITIAL_DELAY + 2.0)
+    assert group.log.counts == [6, 6]
+    await delete(fleet, group.board.name)
+    group.log.saved.clear()  # with their items
+    await remake(fleet, shards=1)
+    await fleet.turn(LEASE + 3 * ROUND + REFUSED.pause())
+    assert group.log.counts == [6, 6]
+    assert {one.member.owner for one in await workers(group.board)} == {"ann", "ben"}
+    assert await read(fleet.table.table, meta_partition(fleet.board.name), group_key("clicks"))
+    told = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
+    assert "the board 'town.clicks' is gone: it is made anew" in told
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (1, 3)])

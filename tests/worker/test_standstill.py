@@ -373,3 +373,42 @@ def test_the_last_line_of_a_worker_names_the_item_and_its_handler(tmp_path: Path
         assert "kept the loop" in greedy.error
         assert greedy.start is not None
         assert greedy.slot > greedy.start
+
+
+BLOCKING_PUMP = """
+import asyncio
+import time
+
+from blackboard import handler, pump
+
+
+@pump("clicks", partitions=["davis"], lease="15s")
+async def clicks(partition, ctx):
+    await asyncio.sleep(2)
+    time.sleep(600)
+
+
+@handler("patient", every="1h", stale_after="3s")
+async def patient(item, ctx):
+    await asyncio.sleep(600)
+"""
+
+
+def test_a_pump_that_keeps_the_loop_from_turning_is_marked_on_the_board_of_its_group(
+    tmp_path: Path,
+) -> None:
+    """Whichever part of the worker sees it first: an item with a shorter lease, here of the same
+    id, is not marked for it.
+    """
+    (tmp_path / "pumps.py").write_text(BLOCKING_PUMP)
+    with site(tmp_path, str(tmp_path / "blackboard.db")) as place:
+        place.add("davis", type_="patient")
+        worker = place.worker("--jobs", "pumps.py")
+        assert worker.ended() == -signal.SIGABRT
+        assert worker.events[-1]["type"] == "clicks"
+
+        async def marks(board: BoardTable) -> list[bool | None]:
+            locks = [await one.lock("davis") for one in (board, board.group("clicks"))]
+            return [None if lock is None else lock.stood_still for lock in locks]
+
+        assert place.run(marks) == [False, True]

@@ -17,11 +17,12 @@ from blackboard.events import (
     Walked,
 )
 from blackboard.model import Claim, Lock, Mark, Token
-from blackboard.protocol import keys
+from blackboard.protocol import edits, keys
 from blackboard.protocol.claims import override
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Delete, Insert, Merge
-from blackboard.worker.peers import HEAD_START, LONGEST
+from blackboard.worker import walk
+from blackboard.worker.peers import FIRST, HEAD_START, LONGEST
 from tests.support.faults import Fault
 from tests.support.workers import WorkerScene, Workplace, beside_a_stray_token, until, with_workers
 
@@ -214,6 +215,53 @@ async def test_missed_slots_that_are_not_wanted_are_passed_over(place: Workplace
     assert skipped.id == "davis"
     assert (await place.token()).ready > place.clock.now()
     assert worker.order == ["davis"]
+
+
+@with_workers
+async def test_what_is_due_does_not_wait_for_missed_slots_to_be_passed_over(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an outage there may be thousands: some are passed over after each claim."""
+    most, many = 3, 8
+    monkeypatch.setattr(walk, "MOST_PASSED_OVER", most)
+    for number in range(many):
+        await place.add(f"hourly-{number}", cron="0 * * * *", missed="none", missed_after="5m")
+    place.later(minutes=30)
+    await place.add("davis")
+    place.table.batches.clear()
+    worker = await place.worker()
+    await worker.run("davis")
+    first = [op.key for op in place.table.batches[0]]
+    assert first[1:] == [keys.lock_key("davis"), keys.item_key("davis")]
+    assert len(worker.of(SlotSkipped)) == most
+    assert worker.wake.wishes[-1] < 1.0, "for the rest"
+    for _ in range(2):
+        place.later(seconds=1)
+        await worker.looks_again()
+    assert sorted(one.id for one in worker.of(SlotSkipped)) == [
+        f"hourly-{number}" for number in range(many)
+    ]
+    assert worker.order == ["davis"]
+
+
+@with_workers
+async def test_of_many_missed_slots_a_worker_passes_over_those_first_that_it_is_to_take_first(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So other workers, who do the same, pass over others."""
+    monkeypatch.setattr(walk, "MOST_PASSED_OVER", 4)
+    for number in range(40):
+        await place.add(f"hourly-{number}", cron="0 * * * *", missed="none", missed_after="5m")
+    place.later(minutes=30)
+    worker = await place.worker()
+    peers = worker.worker.walk.peers
+    peers.met({one: ["feed"] for one in ("ben", "cleo")})
+    own = {one.id for one in await place.tokens() if peers.turn(one) == FIRST}
+    worker.told.clear()
+    await worker.looks_again()
+    passed = [one.id for one in worker.of(SlotSkipped)]
+    assert len(passed) == 4
+    assert set(passed) <= own
 
 
 @with_workers
@@ -458,6 +506,15 @@ async def test_an_override_lost_to_another_is_no_claim(place: Workplace) -> None
     worker = await place.worker()
     assert worker.order == []
     assert worker.of(LockOverridden) == []
+    assert [one.freed for one in worker.of(Walked)] == [()]
+
+
+@with_workers
+async def test_a_walk_reports_the_locks_that_it_has_freed(place: Workplace) -> None:
+    made = await abandoned(place)
+    await edits.pause(place.other, "davis", place.mark())
+    worker = await place.worker()
+    assert [(one.id, one.fence) for one in worker.of(Walked)[0].freed] == [("davis", made.fence)]
 
 
 # ---- a store that is away
