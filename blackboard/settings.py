@@ -264,15 +264,15 @@ def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield table
 
 
-def read_text(file: Path) -> str:
-    """The text of a settings file. Raises BadInput when there is none."""
+def read_text(file: Path, *, field: str = "config") -> str:
+    """The text of a settings file. Raises BadInput when there is none; `field` is who names it."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         problem = f"{file}: {error.strerror}"
-        raise BadInput("config", problem, "name a file that can be read") from None
+        raise BadInput(field, problem, "name a file that can be read") from None
     except UnicodeDecodeError:
-        raise BadInput("config", f"{file} is not UTF-8 text", "save it as UTF-8") from None
+        raise BadInput(field, f"{file} is not UTF-8 text", "save it as UTF-8") from None
 
 
 def read_stdin() -> str:
@@ -307,6 +307,7 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
                 path = ("notify", "routes", number)
                 check_route(route)
         path = ("redis",)
+        _check_redis(settings.redis.url)
         settings.redis.times()
         path = ("calendars",)
         check_calendars(settings.calendars)
@@ -344,6 +345,13 @@ def _check_item(item: ItemTable, earlier: set[str]) -> None:
     if not item.id or item.id in earlier:
         problem = f"{item.id!r} is declared twice" if item.id else "it is empty"
         raise BadInput("id", problem, "give each item an id of its own")
+
+
+def _check_redis(url: str | None) -> None:
+    """Raises BadInput, which quotes nothing: there may be a password in it."""
+    if url is not None and not url.startswith(("redis://", "rediss://", "unix://")):
+        remedy = "give redis://HOST:6379/0, rediss://... or unix://PATH"
+        raise BadInput("url", "it is no URL of Redis", remedy)
 
 
 def _check_tombstones(text: str) -> None:

@@ -117,7 +117,8 @@ def _applied(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    sources = [_source(one, owner) for one in files or (chosen.config or FILE_NAME,)]
+    field, names = ("file", files) if files else ("config", (chosen.config or FILE_NAME,))
+    sources = [_source(one, owner, field=field) for one in names]
     if prune and not all(one.by for one in sources):
         raise BadInput(
             "owner", "what is no file has no name", "say to whom its items belong: --owner"
@@ -141,13 +142,14 @@ class ItemFile:
         return [Declaration(item=one, by=self.by) for one in self.settings.items]
 
 
-def _source(name: str, owner: str | None) -> ItemFile:
+def _source(name: str, owner: str | None, *, field: str) -> ItemFile:
     if name == "-":
         file, text, by = Path("<stdin>"), read_stdin(), ""
     else:
         file = Path(name)
         # As it is named: behind a link there is another file after each deployment.
-        text, by = read_text(file), os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
+        text = read_text(file, field=field)
+        by = os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
     found = parse_settings(text, file, is_whole=False)
     return ItemFile(file=file, text=text, settings=found, by=owner or by)
 

@@ -170,7 +170,7 @@ class BoardView:
                 await self._board.resume(act.id, reason=act.reason)
                 return "is resumed"
             case Verb.CANCEL:
-                await self._board.cancel(act.id, reason=act.reason)
+                await self._board.cancel(act.id, fence=act.fence, reason=act.reason)
                 return "is cancelled"
             case _:
                 return _due(await self._board.run(act.id))

@@ -274,7 +274,7 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
     the owner. One line that cannot be taken refuses the file: all such lines are named.
     """
     zone = find_zone(tz or zone_of_host()).key
-    text = read_stdin() if file == "-" else read_text(Path(file))
+    text = read_stdin() if file == "-" else read_text(Path(file), field="file")
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
     found = Crontab(zone, system)
     found.read(text)

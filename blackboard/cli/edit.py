@@ -213,7 +213,7 @@ def edit_command(
             item_type=item_type,
             checkpoint=None if checkpoint is None else text,
         )
-        changes = _changes(item, done.item)
+        changes = _changes(item, done.item, by_hand=checkpoint is not None)
         if not changes:
             return Answer(item=done.item, words="is as it was", changed=False)
         due = _due(board, done.item, await board.table.now())
@@ -243,10 +243,12 @@ async def _warn_unserved(session: Session, item_type: str | None) -> None:
             warn_unknown(session, [item_type])
 
 
-def _changes(item: Item, after: Item) -> list[str]:
-    """What an edit has changed."""
+def _changes(item: Item, after: Item, *, by_hand: bool) -> list[str]:
+    """What an edit has changed. The checkpoint is not of it, unless it was given `by_hand`, or left
+    with the type: the item may run.
+    """
     changes = [one.words for one in differences(spec_of(item), spec_of(after))]
-    for name in ("type", "checkpoint"):
+    for name in ("type", "checkpoint") if by_hand or item.type != after.type else ():
         was, becomes = getattr(item, name), getattr(after, name)
         if was != becomes:
             changes.append(f"{name} {was or '-'} -> {becomes or '-'}")

@@ -97,12 +97,14 @@ def next_command(
     With --json a list of UTC times; for several items an object of lists, for the board a list of
     runs.
     """
-    zone = zone or zone_in(rrule or "") or "UTC"
+    has_zone, zone = bool(zone), zone or zone_in(rrule or "") or "UTC"
     now = SystemClock().now()
     once = parse_moment(at, zone, "at", now) if at else None
     schedule = make_schedule(every=every, cron=cron, rrule=rrule, at=once, zone=zone)
     if ids and schedule is not None:
         raise BadInput("next", "ids and a schedule are given", "give the ones or the other")
+    if schedule is None and has_zone:
+        raise BadInput("tz", "it is the zone of a schedule", "give one, or leave it out")
     later = None if after is None else parse_moment(after, zone, "after", now)
     if schedule is not None:
         warn_idle_steps([Spec(cron=cron)])

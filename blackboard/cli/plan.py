@@ -228,10 +228,11 @@ def _change(
     """How an item differs from its declaration: in its own spec, else in its resolved schedule."""
     spec = declared.spec if declared else None
     found = differences(spec_of(item), spec) if spec is not None else []
-    if not found and item.schedule:
+    if not found:
         settings = resolve(item.type, encode_spec(spec or spec_of(item)))
         if settings.schedule is not None and settings.text != item.schedule:
-            found = [Difference(field="schedule", old=item.schedule, new=settings.text)]
+            old = item.schedule or None
+            found = [Difference(field="schedule", old=old, new=settings.text)]
         elif settings.schedule is not None and settings.timezone != item.timezone:
             found = [Difference(field="timezone", old=item.timezone, new=settings.timezone)]
     if declared is not None and declared.by not in {"", item.declared_by}:

@@ -49,7 +49,8 @@ def laid_over(
     for path in unset:
         inner = _object_at(copied, path, "unset", make=False)
         if path[-1] not in inner:
-            raise BadInput("unset", f"there is no {'.'.join(path)!r} in the params")
+            problem = f"there is no {'.'.join(path)!r} in the params"
+            raise BadInput("unset", problem, f"there: {', '.join(map(repr, inner)) or 'none'}")
         del inner[path[-1]]
     for path, value in pairs:
         _object_at(copied, path, "set", make=True)[path[-1]] = value
@@ -103,7 +104,8 @@ def _object_at(
     for depth, part in enumerate(path[:-1], 1):
         inner = params.setdefault(part, {}) if make else params.get(part, {})
         if not isinstance(inner, dict):
-            raise BadInput(field, f"{'.'.join(path[:depth])!r} is not an object")
+            outer = ".".join(path[:depth])
+            raise BadInput(field, f"{outer!r} is not an object", f"name {outer!r} itself")
         params = inner
     return params
 

@@ -63,6 +63,8 @@ class Act(Struct, frozen=True, kw_only=True):
 
     verb: Verb
     id: str
+    fence: int | None = None
+    """Of the run that is to be cancelled."""
     reason: str = ""
 
 
@@ -332,7 +334,7 @@ def _asked(state: Watching, key: str) -> Watching:
         case "c":
             if not item.running:
                 return with_message(state, f"{shown(item.id)} does not run", bad=True)
-            prompt = Prompt(act=Act(verb=Verb.CANCEL, id=item.id))
+            prompt = Prompt(act=Act(verb=Verb.CANCEL, id=item.id, fence=item.fence))
         case _:
             prompt = Prompt(act=Act(verb=Verb.RUN, id=item.id), by_yes=True)
     return replace(state, prompt=prompt)

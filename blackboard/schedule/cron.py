@@ -30,6 +30,7 @@ The search ends after fifty years. The longest wait of an expression that matche
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -178,6 +179,8 @@ def read_fields(expression: str) -> Fields:
     texts = _MACROS.get(expression.lower(), expression).split()
     if expression.lower() == "@reboot":
         raise BadInput("cron", "@reboot has no meaning: a board has no host", "use every or at")
+    if len(texts) == 1 and texts[0].startswith("@"):
+        raise BadInput("cron", f"{_shorten(expression)!r} is no name of a schedule", _remedy(texts))
     if len(texts) != 5:
         raise BadInput("cron", f"{_shorten(expression)!r} has {len(texts)} fields", _remedy(texts))
     minute, hour, day, _, weekday = texts
@@ -229,7 +232,7 @@ def _read_field(
         parts = _ELEMENT.fullmatch(element)
         if parts is None:
             problem = f"{_shorten(element)!r} cannot be read as {name}"
-            raise BadInput("cron", problem, "use *, 5, 1-5, */10, 1-30/5 and lists of these")
+            raise BadInput("cron", problem, _remedy_of(element, names))
         star, first, last, step = parts.groups()
         if step is not None and int(step) == 0:
             raise BadInput("cron", f"{element!r} in {name} has a step of 0", "use 1 or more")
@@ -265,6 +268,14 @@ def _remedy(texts: list[str]) -> str:
     if len(texts) == 6:
         return "leave out the seconds; for less than a minute use every"
     return "write five: minute, hour, day of month, month, day of week, as in 0 3 * * *"
+
+
+def _remedy_of(element: str, names: Sequence[str]) -> str:
+    """Of what stands in a field that takes these names."""
+    if element == "?":
+        return "use * instead"
+    or_names = f", or the names {names[0]}-{names[-1]}" if names else ""
+    return f"use *, 5, 1-5, */10, 1-30/5 and lists of these{or_names}"
 
 
 def _shorten(text: str) -> str:

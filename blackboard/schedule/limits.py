@@ -176,7 +176,10 @@ def _calendar(name: str, calendars: Calendars) -> Iterator[Window]:
 def check_calendars(calendars: Calendars) -> None:
     """Raises BadInput naming the calendar that cannot be read."""
     for name in calendars:
-        if not _NAME.fullmatch(name) or name != name.lower() or _window(name):
+        if _window(name):
+            remedy = "another name, as in holidays"
+            raise BadInput(name, "it is a window by itself, and no name of a calendar", remedy)
+        if not _NAME.fullmatch(name) or name != name.lower():
             raise BadInput(name, "it is no name of a calendar", "small letters, as in holidays")
         list(_calendar(name, calendars))
 

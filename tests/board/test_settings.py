@@ -1,7 +1,9 @@
 """The settings file is read whole and refused whole, with the line of what is wrong."""
 
+import tomllib
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -142,6 +144,7 @@ BAD = [
     ("nothing said", '[[items]]\nid="a"\ntype="t"\nevery=""', "every", 4, "it is empty"),
     ("an id twice", '[[items]]\nid="a"\ntype="t"\n[[items]]\nid="a"\ntype="t"', "id", 5, "twice"),
     ("an empty id", '[[items]]\nid = ""\ntype = "t"', "id", 2, "it is empty"),
+    ("no Redis", '[redis]\nurl = "http://x"', "url", 2, "redis://HOST:6379/0"),
     ("an empty type", '[[items]]\nid = "a"\ntype = ""', "type", 3, "it is empty"),
     ("no number", '[[items]]\nid="a"\ntype="t"\nparams.x = nan', "params.x", 4, "no number"),
     (
@@ -253,6 +256,30 @@ def test_the_line_of_a_value_is_where_its_statement_begins(
 def test_the_line_is_found_in_a_long_file() -> None:
     text = "".join(f'[[items]]\nid = "{n}"\nfeeds = [\n  "a",\n]\n' for n in range(400))
     assert line_of(text, ("items", 321, "id")) == 321 * 5 + 2
+
+
+def test_a_line_among_many_tables_is_found_without_reading_all_of_them_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "".join(f"# {n}\n[[items]]\nid = 'town-{n}'\n" for n in range(1_000))
+    text += "[types.feed]\nevery = '8h'\n"
+    read, loads = 0, tomllib.loads
+
+    def reading(some: str) -> Any:
+        nonlocal read
+        read += len(some)
+        return loads(some)
+
+    monkeypatch.setattr("tomllib.loads", reading)
+    assert line_of(text, ("items", 998, "id")) == 998 * 3 + 3
+    assert line_of(text, ("items", 999, "cron")) == 999 * 3 + 2
+    assert read < 3 * len(text)
+    assert line_of(text, ("types", "feed", "every")) == 1_000 * 3 + 2
+
+
+def test_what_only_looks_like_the_head_of_a_table_is_none() -> None:
+    text = "[[items]]\nid = 'a'\nnote = '''\n[[items]]\n'''\n[[items]]\nid = 'b'\n"
+    assert line_of(text, ("items", 1, "id")) == 7
 
 
 def handler() -> Handler:

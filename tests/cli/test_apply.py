@@ -17,7 +17,7 @@ from blackboard.protocol.additions import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import ItemTable, Settings, resolver
-from blackboard.spec import Spec, decode_spec, encode_spec
+from blackboard.spec import Spec, decode_spec, encode_spec, resolve
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard, piped
 from tests.support.clocks import START
@@ -428,7 +428,7 @@ def test_an_item_of_another_type_refuses_the_file(blackboard: CommandLine) -> No
 
 def test_without_a_file_there_is_nothing_to_apply(blackboard: CommandLine) -> None:
     assert blackboard.refused("apply").startswith("config: ")
-    assert blackboard.refused("apply", "absent.toml").startswith("config: ")
+    assert blackboard.refused("apply", "absent.toml").startswith("file: ")
 
 
 def test_what_is_exported_is_applied_to_the_same_items(blackboard: CommandLine) -> None:
@@ -522,6 +522,7 @@ def there(item_id: str, spec: Spec, item_type: str = "t") -> Item:
         type=item_type,
         state=State.ACTIVE,
         spec=encode_spec(spec),
+        schedule=resolve([spec]).text,
         slot=NOON,
         ready=NOON,
         planned=NOON,
@@ -539,8 +540,7 @@ def declared(item_id: str, **said: Any) -> Declaration:
 def planned(
     wanted: Sequence[Declaration], there: Mapping[str, Item], *, prune: Collection[str] = ()
 ) -> ApplyPlan:
-    resolve = resolver(Settings(), {})
-    return make_plan(wanted, there, prune=prune, resolve=resolve, now=START)
+    return make_plan(wanted, there, prune=prune, resolve=resolver(Settings(), {}), now=START)
 
 
 def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
@@ -688,3 +688,12 @@ def test_settings_are_read_from_one_file(blackboard: CommandLine) -> None:
     assert blackboard.rows() == []
     assert "blackboard.toml is passed over" in blackboard("apply", str(file)).err
     assert blackboard("--board", "blackboard", "show", "--json").json
+
+
+def test_an_item_whose_type_was_not_known_gets_its_schedule(blackboard: CommandLine) -> None:
+    item = '[[items]]\nid = "davis"\ntype = "later"\n'
+    blackboard("apply", str(blackboard.write(item, "towns.toml")))
+    assert blackboard.item("davis").schedule == ""
+    known = item + "[types.later]\nevery = '6h'\n"
+    assert "schedule: unset -> every 6h" in blackboard("apply", str(blackboard.write(known))).out
+    assert blackboard.item("davis").schedule == "every 6h"

@@ -1,8 +1,15 @@
 """`edit`: what changes, what it says, what it refuses for all when one refuses it."""
 
+from typing import Any
+
 import pytest
 
+from blackboard.protocol import edits
+from blackboard.protocol.edits import Changed
+from blackboard.protocol.keys import item_key
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec, decode_spec
+from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -102,6 +109,21 @@ def test_no_item_gets_another_type_while_one_of_them_runs(davis: CommandLine) ->
     said = davis("edit", "*", "--type", "shell", code=1)
     assert "eugene runs, as what it is" in said.err
     assert davis.rows() == before
+
+
+def test_what_a_run_saves_meanwhile_is_no_change_of_an_edit(
+    davis: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = edits.edit
+
+    async def saved_before(board: BoardTable, item_id: str, *said: Any, **more: Any) -> Changed:
+        saved = Merge(item_key(item_id), {"checkpoint": "15"}, ANY)
+        await board.table.commit(board.partition(item_id), [saved])
+        return await done(board, item_id, *said, **more)
+
+    monkeypatch.setattr(edits, "edit", saved_before)
+    assert "checkpoint" not in davis("edit", "davis", "--retries", "7").out
+    assert davis.item("davis").checkpoint == "15"
 
 
 def test_an_unknown_type_is_warned_of_once(davis: CommandLine) -> None:

@@ -134,6 +134,9 @@ def test_a_screen_that_is_made_smaller_shows_the_chosen_item() -> None:
     assert sized(state, -1).page == 1
 
 
+CANCEL = Act(verb=Verb.CANCEL, id="a", fence=0)
+
+
 @pytest.mark.parametrize(
     ("one", "keys", "acts"),
     [
@@ -149,8 +152,8 @@ def test_a_screen_that_is_made_smaller_shows_the_chosen_item() -> None:
         (item("a"), ["r", "esc"], []),
         (item("a"), ["r", "enter", "y"], []),
         (item("a"), ["c", "enter"], []),
-        (item("a", running=True), ["c", "enter"], [Act(verb=Verb.CANCEL, id="a")]),
-        (item("a", running=True), ["enter", "c", "enter"], [Act(verb=Verb.CANCEL, id="a")]),
+        (item("a", running=True), ["c", "enter"], [CANCEL]),
+        (item("a", running=True), ["enter", "c", "enter"], [CANCEL]),
     ],
 )  # fmt: skip
 def test_what_is_done_names_its_item(one: ItemStatus, keys: list[str], acts: list[Act]) -> None:
