@@ -454,13 +454,27 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     """Write items as TOML that `apply` reads back: their declarations, without their state. On
     another board those that are done or paused here run: a warning names them.
     """
-    items = asyncio.run(_read_items(Session.start(chosen), ids, exact=exact))
+    session = Session.start(chosen)
+    items = asyncio.run(_read_items(session, ids, exact=exact))
     if chosen.json:
         emit([declared(item) for item in items])
     else:
         click.echo("\n".join(map(_toml, items)), nl=False)
-    _warn_of_states(items)
+    _warn_of_states([item for item in items if not _is_over(item, session.resolve)])
     return 0
+
+
+def _is_over(item: Item, resolve: Resolve) -> bool:
+    """Whether `apply` leaves it out, where it is not there: its end has passed."""
+    if item.state is not State.DONE:
+        return False
+    try:
+        first_of(None, resolve(item.type, item.spec), SystemClock().now())
+    except NoTimeLeft:
+        return True
+    except (BadInput, ValueError):
+        return False  # it cannot be told here
+    return False
 
 
 def _warn_of_states(items: Sequence[Item]) -> None:

@@ -697,3 +697,15 @@ def test_an_item_whose_type_was_not_known_gets_its_schedule(blackboard: CommandL
     known = item + "[types.later]\nevery = '6h'\n"
     assert "schedule: unset -> every 6h" in blackboard("apply", str(blackboard.write(known))).out
     assert blackboard.item("davis").schedule == "every 6h"
+
+
+def test_export_warns_of_what_is_done_and_would_run_again(blackboard: CommandLine) -> None:
+    blackboard("add", "over", "at", "--type", "calendars", "--every", "1h", "--first", "5h")
+    blackboard("edit", "over", "--until", "2020-01-01")
+    blackboard("edit", "at", "--every", "", "--at", "2020-01-01T00:00Z")
+    blackboard.finish(blackboard.start("at"))
+    states = {one: blackboard.item(one).state for one in ("over", "at")}
+    assert states == dict.fromkeys(states, State.DONE)
+    said = blackboard("export").err
+    assert "1 item is done and would run on a board that this is applied to: at" in said
+    assert "over" not in said
