@@ -17,10 +17,13 @@ of a worker that stands still (SIGSTOP, a paused machine) may go on beside its s
 refuse a BLACKBOARD_FENCE lower than one that it has seen.
 
 A file is looked for on the worker's own machine, or where all workers find the same. New files are
-found within a minute. What has no end of line yet waits for it.
+found within a minute. What has no end of line yet waits for it. A line of more than 16 MiB is not
+given: the pump fails, and its error says by which command the line is left out. It fails as well
+while something else than a file, such as a FIFO or a directory, has the name of one.
 
 Rotate by moving a file away, within its folder, to a name that is not followed, and making it anew:
-what was not read of the old one is given first, then the new one from its beginning. That is so
+what was not read of the old one is given first, then the new one from its beginning. A last line of
+the old one that has no end is given with one, so that it is no part of the next line. That is so
 when no batch of the old one was taken yet, too: where a file begins is saved before its first batch
 is given. A file is the one that was found if it has that inode, and those bytes at its beginning;
 so one that was cut short, or copied and emptied, is read from its beginning, too, and what was not
@@ -31,7 +34,10 @@ that was never looked at: rotate no more often than it is read.
 import asyncio
 import glob
 import hashlib
+import json
 import os
+import shlex
+import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -48,18 +54,29 @@ from blackboard.tables.azure_address import child_environment
 PAUSE = 0.5
 """Seconds to the next look at a file without new lines."""
 USUAL_BATCH = 65_536
+BLOCK = 65_536
+"""Bytes of a long line that are read at a time, at the least."""
 LONGEST_LINE = 16 << 20
-"""Bytes."""
+"""Bytes, its end included."""
 HEAD = 1_024
 """Bytes at the beginning of a file, by which it is known again."""
 FARTHEST = 2**63 - 1
 """The last byte that a file can have."""
 SHOWN = 200
 """Characters of a checkpoint that is none."""
+_KINDS = {
+    stat.S_ISFIFO: "a FIFO",
+    stat.S_ISDIR: "a directory",
+    stat.S_ISSOCK: "a socket",
+}
 
 
 class CommandFailed(Exception):
     """The command did not take a batch: how, in words."""
+
+
+class CannotFollow(Exception):
+    """A file cannot be read on: which one, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +147,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return _head(file, self.known) == self.head
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What was found at a place."""
+
+    lines: bytes = b""
+    behind: Place
+    """Where a file is read on after the lines."""
+    searched: int = 0
+    """Bytes at that place in which no line ends: where nothing has changed, they need not be
+    searched again.
+    """
+
+
 @pump("tail", partitions=files_of)
 async def follow(file: Item, ctx: Context) -> None:
     """Give the new lines of a file to the command, until the partition goes elsewhere."""
@@ -137,23 +167,25 @@ async def follow(file: Item, ctx: Context) -> None:
     place, odd = _saved(ctx.checkpoint)
     if odd:
         ctx.log.warning("%s is read from its beginning: %s", file.id, odd)
+    searched = 0
     async with _guarded() as watch:
         while not ctx.stopping:
-            lines, behind = await asyncio.to_thread(next_lines, file.id, place, settings.batch)
-            if lines:
+            found = await asyncio.to_thread(next_lines, file.id, place, settings.batch, searched)
+            searched = found.searched
+            if found.lines:
                 about = {
                     "BLACKBOARD_PARTITION": file.id,
-                    "BLACKBOARD_INODE": str(behind.inode),
-                    "BLACKBOARD_POSITION": str(behind.position - len(lines)),
+                    "BLACKBOARD_INODE": str(place.inode),
+                    "BLACKBOARD_POSITION": str(place.position),
                     "BLACKBOARD_FENCE": str(ctx.fence),
                 }
-                await _give(lines, settings.command, about, watch)
-            elif behind == place:
+                await _give(found.lines, settings.command, about, watch)
+            elif found.behind == place:
                 await ctx.stopping.wait(PAUSE)
                 continue
             elif place.known:
-                _explain(file.id, place, behind, ctx)
-            place = behind
+                _explain(file.id, place, found.behind, ctx)
+            place = found.behind
             await ctx.save(msgspec.to_builtins(place))
 
 
@@ -184,33 +216,67 @@ def _saved(checkpoint: Any) -> tuple[Place, str]:
     return place, ""
 
 
-def next_lines(path: str, place: Place, batch: int) -> tuple[bytes, Place]:
+def next_lines(path: str, place: Place, batch: int, searched: int = 0) -> Batch:
     """The whole lines from a place on: as many as fit a batch, or one that does not; and the place
     behind them. No lines and the same place where there are none yet, or the file is not there; no
-    lines and the beginning of another file where that is found. Raises CommandFailed for a line
-    that is too long.
+    lines and the beginning of another file where that is found. `searched`: as found at this place
+    before. Raises CannotFollow for a line that is too long, and for what is no file.
     """
     with ExitStack() as stack:
         file = _opened(path, stack)
         if file is not None and place.is_in(file):
-            return _behind(file, lines_at(file, place.position, batch), place)
+            return _batch(path, file, place, batch, searched)
         is_followed_by = file is not None and os.fstat(file.fileno()).st_size > 0
         moved = _moved(path, place, stack)
         if moved is not None:
-            lines = lines_at(moved, place.position, batch)
-            if not lines and is_followed_by:
-                moved.seek(place.position)
-                lines = moved.read()  # no program completes its last line any more
-            if lines or not is_followed_by:
-                return _behind(moved, lines, place)
-        return b"", _beginning(file) if file is not None and is_followed_by else place
+            found = _batch(path, moved, place, batch, searched)
+            if not found.lines and is_followed_by:
+                found = _last_line(moved, place)
+            if found.lines or not is_followed_by:
+                return found
+        return Batch(behind=_beginning(file) if file is not None and is_followed_by else place)
 
 
-def _behind(file: BinaryIO, lines: bytes, place: Place) -> tuple[bytes, Place]:
+def _batch(path: str, file: BinaryIO, place: Place, batch: int, searched: int) -> Batch:
+    """The whole lines at a place of the file that was found."""
+    there = os.fstat(file.fileno()).st_size - place.position
+    lines, searched = lines_at(file, place.position, batch, searched if searched <= there else 0)
+    if searched > LONGEST_LINE:
+        raise CannotFollow(_too_long(path, file, place))
     if not lines:
-        return lines, place
-    position = place.position + len(lines)
-    return lines, Place(position=position, inode=place.inode, head=_head(file, position))
+        return Batch(behind=place, searched=searched)
+    return Batch(lines=lines, behind=_at(file, place.position + len(lines), place.inode))
+
+
+def _last_line(file: BinaryIO, place: Place) -> Batch:
+    """What no program completes any more, with an end."""
+    file.seek(place.position)
+    rest = file.read()
+    if not rest:
+        return Batch(behind=place)
+    return Batch(lines=rest + b"\n", behind=_at(file, place.position + len(rest), place.inode))
+
+
+def _too_long(path: str, file: BinaryIO, place: Place) -> str:
+    """The file, its line that is too long, and the command that leaves out what there is of it."""
+    file.seek(place.position)
+    end = place.position
+    while more := file.read(BLOCK):
+        length = more.find(b"\n") + 1
+        end += length or len(more)
+        if length:
+            break
+    behind = json.dumps(msgspec.to_builtins(_at(file, end, place.inode)))
+    command = f"edit --exact {shlex.quote(path)} --checkpoint {shlex.quote(behind)}"
+    return (
+        f"{path} has a line at byte {place.position} that is longer than {LONGEST_LINE} bytes "
+        f"(`blackboard --board BOARD.tail {command}` goes on behind it)"
+    )
+
+
+def _at(file: BinaryIO, position: int, inode: int) -> Place:
+    """A place behind what was read."""
+    return Place(position=position, inode=inode, head=_head(file, position))
 
 
 def _beginning(file: BinaryIO) -> Place:
@@ -219,17 +285,36 @@ def _beginning(file: BinaryIO) -> Place:
 
 
 def _opened(path: str, stack: ExitStack) -> BinaryIO | None:
+    """The file of a name, where there is one. Waits for no program that writes into a FIFO."""
     try:
-        return stack.enter_context(Path(path).open("rb"))
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
+    except OSError:
+        _check_kind(path, Path(path).stat().st_mode)
+        raise
+    try:
+        _check_kind(path, os.fstat(number).st_mode)
+    except CannotFollow:
+        os.close(number)
+        raise
+    return stack.enter_context(os.fdopen(number, "rb"))
+
+
+def _check_kind(path: str, mode: int) -> None:
+    """Raises CannotFollow for what is no file."""
+    if stat.S_ISREG(mode):
+        return
+    what = next((words for is_one, words in _KINDS.items() if is_one(mode)), "a device")
+    remedy = f"`blackboard --board BOARD.tail rm --exact {shlex.quote(path)}`"
+    raise CannotFollow(f"{path} is {what}, no file (move it away, or follow it no more: {remedy})")
 
 
 def _moved(path: str, place: Place, stack: ExitStack) -> BinaryIO | None:
     """The file that was found, under another name of its folder."""
     with suppress(FileNotFoundError), os.scandir(Path(path).resolve().parent) as entries:
         for entry in entries:
-            if place.known and entry.inode() == place.inode:
+            if place.known and entry.inode() == place.inode and entry.is_file():
                 file = _opened(entry.path, stack)
                 if file is not None and place.is_in(file):
                     return file
@@ -242,17 +327,32 @@ def _head(file: BinaryIO, position: int) -> str:
     return hashlib.sha256(file.read(min(position, HEAD))).hexdigest()[:32]
 
 
-def lines_at(file: BinaryIO, position: int, batch: int) -> bytes:
-    """The whole lines at a place of a file. Raises CommandFailed for a line that is too long."""
+def lines_at(file: BinaryIO, position: int, batch: int, searched: int = 0) -> tuple[bytes, int]:
+    """The whole lines at a place of a file, and 0. Where there are none, or the first one is longer
+    than `LONGEST_LINE`: nothing, and how many bytes were searched for its end. `searched`: so many
+    were before.
+    """
+    file.seek(position + searched)
+    if searched < batch:
+        more = file.read(batch - searched)
+        if end := more.rfind(b"\n") + 1:
+            return _read(file, position, searched + end) if searched else more[:end], 0
+        searched += len(more)
+        if searched < batch:
+            return b"", searched
+    while searched <= LONGEST_LINE and (more := file.read(max(batch, BLOCK))):
+        end = more.find(b"\n") + 1
+        searched += end or len(more)
+        if end and searched <= LONGEST_LINE:
+            return _read(file, position, searched), 0
+    return b"", searched
+
+
+def _read(file: BinaryIO, position: int, length: int) -> bytes:
+    """Lines of a file, where they are still there."""
     file.seek(position)
-    found = file.read(batch)
-    end = found.rfind(b"\n") + 1
-    while not end and len(found) >= batch and (more := file.read(batch)):
-        found += more
-        end = found.find(b"\n") + 1
-        if not end and len(found) > LONGEST_LINE:
-            raise CommandFailed(f"a line at byte {position} is longer than {LONGEST_LINE}")
-    return found[:end]
+    lines = file.read(length)
+    return lines if lines.endswith(b"\n") else b""
 
 
 _WATCHES = dict[asyncio.AbstractEventLoop, tuple[Watch, int]]()

@@ -21,7 +21,7 @@ from blackboard.cli.session import Session, ids_argument
 from blackboard.cli.watch import watch_option
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
-from blackboard.display.health import Alarm, Checked, read_alarms
+from blackboard.display.health import Alarm, Checked, read_alarms, worker_words
 from blackboard.display.layout import shown
 from blackboard.display.queries import read_selected
 from blackboard.doctor import DoctorReport, Examination, examine, unopened
@@ -56,12 +56,13 @@ def check_command(
 
     Overdue: it has been ready for longer than --overdue. Unserved: it is due, and no live worker
     takes its type. Stale: its worker has not renewed its lock in time. Silent: its worker has not
-    announced itself in time, and its lock is still good. Failing: its last run was no success.
-    Clock: its row has a time in the future, or it waits longer than its schedule explains, because
-    a clock was wrong: `doctor --repair` reschedules it. Unowned: a partition has had no owner for
-    longer than a lease (not where ids are given). Damaged: its row cannot be read. Paused items
-    raise no alarm, and on a board that is paused nothing is overdue, unserved or stale. `ack`
-    silences a failure.
+    announced itself in time, and its lock is still good. Failing: its last run was no success; or
+    the pump of a partition failed soon after its start, and not for the first time. Clock: its row
+    has a time in the future, or it waits longer than its schedule explains, because a clock was
+    wrong: `doctor --repair` reschedules it. Unowned: a partition has had no owner for longer than a
+    lease. Damaged: its row cannot be read. Where ids are given, partitions are left out. Paused
+    items raise no alarm, and on a board that is paused nothing is overdue, unserved or stale. `ack`
+    silences a failure until the next run.
     """
     session = Session.start(chosen)
     limit = _grace(overdue)
@@ -217,13 +218,12 @@ def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int
 async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
     """All that have announced themselves."""
     found, now = await _announced(board), await board.table.now()
-    lost = sum(one.lost for one in found)
     return Listing(
         columns=wide(WORKER_COLUMNS, absolute=absolute),
         rows=[worker_cells(one, now=now, absolute=absolute) for one in found],
         records=[worker_record(one) for one in found],
         empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
-        summary=plural(len(found) - lost, "worker") + (f", {lost:,} lost" if lost else ""),
+        summary=worker_words(found),
     )
 
 

@@ -17,10 +17,10 @@ from blackboard.display.columns import (
     wide,
 )
 from blackboard.display.sharing import (
-    ElectionRecord,
     election_record,
     group_record,
     read_groups,
+    unreadable_election,
     unreadable_words,
 )
 from blackboard.election import read_elections
@@ -70,27 +70,11 @@ async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -
     return Listing(
         columns=wide(LEADER_COLUMNS, absolute=absolute),
         rows=[leader_cells(one, now=found.now, absolute=absolute) for one in found.statuses],
-        records=[*records, *map(_unreadable_record, found.unreadable)],
+        records=[*records, *map(unreadable_election, found.unreadable)],
         empty="; ".join(problems) or NO_ELECTIONS,
         summary="; ".join([plural(len(records), "election"), *problems]),
         prints_summary=bool(problems),
         is_well=not problems and not any(one.late for one in records),
-    )
-
-
-def _unreadable_record(key: str) -> ElectionRecord:
-    """For programs, an election whose row cannot be read: by its key."""
-    return ElectionRecord(
-        election=key,
-        leader=None,
-        since=None,
-        term=0,
-        kind="",
-        lease=None,
-        renewed=None,
-        paused=False,
-        late=False,
-        problem="its row cannot be read",
     )
 
 
@@ -110,9 +94,9 @@ def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> i
     """Show the groups of partitions that pumps serve, or the partitions of one: who holds them,
     since when, and where their pumps go on.
 
-    Exit 1 when a partition is held by no worker for longer than its lease, or a row of a group is
-    damaged: that is named. A group is a board of its own: `blackboard --board BOARD.GROUP` has all
-    commands for its partitions.
+    Exit 1 when a partition is held by no worker for longer than its lease, its pump fails again and
+    again, or a row of a group is damaged: that is named. A group is a board of its own: `blackboard
+    --board BOARD.GROUP` has all commands for its partitions.
     """
     return listed(Session.start(chosen), lambda board: leases_of(board, group), watch=watch)
 

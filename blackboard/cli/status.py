@@ -1,7 +1,7 @@
 """`blackboard status`: the board in one screen or one line, from its statistics."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -12,7 +12,13 @@ from blackboard.cli.session import Session, keeping_all
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
 from blackboard.clock import SystemClock
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
-from blackboard.display.health import Overview, coordinator_record, read_overview, worker_count
+from blackboard.display.health import (
+    Overview,
+    coordinator_record,
+    read_overview,
+    worker_count,
+    worker_words,
+)
 from blackboard.display.layout import Line, Style, paragraph, shown, table, texts_of
 from blackboard.errors import BadInput
 from blackboard.model import ItemCounts, Statistics
@@ -39,7 +45,8 @@ MARGIN = 13
 @common()
 def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None) -> int:
     """Show the board in one screen: its items by state and type, what is overdue or failing, the
-    workers, and the one that coordinates them. Exit code 0 whatever there is: `check` judges.
+    partitions of its groups, the workers, and the one that coordinates them. Exit code 0 whatever
+    there is: `check` judges.
 
     The items are those that the coordinator has counted, a few minutes ago. Without a coordinator
     they are counted now, as with --exact: on a large board that takes a while.
@@ -52,7 +59,7 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None
 
     async def read() -> Overview:
         async with reading(session.board(), "counting items") as board:
-            return await read_overview(board, exact=exact)
+            return await read_overview(board, exact=exact, with_groups=True)
 
     with keeping_all():
         found = asyncio.run(read())
@@ -68,7 +75,7 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None
 def _watched(session: Session, *, exact: bool, every: float) -> int:
     def view(board: BoardTable) -> PageView:
         async def read() -> Drawn:
-            found = await read_overview(board, exact=exact)
+            found = await read_overview(board, exact=exact, with_groups=True)
             return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
 
         return PageView(read, SystemClock())
@@ -94,8 +101,7 @@ def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[L
 
 
 def _facts(found: Overview, session: Session) -> Iterator[tuple[str, str]]:
-    counted, alive = found.counted, sum(not one.lost for one in found.present)
-    lost = len(found.present) - alive
+    counted, present = found.counted, worker_count(found.present)
     yield "board", f"{shown(session.name)} in {shown(session.store)}"
     yield (
         "items",
@@ -112,7 +118,11 @@ def _facts(found: Overview, session: Session) -> Iterator[tuple[str, str]]:
         ),
     )
     yield "earliest", _earliest(counted)
-    yield "workers", f"{alive:,} alive" + (f", {lost:,} lost" if lost else "")
+    if found.groups:
+        shares = _partitions(found)
+        yield "partitions", ", ".join(f"{count:,} {name}" for name, count in shares.items())
+    lost = f", {present.lost:,} lost" if present.lost else ""
+    yield "workers", f"{present.alive:,} alive{lost}"
     yield "coordinator", _coordinator(found)
     who = "" if found.is_now else f"{span(found.age)} ago by {shown(worker_name(counted.by))}, "
     yield "counted", f"{who or 'now, '}in {counted.took:g} s"
@@ -123,11 +133,21 @@ def _line(found: Overview, session: Session) -> str:
     counted = found.counted
     names = ("running", "stale", "overdue", "failing", "warned", "paused")
     counts = [f"{count:,} {name}" for name in names if (count := getattr(counted, name))]
-    items = ", ".join([plural(counted.items, "item"), *counts])
-    lost = sum(one.lost for one in found.present)
-    workers = plural(len(found.present) - lost, "worker") + (f", {lost:,} lost" if lost else "")
+    items, shares = ", ".join([plural(counted.items, "item"), *counts]), _partitions(found)
+    bad = [name for name in ("unowned", "failing") if shares[name]]
+    partitions = "".join(f"; {plural(shares[name], 'partition')} {name}" for name in bad)
     paused = "; the board is paused" if found.paused else ""
-    return f"{shown(session.name)}: {items}; {workers}{paused}"
+    workers = worker_words(found.present)
+    return f"{shown(session.name)}: {items}{partitions}; {workers}{paused}"
+
+
+def _partitions(found: Overview) -> Mapping[str, int]:
+    """The partitions of all groups, counted."""
+    return {
+        "held": sum(sum(one.counts) for one in found.groups),
+        "unowned": sum(len(one.unowned) for one in found.groups),
+        "failing": sum(len(one.failing) for one in found.groups),
+    }
 
 
 def _earliest(counted: Statistics) -> str:
@@ -162,6 +182,7 @@ def _view(found: Overview, session: Session) -> JSON:
         **_counts(counted),
         "earliest": counted.earliest,
         "types": [{"type": one.type, **_counts(one)} for one in counted.by_type],
+        "partitions": _partitions(found),
         "workers": worker_count(found.present),
         "coordinator": coordinator_record(found.coordinator),
         "counted": {

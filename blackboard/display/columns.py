@@ -447,7 +447,7 @@ def partition_cells(group: GroupLeases, one: ItemStatus) -> Line:
     if not owner:
         text, style = _free_cell(group, free)
         state = "paused" if item.is_paused else "waits" if not free else f"free for {text}"
-        who = (state, style)
+        who = ("failing", Style.BAD) if group.is_failing(one) else (state, style)
     return (
         (item.id, Style.PLAIN),
         who,

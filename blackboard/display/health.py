@@ -1,7 +1,8 @@
 """What is wrong on a board, and the board in short.
 
-Wrong are items that are late or fail, runs without a worker, partitions without an owner. In short
-a board is its statistics, its workers and the one that coordinates them.
+Wrong are items that are late or fail, runs without a worker, partitions without an owner or whose
+pumps fail. In short a board is its statistics, its groups, its workers and the one that coordinates
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,12 @@ from msgspec import Struct
 from blackboard.display.sharing import (
     GroupLeases,
     election_problem,
+    failure_words,
     read_groups,
+    read_leaders,
     unreadable_words,
 )
-from blackboard.election import COORDINATOR, Elections, read_elections
-from blackboard.errors import BadInput
+from blackboard.election import COORDINATOR
 from blackboard.model import VERSION, Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.keys import LEADERS, leaders_board
@@ -116,10 +118,9 @@ def alarms_of(
 async def _damaged_elections(board: BoardTable) -> list[Alarm]:
     """The rows of elections that cannot be read."""
     name = leaders_board(board.name)
-    try:
-        found = await read_elections(board)
-    except BadInput as bad:
-        return [Alarm(id=name, type="", problem="damaged", since=None, message=bad.problem)]
+    found, trouble = await read_leaders(board)
+    if trouble:
+        return [Alarm(id=name, type="", problem="damaged", since=None, message=trouble)]
     problems = [(one.item.id, why) for one in found.statuses if (why := election_problem(one))]
     problems += [(key, unreadable_words(name, [key])) for key in found.unreadable]
     return [
@@ -129,8 +130,8 @@ async def _damaged_elections(board: BoardTable) -> list[Alarm]:
 
 
 def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
-    """Its rows that are damaged, and the partitions without an owner, each by its name on the board
-    of its group.
+    """Its rows that are damaged, and the partitions without an owner or whose pumps fail, each by
+    its name on the board of its group. One that fails has no owner now and then: it is named once.
     """
     problems = [(group.name, why) for why in group.damaged]
     problems += [
@@ -144,6 +145,10 @@ def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
         if group.is_set_back(one):
             words += ", let go in the future: a clock was wrong (its next worker puts that right)"
             yield Alarm(id=name, type=group.name, problem="clock", since=None, message=words)
+        elif group.is_failing(one):
+            words = f"the pump {failure_words(one)}"
+            stop = one.item.stop
+            yield Alarm(id=name, type=group.name, problem="failing", since=stop, message=words)
         elif free > group.lease:
             words += f" for {span(free.total_seconds())}"
             since = group.now - free
@@ -162,6 +167,8 @@ class Overview:
     """Whether it was counted by this command."""
     present: Sequence[Sighting]
     elections: Sequence[ItemStatus]
+    groups: Sequence[GroupLeases] = ()
+    """Where they were asked for."""
     age: float
     """Seconds since the counting."""
     paused: Mark | None
@@ -197,6 +204,12 @@ def worker_count(present: Sequence[Sighting]) -> WorkerCount:
     return WorkerCount(alive=len(present) - lost, lost=lost)
 
 
+def worker_words(present: Sequence[Sighting]) -> str:
+    """How many workers there are: "2 workers, 1 lost"."""
+    found = worker_count(present)
+    return plural(found.alive, "worker") + (f", {found.lost:,} lost" if found.lost else "")
+
+
 def coordinator_in(elections: Sequence[ItemStatus]) -> ItemStatus | None:
     """The election of the coordinator; None where no worker leads it."""
     found = (one for one in elections if one.item.id == COORDINATOR and one.holder)
@@ -211,21 +224,19 @@ def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
     return CoordinatorRecord(worker=item.owner, since=item.start, term=item.fence)
 
 
-async def read_overview(board: BoardTable, *, exact: bool) -> Overview:
+async def read_overview(board: BoardTable, *, exact: bool, with_groups: bool = False) -> Overview:
+    """A board in short. `exact`: count its items now, whatever was counted before."""
     counted = None if exact else await read_statistics(board)
     is_now = counted is None or not is_current(counted, now=await board.table.now())
     if counted is None or is_now:
         counted = await count(board)
-    elections, trouble = Elections(statuses=(), now=await board.table.now()), ""
-    try:
-        elections = await read_elections(board)
-    except BadInput as bad:
-        trouble = bad.problem
+    elections, trouble = await read_leaders(board)
     return Overview(
         counted=counted,
         is_now=is_now,
         present=await workers(board),
         elections=elections.statuses,
+        groups=await read_groups(board) if with_groups else (),
         elections_trouble=trouble,
         age=max((await board.table.now() - counted.at).total_seconds(), 0.0),
         paused=await paused_by(board),

@@ -1,7 +1,12 @@
 """Who holds what on a board: the partitions of its groups, the terms of its elections.
 
-For how long a partition has had no owner, and whether an election has been without a leader for too
-long, is judged here.
+For how long a partition has had no owner, whether its pump fails, and whether an election has been
+without a leader for too long, is judged here.
+
+A pump has no good end, so its item counts all failures that there ever were. It fails when no
+worker holds its partition, and the last run ended with a failure before it was a lease old: one
+that has worked for long and failed is run again at once, and no failing one. Not promised: that a
+pump which fails is found while it runs again.
 """
 
 import math
@@ -13,11 +18,12 @@ from msgspec import Struct
 
 from blackboard.election import Elections, read_elections
 from blackboard.errors import BadInput, BadSpec
-from blackboard.model import VERSION, Outcome
-from blackboard.phrases import first_line
+from blackboard.model import VERSION, Item, Mark, Outcome
+from blackboard.phrases import first_line, plural, some, span
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rows import board_trouble, group_trouble, lease_of, version_of
+from blackboard.records import decoded_as
 from blackboard.rules import due
 from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
@@ -28,7 +34,7 @@ from blackboard.table import Row, read
 USUAL_LEASE = 30.0
 """Seconds: the lease of a pump that says none, where a group's row cannot be read."""
 MOST_NAMED = 5
-"""Rows that are named in a line."""
+"""Rows, or partitions, that are named in a line."""
 
 
 class GroupLeases(Struct, frozen=True, kw_only=True):
@@ -51,9 +57,10 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str:
-        """What is wrong with its rows, in a line; "" for nothing."""
+        """What is wrong with its rows, and which of its pumps fail, in a line; "" for nothing."""
         lost = unreadable_words(self.board, self.unreadable)
-        return "; ".join([*self.damaged, *self.newer, *([lost] if lost else [])])
+        words = [*self.damaged, *self.newer, lost, self._failing_words]
+        return "; ".join(one for one in words if one)
 
     def free_for(self, one: ItemStatus) -> timedelta:
         """For how long a partition that is there to be held has had no owner."""
@@ -63,7 +70,7 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
                 return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))
             since = one.item.start  # the host has booted since: no later than that it was renewed
         elif one.item.waits:
-            since = one.item.ready
+            since = _let_go(one.item)
         return max(self.now - since, timedelta(0)) if since else timedelta(0)
 
     def is_set_back(self, one: ItemStatus) -> bool:
@@ -71,6 +78,37 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
         nothing says for how long it has been free.
         """
         return one.item.waits and says_future(one.item, now=self.now)
+
+    def is_failing(self, one: ItemStatus) -> bool:
+        """Whether the pump of a partition without an owner failed soon after its start, and not for
+        the first time; unless a person has acknowledged that.
+        """
+        item = one.item
+        is_known = item.failures <= 1 or item.is_acknowledged
+        if is_known or not item.waits or item.outcome not in FAILING:
+            return False
+        return ran_for(one) < self.lease
+
+    @property
+    def failing(self) -> Sequence[ItemStatus]:
+        """The partitions whose pumps fail."""
+        return [one for one in self.partitions if self.is_failing(one)]
+
+    @property
+    def unowned(self) -> Sequence[ItemStatus]:
+        """The other partitions that have had no owner for longer than a lease."""
+        late = [one for one in self.partitions if self.free_for(one) > self.lease]
+        return [one for one in late if not self.is_failing(one)]
+
+    @property
+    def _failing_words(self) -> str:
+        found = self.failing
+        if not found:
+            return ""
+        which = plural(len(found), "partition")
+        named = some([one.item.id for one in found], MOST_NAMED)
+        log = f"`blackboard --board {self.board} log`"
+        return f"the pumps of {which} fail: {named} ({failure_words(found[0])}; {log})"
 
     @property
     def free(self) -> timedelta:
@@ -84,11 +122,12 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether no partition is free for longer than its lease or set back, and no row of it is
-        damaged.
+        """Whether no partition is free for longer than its lease or set back, no pump of it fails,
+        and no row of it is damaged.
         """
         is_whole = not self.damaged and not self.unreadable
-        return is_whole and self.free <= self.lease and not self.is_in_future
+        is_served = self.free <= self.lease and not self.failing
+        return is_whole and is_served and not self.is_in_future
 
     @property
     def counts(self) -> Sequence[int]:
@@ -97,12 +136,35 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
         return sorted(Counter(owners).values())
 
 
+def _let_go(item: Item) -> datetime:
+    """Since when a waiting item has been there to be held: since its last run, however long it
+    waits for the next, or since it was resumed; one that never ran since it came due.
+    """
+    if item.stop is None:
+        return item.ready
+    resumed = decoded_as(Mark, item.resumed)
+    return item.stop if resumed is None else max(item.stop, resumed.at)
+
+
+def ran_for(one: ItemStatus) -> timedelta:
+    """How long the last run of a partition without an owner was."""
+    start, stop = one.item.start, one.item.stop
+    return max(stop - start, timedelta(0)) if start and stop else timedelta(0)
+
+
+def failure_words(one: ItemStatus) -> str:
+    """How the last run of a pump failed, and how often one has."""
+    item, took = one.item, span(ran_for(one).total_seconds())
+    error = first_line(item.error)
+    words = f"failed after {took}" + (f": {error}" if error else "")
+    return f"{words}; {plural(item.failures, 'failure')} so far"
+
+
 def unreadable_words(board: str, rows: Sequence[str]) -> str:
     """The rows of items of a board that cannot be read; "" where there is none."""
     if not rows:
         return ""
-    more = len(rows) - MOST_NAMED
-    named = ", ".join(rows[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    named = some(rows, MOST_NAMED)
     which = f"the rows {named}" if len(rows) > 1 else f"the row {named}"
     return f"{which} in {board} cannot be read (`blackboard --board {board} doctor`)"
 
@@ -185,7 +247,7 @@ def has_no_leader(one: ItemStatus, now: datetime) -> bool:
         return one.lock.age - one.lock.stale_after > _lease_of(one)
     if one.item.waits and says_future(one.item, now=now):
         return True  # a clock was wrong: nothing says for how long
-    return one.item.waits and (now - one.item.ready).total_seconds() > _lease_of(one)
+    return one.item.waits and (now - _let_go(one.item)).total_seconds() > _lease_of(one)
 
 
 def _lease_of(one: ItemStatus) -> float:
@@ -238,14 +300,14 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     kind: str
     lease: float
     well: bool
-    """Whether no partition is free for longer than its lease or set back, and no row of it is
-    damaged."""
+    """Whether no partition is free for longer than its lease or set back, no pump of it fails, and
+    no row of it is damaged."""
     held: int
     workers: int
     free: float
     """Seconds for which a partition has had no owner; the longest of them."""
     problem: str | None
-    """What is wrong with its rows, and the remedy."""
+    """What is wrong with its rows, and the remedy; and which of its pumps fail."""
     partitions: tuple[PartitionRecord, ...]
 
 

@@ -3,9 +3,14 @@
 import asyncio
 import json
 import logging
+import os
+import re
+import shlex
 import signal
+import socket
 import sys
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +21,18 @@ from blackboard import BadInput, Context, Item
 from blackboard.handlers.registry import load
 from blackboard.tables.azure_address import CONNECTION_STRING
 from jobs import tail
-from jobs.tail import CommandFailed, Place, files_of, follow, next_lines, settings_of
+from jobs.tail import (
+    LONGEST_LINE,
+    Batch,
+    CannotFollow,
+    CommandFailed,
+    Place,
+    files_of,
+    follow,
+    lines_at,
+    next_lines,
+    settings_of,
+)
 from tests.support.processes import eventually, is_gone, site, whole_lines
 from tests.support.runs import DUE, PATIENCE
 
@@ -154,10 +170,11 @@ def test_what_is_still_written_to_a_file_that_was_moved_is_given(
         log.write("two\nend")
     asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4, 8], **table))
     file.unlink()
-    assert next_lines(str(file), Place(**saved[-1]), 10) == (b"", Place(**saved[-1]))
+    waits = Batch(behind=Place(**saved[-1]), searched=3)
+    assert next_lines(str(file), waits.behind, 10) == waits
     file.write_text("three\n")
     asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4, 8, 11, 0, 6], **table))
-    assert (tmp_path / "taken").read_text() == "0 one\n4 two\n8 end0 three\n"
+    assert (tmp_path / "taken").read_text() == "0 one\n4 two\n8 end\n0 three\n"
 
 
 def test_what_another_program_saved_is_no_place(
@@ -260,14 +277,15 @@ def test_a_file_that_only_has_the_inode_of_the_one_that_was_found_is_another(
 ) -> None:
     file = tmp_path / "a.log"
     file.write_text("old\n")
-    _, found = next_lines(str(file), Place(), 10)
-    assert next_lines(str(file), found, 10)[0] == b"old\n"
+    found = next_lines(str(file), Place(), 10).behind
+    assert next_lines(str(file), found, 10).lines == b"old\n"
     file.rename(tmp_path / "a.1")
     (tmp_path / "a.1").write_text("a file of another program\n")
     file.write_text("new\n")
-    lines, anew = next_lines(str(file), found, 10)
-    assert (lines, anew.position, anew.inode) == (b"", 0, file.stat().st_ino)
-    assert next_lines(str(file), anew, 10)[0] == b"new\n"
+    again = next_lines(str(file), found, 10)
+    anew = again.behind
+    assert (again.lines, anew.position, anew.inode) == (b"", 0, file.stat().st_ino)
+    assert next_lines(str(file), anew, 10).lines == b"new\n"
 
 
 def test_a_command_that_is_stopped_takes_with_it_what_it_has_started(tmp_path: Path) -> None:
@@ -356,10 +374,10 @@ def test_the_command_is_given_no_secret_of_the_store(
 
 
 def lines(path: Path, position: int) -> bytes:
-    place = next_lines(str(path), Place(), 10)[1]
+    place = next_lines(str(path), Place(), 10).behind
     if position:
-        place = next_lines(str(path), place, 10)[1]
-    return next_lines(str(path), place, 10)[0]
+        place = next_lines(str(path), place, 10).behind
+    return next_lines(str(path), place, 10).lines
 
 
 def test_a_file_that_is_gone_and_one_without_a_whole_line_are_waited_for(tmp_path: Path) -> None:
@@ -373,14 +391,116 @@ def test_a_file_that_is_gone_and_one_without_a_whole_line_are_waited_for(tmp_pat
     assert lines(file, 26) == b"next\n"
 
 
-def test_a_line_that_is_too_long_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class CountingFile(BytesIO):
+    """Counts the bytes that are read of it."""
+
+    count = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.count += len(found)
+        return found
+
+
+@pytest.mark.parametrize("batch", [1, 65_536, LONGEST_LINE])
+def test_a_long_line_is_searched_once_and_read_once(batch: int) -> None:
+    line = b"x" * 1_000_000 + b"\n"
+    file = CountingFile(line + b"next\n")
+    found, searched = lines_at(file, 0, batch)
+    assert (found.startswith(line), searched) == (True, 0)
+    assert file.count <= 2.2 * len(line)
+
+
+@pytest.mark.parametrize("batch", [1, 65_536, LONGEST_LINE])
+def test_what_was_searched_of_a_line_without_an_end_is_not_searched_again(batch: int) -> None:
+    half = b"x" * 1_000_000
+    assert lines_at(BytesIO(half), 0, batch) == (b"", len(half))
+    file = CountingFile(half + b"y")
+    assert lines_at(file, 0, batch, len(half)) == (b"", len(half) + 1)
+    assert file.count == 1
+    whole = half + b"y\n"
+    assert lines_at(BytesIO(whole + b"z"), 0, batch, len(half) + 1) == (whole, 0)
+
+
+def test_a_half_line_of_a_file_that_was_cut_short_is_searched_anew(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_bytes(b"one\n" + b"x" * 50)
+    place = next_lines(str(file), next_lines(str(file), Place(), 8).behind, 8).behind
+    found = next_lines(str(file), place, 8)
+    assert (found.lines, found.searched) == (b"", 50)
+    file.write_bytes(b"one\ntwo\n")
+    assert next_lines(str(file), place, 8, found.searched).lines == b"two\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"", b"\nnext\n"), (b"one\n", b"\nnext\n"), (b"", b""), (b"1\n" * 4, b"")],
+)
+def test_a_line_that_is_too_long_is_refused_with_the_command_that_leaves_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes, after: bytes
 ) -> None:
     monkeypatch.setattr(tail, "LONGEST_LINE", 20)
+    file = tmp_path / "it's a.log"
+    file.write_bytes(before + b"x" * 100 + after)
+    place = next_lines(str(file), Place(), 10).behind
+    if before:
+        place = next_lines(str(file), place, 10).behind
+    with pytest.raises(CannotFollow) as refused:
+        next_lines(str(file), place, 10)
+    words = f"{file} has a line at byte {len(before)} that is longer than 20 bytes (`blackboard "
+    assert str(refused.value).startswith(words)
+    (command,) = re.findall("`(.*)`", str(refused.value))
+    *_, verb, exact, item, option, checkpoint = shlex.split(command)
+    assert (verb, exact, item, option) == ("edit", "--exact", str(file), "--checkpoint")
+    with file.open("ab") as log:
+        log.write(b"\nlast\n" if not after else b"")
+    behind = Place(**json.loads(checkpoint))
+    assert next_lines(str(file), behind, 6).lines == (b"next\n" if after else b"\nlast\n")
+
+
+def test_a_line_as_long_as_may_be_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "LONGEST_LINE", 20)
     file = tmp_path / "a.log"
-    file.write_bytes(b"x" * 100)
-    with pytest.raises(CommandFailed, match="a line at byte 0 is longer than 20"):
-        lines(file, 0)
+    file.write_bytes(b"x" * 19 + b"\n" + b"y" * 20 + b"\n")
+    assert lines(file, 0) == b"x" * 19 + b"\n"
+    with pytest.raises(CannotFollow, match="at byte 20 that is longer"):
+        lines(file, 20)
+
+
+def a_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(path.name)
+
+
+@pytest.mark.parametrize("make", [a_fifo, a_directory, a_socket])
+def test_what_is_no_file_is_refused_at_once_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", list[Any]()
+    make(file)
+    kind = make.__name__.replace("_", " ").replace("fifo", "FIFO")
+    table = {"files": ["*.log"], "command": takes(tmp_path)}
+    with pytest.raises(CannotFollow) as refused:
+        asyncio.run(followed(file, saved, lambda: False, **table))
+    remedy = f"`blackboard --board BOARD.tail rm --exact {file}`"
+    assert str(refused.value).startswith(f"{file} is {kind}, no file (move it away, or ")
+    assert remedy in str(refused.value)
+
+
+def test_a_fifo_that_got_the_inode_of_a_file_is_not_taken_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    os.mkfifo(tmp_path / "a.1")
+    place = Place(position=4, inode=(tmp_path / "a.1").stat().st_ino, head="h")
+    assert next_lines(str(file), place, 10) == Batch(behind=place)
 
 
 def test_each_file_that_a_glob_finds_is_a_partition(tmp_path: Path) -> None:

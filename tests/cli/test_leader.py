@@ -86,9 +86,10 @@ def test_an_election_without_a_leader_for_longer_than_its_lease_is_no(
         return await board.table.now()
 
     at = elections.on_board(now)
-    change(elections, "item:old", ready=at - timedelta(seconds=14))
+    change(elections, "item:old", stop=at - timedelta(seconds=14))
     assert elections("leader", "old").code == 0
-    change(elections, "item:old", ready=at - timedelta(seconds=60))
+    long_ago, soon = at - timedelta(seconds=60), at + timedelta(seconds=60)
+    change(elections, "item:old", stop=long_ago, ready=soon)
     assert lines(elections("leader", code=1).out)[2] == ["old", "none", "-", "1", "mutex", "-"]
     assert [one["late"] for one in elections("leader", "--json", code=1).json] == [
         False,
@@ -107,7 +108,7 @@ def test_a_lock_that_is_stale_is_no_leader(elections: CommandLine) -> None:
 
 def test_a_paused_election_is_no_alarm(elections: CommandLine) -> None:
     elections("pause", "old", "--board", LEADERS)
-    change(elections, "item:old", ready=timedelta_ago(elections, 60))
+    change(elections, "item:old", stop=timedelta_ago(elections, 60))
     assert lines(elections("leader", "old").out)[1][1] == "paused"
 
 
@@ -178,10 +179,10 @@ def test_a_lease_that_is_the_interval_is_shown_as_candidates_have_it(
 ) -> None:
     """An election says each second, and no such lease is shorter than ten."""
     elections("edit", "old", "--stale-after", "interval", "--board", LEADERS)
-    change(elections, "item:old", ready=timedelta_ago(elections, 9))
+    change(elections, "item:old", stop=timedelta_ago(elections, 9))
     (old,) = elections("leader", "old", "--json").json
     assert (old["lease"], old["late"]) == (10.0, False)
-    change(elections, "item:old", ready=timedelta_ago(elections, 11))
+    change(elections, "item:old", stop=timedelta_ago(elections, 11))
     assert elections("leader", "old", "--json", code=1).json[0]["late"]
 
 

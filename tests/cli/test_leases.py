@@ -1,6 +1,7 @@
 """`blackboard leases`: groups, their partitions, and the exit code for probes."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,12 +9,14 @@ import pytest
 from blackboard.display.sharing import last_move
 from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.handlers.registry import Registry
-from blackboard.model import Claim, Mark, Outcome, Token, replace
+from blackboard.model import Claim, Ended, Mark, Outcome, Token, replace
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import pause
+from blackboard.protocol.edits import pause, resume
+from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import release
 from blackboard.rules.shares import names_of
 from blackboard.rules.status import status_of
 from blackboard.settings import Settings, resolver
@@ -173,6 +176,114 @@ def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> Non
     answer = town("check", "--json", code=1).json
     assert [(one["problem"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
     assert town("check", "--type", "other").code == 0
+
+
+def failed(town: CommandLine, partition: str, *, times: int = 2) -> None:
+    """The pump of a partition raised, so often in a row."""
+    for _ in range(times):
+        (one,) = held(town, partition, owner="rabbit:7:abc")
+        town.on_board(partial(_fail, held=one))
+
+
+async def _fail(board: BoardTable, *, held: Claim) -> None:
+    found = await group(board)
+    done = Ended(outcome=Outcome.FAILED, error="OSError: no such stream")
+    settings = found.resolve(held.type, held.spec)
+    await release(found, [FinishedRun(claim=held, ended=done, settings=settings)])
+
+
+def moved(town: CommandLine, partition: str, **by: timedelta) -> None:
+    """Let moments of a partition be other ones."""
+
+    async def move(board: BoardTable) -> None:
+        found = await group(board)
+        item = await found.item(partition)
+        assert item is not None
+        rows = [Merge(item_key(partition), {n: getattr(item, n) + d for n, d in by.items()}, ANY)]
+        await found.table.commit(found.partition(partition), rows)
+
+    town.on_board(move)
+
+
+def test_a_partition_whose_pump_fails_again_and_again_is_named(town: CommandLine) -> None:
+    held(town, "0", owner="rabbit:7:abc")
+    failed(town, "1", times=9)
+    (alarm,) = town("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["type"], alarm["problem"]) == ("clicks/1", "clicks", "failing")
+    assert alarm["message"].startswith("the pump failed after ")
+    assert alarm["message"].endswith("s: OSError: no such stream; 9 failures so far")
+    words = "the pumps of 1 partition fail: 1 (failed after "
+    for args in (("leases",), ("leases", "clicks")):
+        said = town(*args, code=1).out
+        assert words in said
+        assert "9 failures so far; `blackboard --board blackboard.clicks log`)" in said
+    lines = town("leases", "clicks", code=1).out.splitlines()
+    assert next(one.split()[1] for one in lines if one.startswith("1 ")) == "failing"
+    (view,) = town("leases", "--json", code=1).json
+    assert (view["well"], view["held"]) == (False, 1)
+    assert view["problem"].startswith(words)
+    assert town("status", "--line").out == "blackboard: 0 items; 1 partition failing; 0 workers\n"
+    assert "partitions   1 held, 0 unowned, 1 failing\n" in town("status").out
+    assert town("status", "--json").json["partitions"] == {"held": 1, "unowned": 0, "failing": 1}
+
+
+def test_a_pump_that_worked_for_long_and_failed_is_no_alarm_for_as_long_as_a_lease(
+    town: CommandLine,
+) -> None:
+    failed(town, "1")
+    long_ago = timedelta(minutes=-5)
+    moved(town, "1", start=long_ago)
+    assert town("check").code == 0
+    assert town("leases").code == 0
+    moved(town, "1", start=long_ago, stop=long_ago)
+    (alarm,) = town("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == ("clicks/1", "unowned")
+    assert alarm["message"].startswith("a partition of clicks without an owner for 5m")
+    assert town("leases", "--json", code=1).json[0]["free"] > 299
+    assert "; 1 partition unowned; " in town("status", "--line").out
+
+
+def test_one_failure_of_a_pump_is_no_alarm(town: CommandLine) -> None:
+    failed(town, "1", times=1)
+    assert town("check").code == 0
+    assert town("leases").code == 0
+    assert "partition" not in town("status", "--line").out
+
+
+def test_a_pump_that_fails_and_runs_is_no_alarm(town: CommandLine) -> None:
+    failed(town, "1", times=9)
+    held(town, "1", owner="rabbit:7:abc")
+    assert town("check").code == 0
+    assert town("leases").code == 0
+
+
+def test_a_failing_partition_is_acknowledged_or_paused_as_an_item_is(town: CommandLine) -> None:
+    own = ("--board", "blackboard.clicks")
+    failed(town, "1")
+    town("ack", "1", *own)
+    assert town("check").code == 0
+    failed(town, "1", times=1)
+    assert town("check", code=1).out.startswith("failing  clicks/1")
+    town("pause", "1", *own)
+    assert town("check").code == 0
+    assert town("leases").code == 0
+
+
+def test_a_pause_of_a_partition_is_no_time_without_an_owner(town: CommandLine) -> None:
+    failed(town, "1", times=1)
+
+    async def paused(board: BoardTable) -> None:
+        found, now = await group(board), await board.table.now()
+        await pause(found, "1", Mark(by="ann", at=now, reason="poison"))
+
+    async def resumed(board: BoardTable) -> None:
+        found, now = await group(board), await board.table.now()
+        await resume(found, "1", Mark(by="ann", at=now, reason=""))
+
+    town.on_board(paused)
+    moved(town, "1", start=timedelta(minutes=-5), stop=timedelta(minutes=-5))
+    town.on_board(resumed)
+    assert town("check").code == 0
 
 
 def written(
