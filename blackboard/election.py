@@ -23,8 +23,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Literal, Self
+from types import FrameType, TracebackType
+from typing import Any, Literal, NamedTuple, Self
 
 from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
 from blackboard.model import (
@@ -87,6 +87,8 @@ RESIGNED, UNANSWERED, GONE, YET = (
     "it was not elected yet",
 )
 """Why a candidate does not lead."""
+LOST = "the next candidate that starts makes it anew: a worker does"
+"""What mends a board of elections without its row."""
 ENDED = 128 + signal.SIGTERM
 """The exit code of a program that SIGTERM has ended."""
 
@@ -114,9 +116,12 @@ async def read_elections(board: BoardTable, name: str | None = None) -> Election
     election of that name, or the board that has them cannot be used; BadRow for one whose row
     cannot be read.
     """
-    meta = keys.meta_partition(keys.leaders_board(board.name))
+    leaders = keys.leaders_board(board.name)
+    meta = keys.meta_partition(leaders)
     own = await read(board.table, meta, keys.BOARD_KEY)
     if own is None:
+        if [row async for row in board.table.scan(leaders, limit=1)]:
+            raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)
         found = Elections(statuses=(), now=await board.table.now())
     elif trouble := board_trouble(own, meta):
         raise BadInput("board", trouble)
@@ -650,7 +655,16 @@ def _checked_rank(rank: int, kind: ElectionKind) -> int:
 
 # ---- SIGTERM
 
-_caught: dict[asyncio.AbstractEventLoop, list[Election]] = {}
+
+class _Caught(NamedTuple):
+    """Of a loop."""
+
+    elections: list[Election]
+    handler: Callable[[int, FrameType | None], None]
+    """Of SIGTERM, as long as the program installs no other."""
+
+
+_caught: dict[asyncio.AbstractEventLoop, _Caught] = {}
 """The elections of each loop whose SIGTERM is caught here."""
 
 
@@ -661,23 +675,38 @@ def _catch_sigterm(election: Election) -> None:
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
-        _caught[loop] = []
-        loop.add_signal_handler(signal.SIGTERM, _terminate, loop)
-    _caught[loop].append(election)
+
+        def heard(number: int, _frame: FrameType | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_terminate, loop)
+                return
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+        _caught[loop] = _Caught([], heard)
+        # Not through the loop: that would not say whether the handler is still this one.
+        signal.signal(signal.SIGTERM, heard)
+    _caught[loop].elections.append(election)
 
 
 def _terminate(loop: asyncio.AbstractEventLoop) -> None:
-    for one in tuple(_caught.get(loop, ())):
-        one.terminate()
+    if loop in _caught:
+        for one in tuple(_caught[loop].elections):
+            one.terminate()
 
 
 def _release_sigterm(election: Election) -> bool:
-    """Whether this was the last of its loop: then SIGTERM is as it was before."""
+    """Whether this was the last of its loop: then SIGTERM is as it was before, unless the program
+    has installed another handler.
+    """
     loop = asyncio.get_running_loop()
-    elections = _caught.get(loop, [])
+    if loop not in _caught:
+        return True
+    elections, handler = _caught[loop]
     if election in elections:
         elections.remove(election)
         if not elections:
             del _caught[loop]
-            loop.remove_signal_handler(signal.SIGTERM)
+            if signal.getsignal(signal.SIGTERM) is handler:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return not elections

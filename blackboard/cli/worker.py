@@ -8,8 +8,8 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import NoReturn, get_args
 
 import click
@@ -30,7 +30,7 @@ from blackboard.cli.supervisor import STOPPING, ignore_signals, supervise, when_
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import MetricsServed, StoreAway, StoreChanged
 from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
@@ -149,7 +149,7 @@ def worker_command(
                 )
             )
     except asyncio.CancelledError:
-        note("its supervisor has ended, and so does this worker, which waited for its store")
+        note("the worker was cancelled, which no worker does itself")
         return 1
     except SystemExit as problem:
         # Of a signal handler, say. With exit code 0 or 2 its supervisor would not start it again.
@@ -251,17 +251,8 @@ async def _work(
     """Whether it has ended because files of its jobs changed."""
     handlers = _handlers(session, settings)
     worker: BoardWorker | None = None
-    opening = asyncio.current_task()
-    assert opening is not None
-
-    def abandoned() -> None:
-        if worker is None:
-            opening.cancel()
-        else:
-            worker.stop()
-
-    when_abandoned(abandoned)
     async with AsyncExitStack() as stack:
+        stack.enter_context(_supervised(lambda: worker))
         if endpoint is not None:
             await _serve_metrics(stack, endpoint, events=events, store=session.store)
         if until == "stopped":
@@ -296,6 +287,34 @@ async def _work(
     if not changed:  # else signals would be ignored in the process that follows, too
         ignore_signals()
     return changed
+
+
+ABANDONED = "its supervisor has ended, and so does this worker, which waited for its store"
+
+
+@contextmanager
+def _supervised(worker: Callable[[], BoardWorker | None]) -> Iterator[None]:
+    """Stops the worker when its supervisor is gone. One that still waits for its store ends: raises
+    BlackboardError.
+    """
+    opening, is_abandoned = asyncio.current_task(), False
+    assert opening is not None
+
+    def abandoned() -> None:
+        nonlocal is_abandoned
+        if (working := worker()) is not None:
+            working.stop()
+            return
+        is_abandoned = True
+        opening.cancel()
+
+    when_abandoned(abandoned)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_abandoned:
+            raise BlackboardError(ABANDONED) from None
+        raise
 
 
 async def _opened(

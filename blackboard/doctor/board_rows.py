@@ -86,7 +86,7 @@ def _check_statistics(_: BoardTable, row: Row) -> None:
 
 def _check_group(_: BoardTable, row: Row) -> None:
     if not is_group(row):
-        raise Unreadable("D9", "its key has no good name, which stops the coordinator")
+        raise Unreadable("D9", "its key has no name that a group can have")
     lease, partitions = row.data.get("lease"), row.data.get("partitions")
     wrong = {
         "kind": row.data.get("kind") != "pump",
@@ -106,7 +106,7 @@ def is_group(row: Row) -> bool:
 
 
 def _hides_a_group(row: Row, _age: float) -> bool:
-    """Whether the group is not shown; a name that is none also stops the coordinator."""
+    """Whether the group is not shown."""
     return not is_group(row) or row.data.get("kind") != "pump"
 
 

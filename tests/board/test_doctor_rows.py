@@ -251,6 +251,18 @@ async def test_a_key_of_no_kind_is_told_and_not_touched(
 
 @above_the_store
 @story
+async def test_a_group_row_of_which_no_group_can_be_stops_no_coordinator(scene: Scene) -> None:
+    await scene.add()
+    await scene.table.table.commit(META, [Insert("group:a b", {})])
+    (told,) = (await found(scene.other)).findings
+    assert told.problem.startswith(
+        "its key has no name that a group can have: `leases` and `check`"
+    )
+    assert "coordinator" not in told.problem
+
+
+@above_the_store
+@story
 async def test_many_bad_rows_of_a_partition_are_summed_up(scene: Scene) -> None:
     ops = [Insert(f"worker:{number:03d}", OTHER) for number in range(MOST_NAMED + 20)]
     for start in range(0, len(ops), 60):

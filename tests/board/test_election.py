@@ -493,6 +493,42 @@ async def test_sigterm_is_caught_for_the_length_of_the_block_and_only_if_that_is
     assert not caught()
 
 
+async def ended_by_sigterm(town: Town) -> None:
+    async with await town.candidate(enter=False):
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.Event().wait()
+
+
+@of_town
+async def test_a_handler_of_sigterm_that_a_program_installs_in_the_block_stays(town: Town) -> None:
+    def own(*_: object) -> None:
+        heard.append("own")
+
+    heard, loop = list[str](), asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        for installed in (own, signal.SIG_IGN):
+            async with await town.candidate(enter=False):
+                signal.signal(signal.SIGTERM, installed)
+                signal.raise_signal(signal.SIGTERM)
+                await asyncio.sleep(0)
+            assert signal.signal(signal.SIGTERM, signal.SIG_DFL) is installed
+        assert heard == ["own"]
+        async with await town.candidate(enter=False):
+            loop.add_signal_handler(signal.SIGTERM, heard.append, "of the loop")
+        signal.raise_signal(signal.SIGTERM)
+        async with asyncio.timeout(patience(10)):
+            while len(heard) < 2:  # noqa: ASYNC110 - the loop reads its pipe
+                await asyncio.sleep(0)
+        assert heard == ["own", "of the loop"]
+        loop.remove_signal_handler(signal.SIGTERM)
+        with pytest.raises(SystemExit):
+            await ended_by_sigterm(town)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 # ---- bad input
 
 

@@ -1,8 +1,10 @@
 """`@pump`: what it takes, what it refuses, and how a pump is asked to end."""
 
 import asyncio
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,16 @@ import pytest
 
 import blackboard
 from blackboard import BadInput, pump
-from blackboard.events import BoardEvent, RunEnded
+from blackboard.events import BoardEvent, GroupTrouble, RunEnded
 from blackboard.handlers.handler import MOST_PARTITIONS, Handler, handlers_of
 from blackboard.handlers.registry import load
 from blackboard.rules.due import time_limit
 from blackboard.rules.shares import Balance
 from blackboard.settings import Settings, resolver
+from blackboard.worker import partitions
 from tests.support.clocks import START
-from tests.support.processes import PATIENCE, eventually
+from tests.support.patience import patience
+from tests.support.processes import PATIENCE, eventually, own_environ
 
 
 async def serve(partition: Any, ctx: Any) -> None:
@@ -55,6 +59,7 @@ def test_the_durations_of_a_pump_may_be_seconds() -> None:
         ({"partitions": 0}, "partitions 0 is neither"),
         ({"partitions": True}, "partitions True is neither"),
         ({"partitions": "abc"}, "partitions 'abc' is neither"),
+        ({"partitions": b"abc"}, "partition 97 is no name"),
         ({"partitions": MOST_PARTITIONS + 1}, "partitions 1001 is neither"),
         ({"partitions": []}, "0 partitions (1 to 1,000)"),
         ({"partitions": ["a", "a"]}, "two partitions have one name"),
@@ -192,3 +197,88 @@ def test_a_worker_with_an_end_serves_no_partitions(
     asyncio.run(story())
     with pytest.raises(BadInput, match=r"no board 'blackboard.plain'"):
         asyncio.run(checkpoints("x.db"))
+
+
+def test_a_plain_function_that_blocks_holds_up_nothing_and_is_called_once_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(partitions, "ANSWERED_WITHIN", 0.05)
+    monkeypatch.setattr(partitions, "UNANSWERED_EVERY", 0.0)
+    freed, told, calls = threading.Event(), list[str](), list[str]()
+
+    def names(_: object) -> Iterator[str]:
+        """Of a folder that is away: also what it gives is waited for."""
+        calls.append(threading.current_thread().name)
+        yield "a"
+        freed.wait(PATIENCE)
+        yield "b"
+
+    def listen(event: BoardEvent) -> None:
+        if isinstance(event, GroupTrouble):
+            told.append(event.message)
+
+    @pump("plain", partitions=names, lease="3s")
+    async def plain(partition: Any, ctx: Any) -> None:
+        await ctx.save(1)
+        await ctx.stopping.wait()
+
+    async def story() -> None:
+        async with blackboard.open("x.db", handlers=[plain], create=True) as board:
+            board.subscribe(listen)
+            async with board.worker():
+                async with asyncio.timeout(PATIENCE):
+                    while len(told) < 3:  # noqa: ASYNC110 - the worker is another task
+                        await asyncio.sleep(0.01)
+                assert len(calls) == 1
+                freed.set()
+                async with asyncio.timeout(PATIENCE):
+                    while await saved_in("x.db") != {"a": 1, "b": 1}:  # noqa: ASYNC110 - as above
+                        await asyncio.sleep(0.1)
+
+    try:
+        asyncio.run(story())
+    finally:
+        freed.set()
+    assert calls == ["names of partitions"]
+    assert "has not answered within 0.05 s" in told[0]
+
+
+async def saved_in(store: str) -> dict[str, Any]:
+    try:
+        return await checkpoints(store)
+    except BadInput:
+        return {}  # the worker has not made the group yet
+
+
+HUNG = """
+import time
+from pathlib import Path
+from blackboard import pump
+
+def names():
+    Path("called").touch()
+    time.sleep(600)
+
+@pump("hung", partitions=names, lease="3s")
+async def hung(partition, ctx): ...
+"""
+
+
+def test_a_worker_whose_function_never_returns_lives_and_ends_when_it_is_asked_to(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "jobs.py").write_text(HUNG)
+    command = [sys.executable, "-m", "blackboard", "--store", "x.db", "worker", "--init"]
+    process = subprocess.Popen(
+        [*command, "--jobs", "jobs.py"], cwd=tmp_path, env=own_environ(), stderr=subprocess.DEVNULL
+    )
+    try:
+        eventually((tmp_path / "called").exists, "it is asked for names")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(6.0)  # twice its lease
+        process.terminate()
+        assert process.wait(patience(20)) == 0
+    finally:
+        process.kill()
+        process.wait()

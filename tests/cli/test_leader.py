@@ -14,7 +14,7 @@ from blackboard.cli.sharing import elections_of
 from blackboard.display.layout import text_of
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
-from blackboard.table import ANY, Merge
+from blackboard.table import ANY, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -238,3 +238,24 @@ def test_elections_whose_board_is_damaged_say_so_and_stop_no_other_command(
     (alarm,) = elections("check", "--json", code=1).json["problems"]
     assert (alarm["id"], alarm["problem"]) == (LEADERS, "damaged")
     assert words in alarm["message"]
+
+
+def test_elections_whose_board_has_no_row_are_not_none_and_a_candidate_makes_it_anew(
+    elections: CommandLine,
+) -> None:
+    async def lose(board: BoardTable) -> None:
+        await board.table.commit(f"{LEADERS}-meta", [Delete("board", ANY)])
+
+    elections.on_board(lose)
+    words = "the row board in blackboard.leaders-meta is lost (the next candidate that starts"
+    assert words in elections("leader", code=2).err
+    assert words in elections("leader", "report", code=2).err
+    (alarm,) = elections("check", "--json", code=1).json["problems"]
+    assert (alarm["id"], alarm["problem"]) == (LEADERS, "damaged")
+    with candidate("new"):
+        assert [line[0] for line in lines(elections("leader").out)[1:]] == [
+            "billing",
+            "new",
+            "old",
+            "report",
+        ]

@@ -98,11 +98,38 @@ def test_a_worker_that_still_waits_for_its_store_ends_with_its_supervisor(tmp_pa
         worker.wait()
 
 
+def test_a_worker_that_is_cancelled_otherwise_does_not_name_its_supervisor(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(HANDLER + CANCELLED)
+    command = [sys.executable, "-m", "blackboard", "--store", "x.db", "worker", "--init"]
+    done = subprocess.run(
+        [*command, "--jobs", "jobs.py"],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        timeout=patience(30),
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the worker was cancelled" in done.stderr
+    assert "supervisor" not in done.stderr
+
+
 HANDLER = """
 from blackboard import handler
 
 @handler("hello", every="1h")
 async def hello(item, ctx): ...
+"""
+
+CANCELLED = """
+import asyncio
+from blackboard.board_worker import BoardWorker
+
+async def work(*_):
+    raise asyncio.CancelledError
+
+BoardWorker.work = work
 """
 
 WORKER = """

@@ -1,8 +1,9 @@
 """Workers share the partitions of a group: real pumps, on a clock that is turned by hand."""
 
 import asyncio
+import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace as dataclass_replace
 from itertools import pairwise
 from typing import Any
@@ -28,7 +29,13 @@ from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
 from blackboard.table import ANY, Delete, Insert, Merge, Replace, Value, read
 from blackboard.worker import partitions
-from blackboard.worker.partitions import NAMED_EVERY, UNASKED, GroupWorker
+from blackboard.worker.partitions import (
+    ANSWERED_WITHIN,
+    NAMED_EVERY,
+    UNANSWERED_EVERY,
+    UNASKED,
+    GroupWorker,
+)
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, Group, sharing
 
@@ -414,7 +421,7 @@ async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group:
     """A broker is away for a moment: items are run meanwhile, and partitions are served then."""
     failures = 2
 
-    def names(_: Mapping[str, object]) -> list[str]:
+    async def names(_: Mapping[str, object]) -> list[str]:
         nonlocal failures
         if failures:
             failures -= 1
@@ -431,7 +438,7 @@ async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group:
     assert (
         told
         == [
-            "the partitions of clicks cannot be named: ConnectionError('no broker')",
+            "the partitions of clicks cannot be named: ConnectionError: no broker",
         ]
         * 2
     )
@@ -443,15 +450,214 @@ async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group:
 async def test_what_is_no_name_is_left_out(group: Group) -> None:
     """As where a function names files."""
     odd = "x\udcff.log"
-    assert group.handler.pump is not None
-    group.hands.clear()
-    pump = replace(group.handler.pump, partitions=lambda _: ["toronto", odd, "", "toronto"])
-    group.handler = replace(group.handler, pump=pump)
+
+    async def names(_: Mapping[str, object]) -> list[str]:
+        return ["toronto", odd, "", "toronto"]
+
+    named_by(group, names)
     await group.join("ann")
     await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert set(group.log.owners) == {"toronto"}
-    told = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
+    told = troubles(group, "ann")
     assert told == ["2 partitions of clicks left out: 'x\\udcff.log' is no printable text"]
+
+
+@sharing()
+async def test_what_is_no_text_is_left_out_whatever_it_is_and_reported_once(group: Group) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no words")
+
+    async def names(_: Mapping[str, object]) -> list[Any]:
+        return [Odd(), ["toronto"], "davis"]
+
+    named_by(group, names)
+    await group.join("ann")
+    await group.fleet.turn(2 * NAMED_EVERY + ROUND)
+    assert set(group.log.owners) == {"davis"}
+    assert troubles(group, "ann") == [
+        "2 partitions of clicks left out: one of the type Odd is no printable text"
+    ]
+
+
+def named_by(group: Group, names: Callable[..., Any]) -> None:
+    """The workers that join from now on ask this function."""
+    assert group.handler.pump is not None
+    group.handler = replace(group.handler, pump=replace(group.handler.pump, partitions=names))
+
+
+class Names:
+    """A coroutine function that names two partitions; asked then, it does not answer."""
+
+    def __init__(self, *hangs: int, deaf: bool = False) -> None:
+        self.asked = 0
+        self._hangs = hangs
+        self.deaf = deaf
+        """Whether it swallows its cancellations."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        async def names(_: Mapping[str, object]) -> list[str]:
+            self.asked += 1
+            while self.asked in self._hangs:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    if not self.deaf:
+                        raise
+            return ["toronto", "davis"]
+
+        return names
+
+
+LATE = (
+    "the partitions of clicks cannot be named: their function has not answered within 60 s; it is "
+    "asked again, and the partitions that are known are served"
+)
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_rounds_go_on_while_a_function_does_not_answer_which_is_reported_seldom(
+    *, deaf: bool, open_table: object
+) -> None:
+    @sharing()
+    async def story(group: Group) -> None:
+        try:
+            await told(group)
+        finally:
+            names.deaf = False
+
+    async def told(group: Group) -> None:
+        named_by(group, names.function)
+        await group.join("ann")
+        await group.fleet.turn(NAMED_EVERY + ROUND)
+        assert (names.asked, troubles(group, "ann")) == (2, [])
+        group.log.failing = True
+        await unlock(group.board, "davis", group.fleet.mark(), fence=1)
+        group.log.unlocked = True
+        await group.fleet.turn(2 * ROUND)
+        group.log.failing = False
+        await group.fleet.turn(ANSWERED_WITHIN + ROUND)
+        assert set(group.log.owners) == {"toronto", "davis"}
+        assert troubles(group, "ann") == [LATE]
+        assert names.asked == (2 if deaf else 3)
+        await group.fleet.turn(UNANSWERED_EVERY + ROUND)
+        assert troubles(group, "ann") == [LATE, LATE]
+        await group.hands["ann"].stops()
+        await group.fleet.turn(ROUND + DRAIN)
+        assert group.hands["ann"].task.done()
+
+    names = Names(*range(2, 100), deaf=deaf)
+    story(open_table=open_table)
+
+
+@above_the_store
+@sharing()
+async def test_a_function_that_does_not_answer_at_the_start_is_asked_again(group: Group) -> None:
+    names = Names(1)
+    named_by(group, names.function)
+    await group.join("ann")
+    await group.fleet.turn(ANSWERED_WITHIN - 1.0)
+    assert troubles(group, "ann") == []
+    await group.fleet.turn(INITIAL_DELAY + REFUSED.pause() + 2.0)
+    assert (names.asked, troubles(group, "ann")) == (2, [LATE])
+    assert set(group.log.owners) == {"toronto", "davis"}
+
+
+@above_the_store
+@sharing()
+async def test_a_group_that_is_gone_is_made_of_the_names_that_are_known(group: Group) -> None:
+    named_by(group, Names(*range(2, 100)).function)
+    await group.join("ann")
+    await group.fleet.turn(NAMED_EVERY + ROUND)
+    for part in (meta_partition(group.board.name), f"{group.board.name}-workers", group.board.name):
+        for row in [row async for row in group.board.table.scan(part)]:
+            await group.board.table.commit(part, [Delete(row.key, ANY)])
+    group.log.saved.clear()
+    await group.fleet.turn(LEASE + 3 * ROUND)
+    assert set(group.log.owners) == {"toronto", "davis"}
+
+
+class Unspeakable(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    __str__ = __repr__
+
+
+class Cancelled:
+    """Awaited, it raises what a task raises that was cancelled."""
+
+    def __await__(self) -> Any:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        task.cancel()
+        return task.__await__()
+
+
+async def cancelled(_: object) -> Any:
+    return await Cancelled()
+
+
+async def cancels_itself(_: object) -> Any:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def exits(_: object) -> Any:
+    sys.exit("bye")
+
+
+async def unspeakable(_: object) -> Any:
+    raise Unspeakable
+
+
+async def one_text(_: object) -> Any:
+    return "abc"
+
+
+async def bytes_of_text(_: object) -> Any:
+    return b"abc"
+
+
+async def nothing(_: object) -> Any: ...
+
+
+@above_the_store
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (cancelled, "CancelledError"),
+        (cancels_itself, "CancelledError"),
+        (exits, "SystemExit: bye"),
+        (unspeakable, "Unspeakable: (its message raised RuntimeError)"),
+        (one_text, "TypeError: 'abc' is one text, not a list of names"),
+        (bytes_of_text, "TypeError: b'abc' is one text, not a list of names"),
+        (nothing, "TypeError: 'NoneType' object is not iterable"),
+    ],
+)
+def test_whatever_a_function_gives_instead_of_names_ends_no_worker_and_names_the_pump(
+    function: Callable[..., Any], words: str, *, at_start: bool, open_table: object
+) -> None:
+    @sharing()
+    async def story(group: Group) -> None:
+        asked = 0
+
+        async def names(settings: Mapping[str, object]) -> Any:
+            nonlocal asked
+            asked += 1
+            return await function(settings) if (asked == 1) is at_start else ["toronto", "davis"]
+
+        named_by(group, names)
+        await group.join("ann")
+        await group.fleet.turn(NAMED_EVERY + 2 * ROUND)
+        assert set(group.log.owners) == {"toronto", "davis"}
+        (told,) = troubles(group, "ann")
+        assert told.startswith(f"the partitions of clicks cannot be named: {words}")
+
+    story(open_table=open_table)
 
 
 @sharing()
@@ -698,10 +904,10 @@ async def test_a_floor_that_is_damaged_keeps_no_partition_that_is_there_from_bei
 async def test_a_worker_that_works_goes_on_when_its_group_cannot_be_named_or_made(
     group: Group,
 ) -> None:
-    handler = group.handler
-    assert handler.pump is not None
-    named = replace(handler.pump, partitions=lambda _settings: names_of(12))
-    group.handler = replace(handler, pump=named)
+    async def names(_: Mapping[str, object]) -> tuple[str, ...]:
+        return names_of(12)
+
+    named_by(group, names)
     await group.join("ann")
     await group.fleet.turn(INITIAL_DELAY + 2.0)
     meta = meta_partition(group.board.name)
