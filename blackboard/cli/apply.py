@@ -128,6 +128,9 @@ def _applied(
     return asyncio.run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))
 
 
+STDIN = Path("<stdin>")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ItemFile:
     """A file of items."""
@@ -144,7 +147,7 @@ class ItemFile:
 
 def _source(name: str, owner: str | None, *, field: str) -> ItemFile:
     if name == "-":
-        file, text, by = Path("<stdin>"), read_stdin(), ""
+        file, text, by = STDIN, read_stdin(), ""
     else:
         file = Path(name)
         # As it is named: behind a link there is another file after each deployment.
@@ -160,16 +163,29 @@ def _session(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
     if len(whole) > 1:
         names = " and ".join(str(one.file) for one in whole)
         raise BadInput("file", f"{names} have settings", "keep them in one; items in any number")
-    if not whole or whole[0].file == Path("<stdin>"):
-        usual = Session.start(chosen)
-        return replace(usual, settings=whole[0].settings) if whole else usual
-    file, other = whole[0].file, Path(chosen.config or FILE_NAME)
-    if other.is_file() and not other.samefile(file):
-        if chosen.config is not None:
-            problem = f"{other} and {file} have settings"
-            raise BadInput("config", problem, "keep them in one; items in any number")
-        warn(f"the settings of {file} hold, and {other} is passed over")
-    return Session.start(replace(chosen, config=str(file)))
+    if not whole:
+        return Session.start(chosen)
+    _check_other_settings(chosen, whole[0].file)
+    if whole[0].file == STDIN:
+        return replace(Session.start(chosen), settings=whole[0].settings)
+    return Session.start(replace(chosen, config=str(whole[0].file)))
+
+
+def _check_other_settings(chosen: Chosen, file: Path) -> None:
+    """Raises BadInput where --config names settings beside those of a file of items, and warns
+    where the usual ones are passed over.
+    """
+    other = Path(chosen.config or FILE_NAME)
+    if chosen.config is None and not other.is_file():
+        return
+    if file != STDIN and other.exists() and other.samefile(file):
+        return
+    if parse_settings(read_text(other), other, is_whole=False).is_of_items_alone:
+        return
+    if chosen.config is not None:
+        problem = f"{other} and {file} have settings"
+        raise BadInput("config", problem, "keep them in one; items in any number")
+    warn(f"the settings of {file} hold, and {other} is passed over")
 
 
 def _check(session: Session, sources: Sequence[ItemFile]) -> None:

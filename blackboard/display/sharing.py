@@ -126,7 +126,7 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
         and no row of it is damaged.
         """
         is_whole = not self.damaged and not self.unreadable
-        is_served = self.free <= self.lease and not self.failing
+        is_served = not self.unowned and not self.failing
         return is_whole and is_served and not self.is_in_future
 
     @property
@@ -138,9 +138,10 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
 def _let_go(item: Item) -> datetime:
     """Since when a waiting item has been there to be held: since its last run, however long it
-    waits for the next, or since it was resumed; one that never ran since it came due.
+    waits for the next, or since it was resumed; since it came due where it never ran, where a
+    person ended its run, or knows of its failure.
     """
-    if item.stop is None:
+    if item.stop is None or item.outcome is Outcome.CANCELLED or item.is_acknowledged:
         return item.ready
     resumed = decoded_as(Mark, item.resumed)
     return item.stop if resumed is None else max(item.stop, resumed.at)

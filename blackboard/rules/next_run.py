@@ -139,7 +139,7 @@ def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> date
         begins = opens(schedule, max(now, item.first or now))
         return begins if begins and is_in_time(schedule, begins) else None
     if schedule is not None:
-        return next_due(schedule, max(now, item.start or now))
+        return next_due(schedule, max(now, item.start or item.first or now))
     if item.state is State.DONE:
         return None
     return item.planned if item.start else now

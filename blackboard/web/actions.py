@@ -4,7 +4,7 @@ Each is a verb of the board. A form carries the value that proves it to be ours;
 visitor is recorded with what is done. Before many items are changed a page names their number, and
 when another number matches by then, it asks again. Many items are changed in the background, while
 a page shows how far that is. A run is ended, and a lock taken, only if it is the one that was
-shown: another one has begun since.
+shown, or of many items the one that was there when it was confirmed: another has begun since.
 """
 
 import asyncio
@@ -39,6 +39,8 @@ LONGEST_FORM = 1_000_000
 MOST_FIELDS = 25_000
 MOST_ITEMS = 20_000
 """Items that are changed by one form."""
+NO_RUN = 0
+"""No run has this fence."""
 AT_ONCE = 16
 NAMED = 10
 """Ids, and problems, that a page names."""
@@ -266,7 +268,7 @@ async def _change(
         while left:
             item_id = left.popleft()
             try:
-                fence = fences.get(item_id)
+                fence = fences.get(item_id, NO_RUN)
                 await ACTS[change.verb].do(site.unrecorded, item_id, form, change.by, fence)
                 changed.append(item_id)
             except (BlackboardError, TableError) as problem:

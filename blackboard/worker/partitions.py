@@ -178,6 +178,8 @@ class GroupWorker:
     """When it was last reported that there is no answer."""
     _made: tuple[str, ...] | None = None
     """The names whose rows were to be made last."""
+    _unmade: tuple[str, ...] | None = None
+    """Those whose rows are still to be made."""
     _is_gone: bool = False
     """Whether the board of the group is to be made anew."""
     _odd: Sequence[str] = ()
@@ -316,14 +318,17 @@ class GroupWorker:
         """Add the partitions that came since, and those that could not be added before. A pump's
         function may fail, or not answer, and so may that: the others go on.
         """
-        names = self._made if self._is_gone else self._names_since()
+        names = self._unmade
+        if names is None:
+            names = self._made if self._is_gone else self._names_since()
         if names is None:
             return
+        self._unmade = names  # where the store does not answer, the next round makes them
         try:
             await self._make(names)
         except BlackboardError as problem:
             self._cannot_make(problem)
-        self._is_gone = False
+        self._unmade, self._is_gone = None, False
 
     def _names_since(self) -> tuple[str, ...] | None:
         """The names that are due to be made, if there are any. It waits for none."""
@@ -373,8 +378,8 @@ class GroupWorker:
             if now >= self._unanswered + UNANSWERED_EVERY:
                 self._unanswered = now
                 self._cannot_name(
-                    f"their function has not answered within {ANSWERED_WITHIN:g} s; it is asked "
-                    "again, and the partitions that are known are served"
+                    f"their function has not answered within {ANSWERED_WITHIN:g} s: it is asked "
+                    "again"
                 )
         return None
 

@@ -67,8 +67,8 @@ MOST_OVERDUE = 1_000
 """Overdue tokens in one result."""
 MOST_LEFT = 100_000
 """Items left alone whose ids are kept, so that each is reported once."""
-MOST_PASSED_OVER = 50
-"""Items of a shard that are let wait on before more is claimed."""
+PASSED_OVER, PARTS = 50, 8
+"""Items of a shard that are let wait on before more is claimed; or of many, one of so many."""
 PASSES = frozenset({Move.SKIP, Move.PUT_OFF})
 """What is done about a ready token that is not run now."""
 _Version = tuple[str, str]
@@ -409,7 +409,6 @@ class Walk:
             self._leave(token, str(error))
             return True
         if move in PASSES:
-            result.missed += 1
             return selection.add_missed(Missed(candidate, move))
         return selection.add(candidate) if move is Move.RUN else True
 
@@ -443,12 +442,12 @@ class Walk:
         those that are tried in vain do not hold up the others.
         """
         missed = self._missed.pop(number, [])
-        if len(missed) > MOST_PASSED_OVER:
+        if len(missed) > PASSED_OVER:
             begin = int(self.board.chance.fraction() * len(missed))
             missed = missed[begin:] + missed[:begin]
             missed.sort(key=lambda one: one.candidate.turn.share)
         has_passed = False
-        for one in missed[:MOST_PASSED_OVER]:
+        for one in missed[: max(PASSED_OVER, len(missed) // PARTS)]:
             has_passed |= await self._pass_over(one, result)
         if has_passed:  # for their next tokens, and the rest
             self._expect_contended(number, result.now, claimable=False)
@@ -457,6 +456,7 @@ class Walk:
         """Let an item wait on without a run. Whether that was done."""
         (candidate, move), board = missed, self.board
         token, settings = candidate.token, candidate.settings
+        result.missed += 1
         try:
             after = await pass_over(board, token, move=move, settings=settings)
         except (BadInput, ValueError) as error:

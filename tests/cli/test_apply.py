@@ -709,3 +709,12 @@ def test_export_warns_of_what_is_done_and_would_run_again(blackboard: CommandLin
     said = blackboard("export").err
     assert "1 item is done and would run on a board that this is applied to: at" in said
     assert "over" not in said
+
+
+def test_a_file_of_items_alone_is_no_other_settings(blackboard: CommandLine) -> None:
+    usual = blackboard.write(GOOD)
+    file = blackboard.write("[types.calendars]\ntimeout = '5m'\n" + OVER, "towns.toml")
+    assert "passed over" not in blackboard("apply", str(file)).err
+    blackboard("--config", str(usual), "apply", str(file))
+    said = blackboard("--config", "missing.toml", "apply", str(file), code=2)
+    assert said.err.startswith("blackboard: config: missing.toml: No such file")

@@ -261,7 +261,10 @@ def test_a_failing_partition_is_acknowledged_or_paused_as_an_item_is(town: Comma
     own = ("--board", "blackboard.clicks")
     failed(town, "1")
     town("ack", "1", *own)
+    earlier = timedelta(seconds=-45)  # longer ago than a lease: it waits for its next try
+    moved(town, "1", start=earlier, stop=earlier)
     assert town("check").code == 0
+    assert town("leases").code == 0
     failed(town, "1", times=1)
     assert town("check", code=1).out.startswith("failing  clicks/1")
     town("pause", "1", *own)

@@ -511,8 +511,8 @@ class Names:
 
 
 LATE = (
-    "the partitions of clicks cannot be named: their function has not answered within 60 s; it is "
-    "asked again, and the partitions that are known are served"
+    "the partitions of clicks cannot be named: their function has not answered within 60 s: it is "
+    "asked again"
 )
 
 
