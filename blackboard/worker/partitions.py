@@ -13,15 +13,11 @@ lets everything go.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
-from inspect import isawaitable, iscoroutinefunction
-from threading import Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from blackboard.bus import OpenBus
 from blackboard.errors import BadInput, BadRow, BlackboardError
@@ -34,7 +30,7 @@ from blackboard.events import (
     LockOverridden,
     WorkerStopping,
 )
-from blackboard.handlers.handler import Handler, Names, Pump, check_partitions, is_partition
+from blackboard.handlers.handler import Handler, Pump
 from blackboard.model import VERSION, Claim, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.additions import ensure
@@ -59,7 +55,6 @@ from blackboard.rules.shares import (
     decide,
     youngest,
 )
-from blackboard.runners.output import failure
 from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
@@ -79,6 +74,7 @@ from blackboard.tasks import until_one_ends
 from blackboard.worker.grab import LeaseGrab
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings, Latest
+from blackboard.worker.partition_names import PartitionNames
 from blackboard.worker.release_queue import Releases
 from blackboard.worker.running import Runs, Taken
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
@@ -88,12 +84,6 @@ ROUND = 1 / 3
 """Of a lease, from one look at the group to the next."""
 SHORTEST_ROUND = 1.0
 """Seconds."""
-NAMED_EVERY = 60.0
-"""Seconds between two calls of a function that names the partitions."""
-ANSWERED_WITHIN = 60.0
-"""Seconds that such a function has: then a coroutine is cancelled, and asked again."""
-UNANSWERED_EVERY = 600.0
-"""Seconds between two reports that it does not answer."""
 LAST_MESSAGES = 2.0
 """Seconds for publishing on the bus what was let go."""
 MOST_PUMPS = 1_000_000
@@ -105,17 +95,6 @@ SHARED = "let go for another worker"
 ENDING = "the worker is stopping"
 _ALL = datetime(9999, 1, 1, tzinfo=UTC)
 """After every token."""
-T = TypeVar("T")
-
-
-class _Answer(NamedTuple):
-    """Of a function that names partitions."""
-
-    names: tuple[str, ...] = ()
-    problem: str = ""
-    """Why there are no names."""
-    refused: BadInput | None = None
-    """The problem, where what a person wrote cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +132,7 @@ class GroupWorker:
     """Opens the bus of a pump with the balance `grab`; None: the pump has another balance."""
     times: Times = field(default_factory=Times)
     """Of the races over that bus."""
+    _names: PartitionNames = field(init=False)
     _grab: LeaseGrab | None = None
     _holders: LockHolders = field(default_factory=lambda: LockHolders({}))
     """Of the partitions, by the last look."""
@@ -166,24 +146,12 @@ class GroupWorker:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the worker is asked to stop, or a run was released."""
     _begun: float = 0.0
-    _named: float = 0.0
-    """When the names of the partitions were last asked for."""
-    _naming: "asyncio.Task[_Answer] | None" = None
-    """Asks for them, beside the rounds, until its answer is taken."""
-    _given_up: bool = False
-    """Whether that took too long."""
-    _call: "asyncio.Future[_Outcome] | None" = None
-    """Of a plain function, in a thread: while it lasts, no other thread is started."""
-    _unanswered: float = -math.inf
-    """When it was last reported that there is no answer."""
     _made: tuple[str, ...] | None = None
     """The names whose rows were to be made last."""
     _unmade: tuple[str, ...] | None = None
     """Those whose rows are still to be made."""
     _is_gone: bool = False
     """Whether the board of the group is to be made anew."""
-    _odd: Sequence[str] = ()
-    """What was named last and can be no partition."""
     _lacks_some: bool = False
     """Whether partitions could not be added: that is tried again."""
     _lacking: frozenset[str] = frozenset()
@@ -203,6 +171,14 @@ class GroupWorker:
 
     def __post_init__(self) -> None:
         self.runs.ended = self._ended
+        self._names = PartitionNames(
+            self.pump.partitions,
+            group=self.handler.type,
+            settings=self.runs.calls.settings.get(self.handler.type, {}),
+            clock=self.board.clock,
+            events=self.events,
+            answered=self._named,
+        )
         if self.open_bus is not None:
             self.times.check_drain(self.pump.drain.total_seconds())
             self._grab = LeaseGrab(
@@ -262,8 +238,7 @@ class GroupWorker:
                 for task in tuple(self._beside):
                     task.cancel()
         finally:
-            if self._naming is not None:
-                self._naming.cancel()
+            self._names.cancel()
             await self.runs.calls.close()
             if self._grab is not None:
                 await self._grab.bus.close()
@@ -281,15 +256,17 @@ class GroupWorker:
         to stop before that could be done.
         """
         while not self._stopping:
-            answer = self._first_answer()
+            self._names.ask()
+            self._names.give_up_late()
+            answer = self._names.answer()
             if answer is None:
-                left = self._named + ANSWERED_WITHIN - self.board.clock.monotonic()
+                left = self._names.given_up_in
                 await self._wait(left if left > 0 else REFUSED.pause())
                 continue
             if answer.refused is not None:
                 raise answer.refused
             if answer.problem:
-                self._cannot_name(answer.problem)
+                self._names.report(answer.problem)
                 await self._wait(REFUSED.pause())
                 continue
             try:
@@ -302,17 +279,6 @@ class GroupWorker:
             else:
                 return True
         return False
-
-    def _first_answer(self) -> _Answer | None:
-        """The names as declared, or what the pump's function has answered; None: nothing yet."""
-        declared = self.pump.partitions
-        if isinstance(declared, tuple):
-            self._named = self.board.clock.monotonic()
-            return _Answer(declared)
-        answer = self._answer()
-        if answer is None:
-            self._ask(declared)
-        return answer
 
     async def _name_again(self) -> None:
         """Add the partitions that came since, and those that could not be added before. A pump's
@@ -332,114 +298,23 @@ class GroupWorker:
 
     def _names_since(self) -> tuple[str, ...] | None:
         """The names that are due to be made, if there are any. It waits for none."""
-        declared, now = self.pump.partitions, self.board.clock.monotonic()
-        is_time = now >= self._named + NAMED_EVERY
-        if isinstance(declared, tuple):
-            if not is_time or not self._lacks_some:
-                return None
-            self._named = now
-            return declared
-        if is_time:
-            self._ask(declared)
-        answer = self._answer()
-        if answer is not None and answer.problem:
-            self._cannot_name(answer.problem)
-            return None
-        return None if answer is None else answer.names
-
-    # ---- asking a function for the names
-
-    def _ask(self, names: Names) -> None:
-        """Begin to ask for the names, unless that is under way."""
-        if self._naming is None:
-            self._named, self._given_up = self.board.clock.monotonic(), False
-            self._naming = asyncio.ensure_future(self._asked(names))
-            self._naming.add_done_callback(self._answered)
-
-    def _answered(self, naming: "asyncio.Task[_Answer]") -> None:
-        """The next round is at once, unless the names are those that are there."""
-        if naming.cancelled() or naming.result().names != self._made:
-            self._changed.set()
-
-    def _answer(self) -> _Answer | None:
-        """What was answered, once; None: nothing. What is late is given up, and reported seldom."""
-        naming, now = self._naming, self.board.clock.monotonic()
-        if naming is None:
-            return None
-        if naming.done():
-            self._naming = None
-            if naming.cancelled() or self._given_up:
-                return None
-            self._unanswered = -math.inf
-            return naming.result()
-        if now >= self._named + ANSWERED_WITHIN:
-            self._given_up = True
-            naming.cancel()
-            if now >= self._unanswered + UNANSWERED_EVERY:
-                self._unanswered = now
-                self._cannot_name(
-                    f"their function has not answered within {ANSWERED_WITHIN:g} s: it is asked "
-                    "again"
-                )
+        if self._names.are_due and (self._names.may_change or self._lacks_some):
+            self._names.ask()
+        self._names.give_up_late()
+        answer = self._names.answer()
+        if answer is None or not answer.problem:
+            return None if answer is None else answer.names
+        self._names.report(answer.problem)
         return None
 
-    async def _asked(self, names: Names) -> _Answer:
-        """Raises nothing: what a pump's function raises ends no worker."""
-        try:
-            return _Answer(await self._names(names))
-        except BadInput as bad:
-            return _Answer(problem=str(bad), refused=bad)
-        except BaseException as problem:  # noqa: BLE001 - it is the pump's own
-            return _Answer(problem=failure(problem).partition("\n")[0].rstrip(": "))
-
-    async def _names(self, names: Names) -> tuple[str, ...]:
-        """As the pump's function names them: what is no name, as that of a file may be, is left
-        out. Raises BadInput where they are too many; what the function raises.
-        """
-        settings = self.runs.calls.settings.get(self.handler.type, {})
-        found: Any
-        if iscoroutinefunction(names):
-            found = names(settings)
-        else:
-            found = await self._called(names, settings)
-        if isawaitable(found):
-            found = await found
-        if isinstance(found, str | bytes):
-            raise TypeError(f"{found!r} is one text, not a list of names")
-        named, odd = list[str](), list[str]()
-        for one in found:
-            if is_partition(one):
-                named.append(one)
-            else:
-                odd.append(_shown(one))
-        self._leave_out(odd)
-        return check_partitions(f"pump {self.handler.type!r}", dict.fromkeys(named))
-
-    async def _called(self, names: Names, settings: Mapping[str, Any]) -> Any:
-        """What a plain function returns, in a thread. A call that is under way is waited for."""
-        if self._call is None:
-            self._call = _in_thread(partial(_outcome, names, settings))
-        outcome = await asyncio.shield(self._call)
-        self._call = None
-        if outcome.problem is not None:
-            raise outcome.problem
-        return outcome.found
+    def _named(self, names: tuple[str, ...] | None) -> None:
+        """The next round is at once, unless the names are those that are there."""
+        if names != self._made:
+            self._changed.set()
 
     def _cannot_make(self, problem: BlackboardError | str) -> None:
         what = f"the partitions of {self.handler.type} cannot be made: {problem}"
         self.events.emit(GroupTrouble, message=what)
-
-    def _cannot_name(self, problem: str) -> None:
-        what = f"the partitions of {self.handler.type} cannot be named: {problem}"
-        self.events.emit(GroupTrouble, message=what)
-
-    def _leave_out(self, odd: Sequence[str]) -> None:
-        """Report what is no name of a partition, when that is other than before."""
-        if odd and odd != self._odd:
-            which = plural(len(odd), "partition")
-            what = f"{which} of {self.handler.type} left out: {odd[0]} is no printable text"
-            self.events.emit(GroupTrouble, message=what)
-        self._odd = odd
 
     async def _make(self, names: Sequence[str]) -> None:
         """Raises BlackboardError where the board of the group cannot be used. A partition that
@@ -865,46 +740,3 @@ class GroupWorker:
 
 def _announced_twice(member: Member) -> bool:
     return (member.seen - member.started).total_seconds() >= TWICE
-
-
-class _Outcome(NamedTuple):
-    """Of a call."""
-
-    found: Any = None
-    problem: BaseException | None = None
-
-
-def _outcome(names: Names, settings: Mapping[str, Any]) -> _Outcome:
-    """Of a plain function that names partitions; what it gives is read here, too."""
-    try:
-        found: Any = names(settings)
-        if not isawaitable(found) and not isinstance(found, str | bytes):
-            found = list(found)
-    except BaseException as problem:  # noqa: BLE001 - it is raised where the names are awaited
-        return _Outcome(problem=problem)
-    return _Outcome(found)
-
-
-def _in_thread(function: Callable[[], T]) -> "asyncio.Future[T]":
-    """What `function` returns, which raises nothing. The process does not wait for the thread."""
-    loop, context = asyncio.get_running_loop(), copy_context()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def work() -> None:
-        found = context.run(function)
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(reply, found)
-
-    def reply(found: T) -> None:
-        if not future.done():
-            future.set_result(found)
-
-    Thread(target=work, name="names of partitions", daemon=True).start()
-    return future
-
-
-def _shown(odd: object) -> str:
-    try:
-        return repr(odd)
-    except Exception:  # noqa: BLE001 - a __repr__ may raise anything
-        return f"one of the type {type(odd).__name__}"

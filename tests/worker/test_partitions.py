@@ -29,13 +29,8 @@ from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
 from blackboard.table import ANY, Delete, Insert, Merge, Replace, Value, read
 from blackboard.worker import partitions
-from blackboard.worker.partitions import (
-    ANSWERED_WITHIN,
-    NAMED_EVERY,
-    UNANSWERED_EVERY,
-    UNASKED,
-    GroupWorker,
-)
+from blackboard.worker.partition_names import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
+from blackboard.worker.partitions import UNASKED, GroupWorker
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, Group, sharing
 

@@ -1,0 +1,233 @@
+"""Asks for the names of a pump's partitions, beside the rounds of its worker.
+
+A pump declares names, or a function that gives them, and may give others later. A function has a
+minute: a coroutine is cancelled then, and asked again; a plain function runs in a thread, and a
+call that is under way is waited for. Whatever it gives or raises ends no worker.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from threading import Thread
+from typing import Any, NamedTuple, TypeVar
+
+from blackboard.clock import Clock
+from blackboard.errors import BadInput
+from blackboard.events import GroupTrouble
+from blackboard.handlers.handler import Names, check_partitions, is_partition
+from blackboard.phrases import plural
+from blackboard.runners.output import failure
+from blackboard.subscribers import Events
+
+NAMED_EVERY = 60.0
+"""Seconds between two calls of a function that names the partitions."""
+ANSWERED_WITHIN = 60.0
+"""Seconds that such a function has."""
+UNANSWERED_EVERY = 600.0
+"""Seconds between two reports that it does not answer."""
+T = TypeVar("T")
+
+
+class NamesAnswer(NamedTuple):
+    """What was declared, or what a function answers."""
+
+    names: tuple[str, ...] = ()
+    problem: str = ""
+    """Why there are no names."""
+    refused: BadInput | None = None
+    """The problem, where what a person wrote cannot be used."""
+
+
+class PartitionNames:
+    """The names of the partitions of one group. `answered` is called when a function has answered,
+    with the names, or None where there are none.
+    """
+
+    def __init__(
+        self,
+        declared: tuple[str, ...] | Names,
+        *,
+        group: str,
+        settings: Mapping[str, Any],
+        clock: Clock,
+        events: Events,
+        answered: Callable[[tuple[str, ...] | None], None],
+    ) -> None:
+        self._declared = declared
+        self._group = group
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._then = answered
+        self._asked_at = -math.inf
+        self._asking: asyncio.Future[NamesAnswer] | None = None
+        """Until its answer is taken."""
+        self._given_up = False
+        """Whether that took too long."""
+        self._call: asyncio.Future[_Outcome] | None = None
+        """Of a plain function, in a thread: while it lasts, no other thread is started."""
+        self._reported = -math.inf
+        """When it was last reported that there is no answer."""
+        self._odd: Sequence[str] = ()
+        """What was named last and can be no partition."""
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a function names them."""
+        return not isinstance(self._declared, tuple)
+
+    @property
+    def are_due(self) -> bool:
+        """Whether it is time to ask again."""
+        return self._clock.monotonic() >= self._asked_at + NAMED_EVERY
+
+    @property
+    def given_up_in(self) -> float:
+        """Seconds that are left for an answer."""
+        return self._asked_at + ANSWERED_WITHIN - self._clock.monotonic()
+
+    def ask(self) -> None:
+        """Begin to ask for the names, unless that is under way."""
+        if self._asking is not None:
+            return
+        self._asked_at, self._given_up = self._clock.monotonic(), False
+        if isinstance(self._declared, tuple):
+            self._asking = asyncio.get_running_loop().create_future()
+            self._asking.set_result(NamesAnswer(self._declared))
+            return
+        self._asking = asyncio.ensure_future(self._answer_of(self._declared))
+        self._asking.add_done_callback(self._tell)
+
+    def answer(self) -> NamesAnswer | None:
+        """What was answered, once; None: nothing yet."""
+        asking = self._asking
+        if asking is None or not asking.done():
+            return None
+        self._asking = None
+        if asking.cancelled() or self._given_up:
+            return None
+        self._reported = -math.inf
+        return asking.result()
+
+    def give_up_late(self) -> None:
+        """Cancel what has not answered in its time, and report that seldom."""
+        if self._asking is None or self._asking.done() or self.given_up_in > 0:
+            return
+        self._given_up = True
+        self._asking.cancel()
+        now = self._clock.monotonic()
+        if now >= self._reported + UNANSWERED_EVERY:
+            self._reported = now
+            problem = f"their function has not answered within {ANSWERED_WITHIN:g} s"
+            self.report(f"{problem}: it is asked again")
+
+    def report(self, problem: str) -> None:
+        """Report that there are no names."""
+        what = f"the partitions of {self._group} cannot be named: {problem}"
+        self._events.emit(GroupTrouble, message=what)
+
+    def cancel(self) -> None:
+        """At the end of the worker."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    # ---- a function
+
+    def _tell(self, asking: "asyncio.Future[NamesAnswer]") -> None:
+        self._then(None if asking.cancelled() else asking.result().names)
+
+    async def _answer_of(self, names: Names) -> NamesAnswer:
+        """Raises nothing: what a pump's function raises ends no worker."""
+        try:
+            return NamesAnswer(await self._names_of(names))
+        except BadInput as bad:
+            return NamesAnswer(problem=str(bad), refused=bad)
+        except BaseException as problem:  # noqa: BLE001 - it is the pump's own
+            return NamesAnswer(problem=failure(problem).partition("\n")[0].rstrip(": "))
+
+    async def _names_of(self, names: Names) -> tuple[str, ...]:
+        """What is no name, as that of a file may be, is left out. Raises BadInput where they are
+        too many; what the function raises.
+        """
+        found: Any
+        if iscoroutinefunction(names):
+            found = names(self._settings)
+        else:
+            found = await self._called(names)
+        if isawaitable(found):
+            found = await found
+        if isinstance(found, str | bytes):
+            raise TypeError(f"{found!r} is one text, not a list of names")
+        named, odd = list[str](), list[str]()
+        for one in found:
+            if is_partition(one):
+                named.append(one)
+            else:
+                odd.append(_shown(one))
+        self._leave_out(odd)
+        return check_partitions(f"pump {self._group!r}", dict.fromkeys(named))
+
+    async def _called(self, names: Names) -> Any:
+        """What a plain function returns, in a thread. A call that is under way is waited for."""
+        if self._call is None:
+            self._call = _in_thread(partial(_outcome, names, self._settings))
+        outcome = await asyncio.shield(self._call)
+        self._call = None
+        if outcome.problem is not None:
+            raise outcome.problem
+        return outcome.found
+
+    def _leave_out(self, odd: Sequence[str]) -> None:
+        """Report what is no name of a partition, when that is other than before."""
+        if odd and odd != self._odd:
+            which = plural(len(odd), "partition")
+            what = f"{which} of {self._group} left out: {odd[0]} is no printable text"
+            self._events.emit(GroupTrouble, message=what)
+        self._odd = odd
+
+
+class _Outcome(NamedTuple):
+    """Of a call."""
+
+    found: Any = None
+    problem: BaseException | None = None
+
+
+def _outcome(names: Names, settings: Mapping[str, Any]) -> _Outcome:
+    """Of a plain function that names partitions; what it gives is read here, too."""
+    try:
+        found: Any = names(settings)
+        if not isawaitable(found) and not isinstance(found, str | bytes):
+            found = list(found)
+    except BaseException as problem:  # noqa: BLE001 - it is raised where the names are awaited
+        return _Outcome(problem=problem)
+    return _Outcome(found)
+
+
+def _in_thread(function: Callable[[], T]) -> "asyncio.Future[T]":
+    """What `function` returns, which raises nothing. The process does not wait for the thread."""
+    loop, context = asyncio.get_running_loop(), copy_context()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def work() -> None:
+        found = context.run(function)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(reply, found)
+
+    def reply(found: T) -> None:
+        if not future.done():
+            future.set_result(found)
+
+    Thread(target=work, name="names of partitions", daemon=True).start()
+    return future
+
+
+def _shown(odd: object) -> str:
+    try:
+        return repr(odd)
+    except Exception:  # noqa: BLE001 - a __repr__ may raise anything
+        return f"one of the type {type(odd).__name__}"
