@@ -138,10 +138,10 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
 def _let_go(item: Item) -> datetime:
     """Since when a waiting item has been there to be held: since its last run, however long it
-    waits for the next, or since it was resumed; since it came due where it never ran, where a
-    person ended its run, or knows of its failure.
+    waits for the next, or since it was resumed; since it came due where it never ran, or where a
+    person knows of its failure.
     """
-    if item.stop is None or item.outcome is Outcome.CANCELLED or item.is_acknowledged:
+    if item.stop is None or item.is_acknowledged:
         return item.ready
     resumed = decoded_as(Mark, item.resumed)
     return item.stop if resumed is None else max(item.stop, resumed.at)

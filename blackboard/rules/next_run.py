@@ -123,8 +123,8 @@ def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> date
     """The next slot of an item whose schedule was changed at `now`; None: there is none. An `at` is
     due at its time, an `every` from the last start, the others from now, or from the last start if
     that is later: the edit may have waited for its store. Without a schedule that can be
-    computed here, what waits goes on waiting: a worker may have one. An item that never ran is not
-    due before its first time.
+    computed here, what waits goes on waiting: a worker may have one. An `every` that never ran is
+    not due before its first time.
     """
     schedule = settings.schedule
     if schedule is not None and is_exhausted(schedule, item.runs):
@@ -139,7 +139,7 @@ def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> date
         begins = opens(schedule, max(now, item.first or now))
         return begins if begins and is_in_time(schedule, begins) else None
     if schedule is not None:
-        return next_due(schedule, max(now, item.start or item.first or now))
+        return next_due(schedule, max(now, item.start or now))
     if item.state is State.DONE:
         return None
     return item.planned if item.start else now
