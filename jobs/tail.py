@@ -365,6 +365,7 @@ async def _guarded() -> AsyncIterator[Watch]:
     loop = asyncio.get_running_loop()
     watch, pumps = _WATCHES.get(loop) or (Watch(), 0)
     _WATCHES[loop] = watch, pumps + 1
+    watch.begin()
     try:
         yield watch
     finally:

@@ -82,15 +82,20 @@ class Watch:
         """The process id of the guard, or None."""
         return self._guard.pid if self._guard is not None else None
 
+    def begin(self) -> None:
+        """Starts the guard, so that it hears of a child as soon as there is one."""
+        if self._guard is None and self._retry is None:
+            self._start()
+
     def keep(self, pid: int, deadline: float = math.inf) -> None:
         """Lets a child run until `deadline`, in monotonic seconds."""
         self._deadlines[pid] = deadline
         if self._guard is None and self._retry is None:
             self._start()
             return
-        loop = asyncio.get_running_loop()
-        sent = self._sent.get(pid, math.inf)
-        if pid == guard.LOOP or deadline < sent or sent < loop.time() + NEAR:
+        loop, sent = asyncio.get_running_loop(), self._sent.get(pid)
+        is_near = sent is None or deadline < sent or sent < loop.time() + NEAR
+        if pid == guard.LOOP or is_near:
             self._send({pid: deadline})
         elif self._sending is None:
             self._sending = loop.call_later(SEND_WITHIN, self._send_all)

@@ -333,16 +333,18 @@ def test_a_command_that_is_stopped_while_it_is_started_leaves_nothing(
     eventually(lambda: is_gone(began), "it ends")
 
 
-def pipeline(pid: Path) -> list[str]:
+def pipeline(pid: Path, *, first: str = "") -> list[str]:
     """A command that goes on for long, and says which process it has started."""
-    return ["sh", "-c", f"(sh -c 'echo $PPID > {pid}; exec sleep 300'; :) | cat"]
+    return ["sh", "-c", f"{first}(sh -c 'echo $PPID > {pid}; exec sleep 300'; :) | cat"]
 
 
 def test_a_command_ends_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    """It has been given a line: by then the guard knows of it."""
     pid = tmp_path / "pid"
+    given = pipeline(pid, first="read line; ")
     (tmp_path / "a.log").write_text("one\n")
     (tmp_path / "blackboard.toml").write_text(
-        f'[jobs.tail]\nfiles = ["*.log"]\ncommand = {json.dumps(pipeline(pid))}\n'
+        f'[jobs.tail]\nfiles = ["*.log"]\ncommand = {json.dumps(given)}\n'
     )
     with site(tmp_path, "board.db") as found:
         args = ("worker", "--init", "--jobs", "tail", "--store", "board.db")

@@ -15,7 +15,7 @@ import pytest
 
 from blackboard.model import Outcome
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR
+from blackboard.runners.watch import NEAR, Watch
 from tests.support.runs import (
     PATIENCE,
     Told,
@@ -112,6 +112,22 @@ def test_the_guard_is_told_of_later_deadlines_together_and_of_earlier_ones_at_on
         assert ended.error.startswith("stopped: its lease ran out")
 
     with_processes(story)
+
+
+def test_the_guard_is_told_at_once_of_a_child_that_may_run_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        watch, lines = Watch(), list[str]()
+        watch.begin()
+        assert watch.guard is not None
+        monkeypatch.setattr(watch, "_send_lines", lines.append)
+        watch.keep(2_000_000_001)
+        watch.keep(2_000_000_002)
+        assert lines == ["2000000001 inf\n", "2000000002 inf\n"]
+        await watch.close()
+
+    asyncio.run(story())
 
 
 def test_the_guard_kills_no_child_that_has_ended() -> None:
@@ -230,7 +246,7 @@ import asyncio, json, math, sys, time
 sys.path[:] = {path!r}
 from tests.support.runs import Told, call_of, eventually
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR
+from blackboard.runners.watch import NEAR, Watch
 
 async def main():
     runner = ProcessRunner(idle=1)
@@ -293,7 +309,7 @@ LOOP_THAT_STANDS = """
 import asyncio, ctypes, faulthandler, sys, time
 sys.path[:] = {path!r}
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR
+from blackboard.runners.watch import NEAR, Watch
 
 def stand_still():
     ctypes.PyDLL(None).sleep(600)
