@@ -246,7 +246,7 @@ import asyncio, json, math, sys, time
 sys.path[:] = {path!r}
 from tests.support.runs import Told, call_of, eventually
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR, Watch
+from blackboard.runners.watch import NEAR
 
 async def main():
     runner = ProcessRunner(idle=1)
@@ -309,7 +309,7 @@ LOOP_THAT_STANDS = """
 import asyncio, ctypes, faulthandler, sys, time
 sys.path[:] = {path!r}
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR, Watch
+from blackboard.runners.watch import NEAR
 
 def stand_still():
     ctypes.PyDLL(None).sleep(600)
