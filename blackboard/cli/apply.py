@@ -97,7 +97,7 @@ def apply_command(
 ) -> int:
     """Make the board what the FILEs [blackboard.toml] declare, and say what is done; - reads the
     standard input. The second time there is nothing to do. A paused item stays paused. One bad item
-    refuses all files.
+    refuses all files; one that is new, and whose end has passed, is left out.
 
     An item belongs to the file, or to the --owner, by which it was declared last: --prune removes
     no others. A FILE of items alone, as `export` writes it, leaves the settings to blackboard.toml.
