@@ -521,7 +521,8 @@ class Board:
         Raises BadInput for what cannot be used, and when the block is entered for a kind or a lease
         that is not that of the other candidates.
         """
-        from blackboard.election import Election, name_of_program
+        from blackboard.election import Election
+        from blackboard.protocol.leaders import name_of_program
 
         self._check_open()
         check_length("name", name)

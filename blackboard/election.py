@@ -18,14 +18,13 @@ term that is no longer the highest; a target that refuses lower terms is safe.
 """
 
 import asyncio
-import signal
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from types import FrameType, TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from types import TracebackType
+from typing import Any, Literal, Self
 
+from blackboard import sigterm
 from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
 from blackboard.model import (
     Claim,
@@ -39,14 +38,13 @@ from blackboard.model import (
     Token,
     replace,
 )
-from blackboard.protocol import additions, claims, edits, keys, mail
+from blackboard.protocol import additions, claims, edits, leaders, mail
 from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.members import announce, forget, workers
-from blackboard.protocol.reading import BoardGone, BoardStatus, BoardTable, read_status
+from blackboard.protocol.reading import BoardGone, BoardTable
 from blackboard.protocol.releases import release
 from blackboard.protocol.retention import Retention, prune, prunes_after
-from blackboard.protocol.rows import board_trouble
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.rules.election import (
@@ -62,15 +60,13 @@ from blackboard.rules.election import (
 from blackboard.rules.next_run import is_ahead
 from blackboard.runners.inline import LoopSignal
 from blackboard.schedule.times import duration_of, format_duration
-from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
-from blackboard.table import Busy, TableError, read
+from blackboard.spec import SHORTEST_LEASE, Spec
+from blackboard.table import Busy, TableError
 from blackboard.tasks import until_one_ends
 from blackboard.worker.membership import new_member
 
 Kind = Literal["mutex", "bully", "ring"]
 
-COORDINATOR = "coordinator"
-"""The election of the workers, which no program can enter."""
 LONGEST_LEASE = timedelta(hours=1)
 HIGHEST_RANK = 10**9
 JITTER = 0.2
@@ -87,60 +83,6 @@ RESIGNED, UNANSWERED, GONE, YET = (
     "it was not elected yet",
 )
 """Why a candidate does not lead."""
-LOST = "the next candidate that starts makes it anew: a worker does"
-"""What mends a board of elections without its row."""
-ENDED = 128 + signal.SIGTERM
-"""The exit code of a program that SIGTERM has ended."""
-
-
-async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTable:
-    """The board that has the elections of a board. Raises BadInput when it is not there and not to
-    be made.
-    """
-    name = keys.leaders_board(board.name)
-    about: dict[str, Any] = {"clock": board.clock, "chance": board.chance, "resolve": _settings}
-    if create:
-        return await BoardTable.create(board.table, name=name, shards=1, **about)
-    return await BoardTable.open(board.table, name=name, **about)
-
-
-class Elections(BoardStatus, frozen=True, kw_only=True):
-    """Elections, as they were at `now`."""
-
-    unreadable: Sequence[str] = ()
-    """The keys of the rows of those that cannot be read."""
-
-
-async def read_elections(board: BoardTable, name: str | None = None) -> Elections:
-    """The elections of a board, or the one of a name. Raises BadInput where the board has no
-    election of that name, or the board that has them cannot be used; BadRow for one whose row
-    cannot be read.
-    """
-    leaders = keys.leaders_board(board.name)
-    meta = keys.meta_partition(leaders)
-    own = await read(board.table, meta, keys.BOARD_KEY)
-    if own is None:
-        if [row async for row in board.table.scan(leaders, limit=1)]:
-            raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)
-        found = Elections(statuses=(), now=await board.table.now())
-    elif trouble := board_trouble(own, meta):
-        raise BadInput("board", trouble)
-    else:
-        elections = await open_elections(board)
-        items = [one async for one in elections.items() if name is None or one.id == name]
-        status, bad = await read_status(elections, items), elections.unreadable
-        if name is not None and keys.item_key(name) in bad:
-            raise BadRow(keys.item_key(name), "it cannot be read", board=elections.name)
-        found = Elections(
-            statuses=status.statuses, now=status.now, unreadable=bad if name is None else ()
-        )
-    if name is not None and not found.statuses:
-        raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
-    return found
-
-
-def _settings(_type: str, spec: str) -> RunSettings:
-    return resolve([decode_spec(spec)])
 
 
 class TermLost(LoopSignal):
@@ -254,7 +196,7 @@ class Election:
         if self._block is not None:
             raise BlackboardError("an election is entered once: ask the board for another one")
         self._check_board()
-        self._board = await open_elections(self._main, create=True)
+        self._board = await leaders.open_elections(self._main, create=True)
         await self._added()
         if self.kind is not ElectionKind.MUTEX:
             with suppress(TableError):  # the coordinator deletes it, too
@@ -268,7 +210,7 @@ class Election:
         self._working = self._group.create_task(self._work())
         self._watching = self._group.create_task(self._watch())
         if self._ends_at_sigterm:
-            _catch_sigterm(self)
+            sigterm.catch(self)
         return self
 
     async def __aexit__(
@@ -288,7 +230,7 @@ class Election:
             except asyncio.CancelledError as another:
                 cancelled = another
         self._watching.cancel()
-        is_last = _release_sigterm(self)
+        is_last = sigterm.release(self)
         try:
             await self._group.__aexit__(
                 type(cancelled) if cancelled else None, cancelled, traceback
@@ -297,7 +239,7 @@ class Election:
             raise group.exceptions[0] from None
         except asyncio.CancelledError:
             if self._terminated and is_last:
-                raise SystemExit(ENDED) from None
+                raise SystemExit(sigterm.EXIT_CODE) from None
             raise
         finally:
             self._won.set()  # a `won` that still waits raises
@@ -438,19 +380,11 @@ class Election:
         """
         item = await self._item()
         if item is None:
-            await self._make_board()
+            await leaders.make_again(self._board)
             await self._added()
         elif is_ahead(item.ready, now=await self._board.table.now()):
             with suppress(Missing):  # it was removed meanwhile
                 await edits.bring_back(self._board, self.name)
-
-    async def _make_board(self) -> None:
-        """Make the row of the elections' board where it is gone: the table was deleted, and made
-        anew without it.
-        """
-        meta = keys.meta_partition(self._board.name)
-        if await read(self._board.table, meta, keys.BOARD_KEY) is None:
-            await self._board.make()
 
     async def _exchange(self) -> None:
         """Announce this candidate when it is time, and read what others have sent."""
@@ -461,7 +395,7 @@ class Election:
             try:
                 self._member = await announce(self._board, self._member)
             except BoardGone:
-                await self._make_board()
+                await leaders.make_again(self._board)
                 self._member = await announce(self._board, self._member)
             self._announced = now
         messages = await mail.fetch(self._board, self.owner)
@@ -609,22 +543,6 @@ class Election:
 # ---- arguments, checked
 
 
-def name_of_program(name: str) -> str:
-    """The name of an election that programs may enter. Raises BadInput."""
-    if not name:
-        raise BadInput("name", "it is empty", "give the election a name")
-    if name == COORDINATOR:
-        problem = f"{name!r} is taken: workers elect their coordinator in it"
-        raise BadInput("name", problem, "use another name")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise BadInput("name", f"{name!r} is not UTF-8 text", "use another name") from None
-    if "," in name:
-        raise BadInput("name", f"{name!r} has a comma", "use another character")
-    return name
-
-
 def _checked_kind(kind: str) -> ElectionKind:
     try:
         return ElectionKind(kind)
@@ -651,62 +569,3 @@ def _checked_rank(rank: int, kind: ElectionKind) -> int:
     if rank and kind is ElectionKind.MUTEX:
         raise BadInput("rank", "a mutex has no ranks: the first leads", 'kind="bully" or "ring"')
     return rank
-
-
-# ---- SIGTERM
-
-
-class _Caught(NamedTuple):
-    """Of a loop."""
-
-    elections: list[Election]
-    handler: Callable[[int, FrameType | None], None]
-    """Of SIGTERM, as long as the program installs no other."""
-
-
-_caught: dict[asyncio.AbstractEventLoop, _Caught] = {}
-"""The elections of each loop whose SIGTERM is caught here."""
-
-
-def _catch_sigterm(election: Election) -> None:
-    """Leave the block at SIGTERM, where the program does not handle that itself."""
-    loop = asyncio.get_running_loop()
-    if loop not in _caught:
-        is_main = threading.current_thread() is threading.main_thread()
-        if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            return
-
-        def heard(number: int, _frame: FrameType | None) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_terminate, loop)
-                return
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-
-        _caught[loop] = _Caught([], heard)
-        # Not through the loop: that would not say whether the handler is still this one.
-        signal.signal(signal.SIGTERM, heard)
-    _caught[loop].elections.append(election)
-
-
-def _terminate(loop: asyncio.AbstractEventLoop) -> None:
-    if loop in _caught:
-        for one in tuple(_caught[loop].elections):
-            one.terminate()
-
-
-def _release_sigterm(election: Election) -> bool:
-    """Whether this was the last of its loop: then SIGTERM is as it was before, unless the program
-    has installed another handler.
-    """
-    loop = asyncio.get_running_loop()
-    if loop not in _caught:
-        return True
-    elections, handler = _caught[loop]
-    if election in elections:
-        elections.remove(election)
-        if not elections:
-            del _caught[loop]
-            if signal.getsignal(signal.SIGTERM) is handler:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    return not elections

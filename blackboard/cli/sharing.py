@@ -23,9 +23,9 @@ from blackboard.display.sharing import (
     unreadable_election,
     unreadable_words,
 )
-from blackboard.election import read_elections
 from blackboard.phrases import plural
 from blackboard.protocol.keys import leaders_board
+from blackboard.protocol.leaders import read_elections
 from blackboard.protocol.reading import BoardTable
 
 NO_ELECTIONS = "no elections yet: workers make one, and so does `async with board.election(NAME)`"

@@ -14,8 +14,8 @@ from blackboard.demo.board import DemoFolder, DemoWorker, Story, demo_workers
 from blackboard.demo.output import Output, leaders_picture, leases_picture
 from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.display.toml_text import lines_of
-from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError
+from blackboard.protocol.leaders import read_elections
 
 GROUP, PARTITIONS, LEASE = "clicks", 12, 6
 PUMP = f'''\

@@ -19,10 +19,10 @@ from blackboard.display.sharing import (
     read_leaders,
     unreadable_words,
 )
-from blackboard.election import COORDINATOR
 from blackboard.model import VERSION, Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.keys import LEADERS, leaders_board
+from blackboard.protocol.leaders import COORDINATOR
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence, workers
 from blackboard.protocol.planning import planning_of

@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from blackboard.election import Elections, read_elections
 from blackboard.errors import BadInput, BadSpec
 from blackboard.model import VERSION, Item, Mark, Outcome
 from blackboard.phrases import first_line, plural, some, span
 from blackboard.protocol import keys
+from blackboard.protocol.leaders import Elections, read_elections
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rows import board_trouble, group_trouble, lease_of, version_of
 from blackboard.records import decoded_as

@@ -32,11 +32,11 @@ from blackboard.doctor.diagnosis import (
     record_in,
     repair_ops,
 )
-from blackboard.election import open_elections
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import NEVER, Item, Lock, Mark, Run, State, Token, replace
 from blackboard.phrases import plural, since, some, span
 from blackboard.protocol import keys
+from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.members import Sighting, takers, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, mark_in, paged

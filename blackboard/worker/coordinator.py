@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.doctor import Examination, examine
-from blackboard.election import COORDINATOR, Election, open_elections
+from blackboard.election import Election
 from blackboard.errors import BadInput, BadRow
 from blackboard.events import (
     BoardCounted,
@@ -42,6 +42,7 @@ from blackboard.model import Statistics
 from blackboard.notify.notice_rows import forget_removed
 from blackboard.protocol import keys, mail
 from blackboard.protocol.actions import forget_old_actions
+from blackboard.protocol.leaders import COORDINATOR, open_elections
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
 from blackboard.protocol.statistics import count, write_statistics

@@ -8,13 +8,14 @@ import pytest
 
 from blackboard.doctor import Examination, examine
 from blackboard.doctor.board_rows import MOST_NAMED
-from blackboard.election import Election, open_elections
+from blackboard.election import Election
 from blackboard.events import OverdueRun
 from blackboard.model import VERSION, Member, Message, MessageKind
 from blackboard.notify.notice_rows import begin, may_look
 from blackboard.notify.notices import of_overdue
 from blackboard.protocol import additions, keys, mail
 from blackboard.protocol.actions import record_action
+from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.protocol.members import announce
 from blackboard.protocol.permits import LEASE, Limit, take

@@ -24,12 +24,11 @@ from blackboard.election import (
     UNANSWERED,
     YET,
     Election,
-    open_elections,
-    read_elections,
 )
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Message, MessageKind, Outcome, Run
 from blackboard.protocol import edits, keys
+from blackboard.protocol.leaders import open_elections, read_elections
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of

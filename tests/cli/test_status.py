@@ -120,9 +120,8 @@ def test_programs_have_it_as_json(town: CommandLine) -> None:
 def test_the_coordinator_and_the_workers_are_shown(
     town: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "blackboard.election.COORDINATOR", "nobody's"
-    )  # this enters as a worker does
+    # This enters as a worker does.
+    monkeypatch.setattr("blackboard.protocol.leaders.COORDINATOR", "nobody's")
     town.on_board(announced)
     with package.open_blocking() as board, board.election("coordinator") as leader:
         leader.won()

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = {
-    "records, errors, time": "model errors clock executor phrases results cache tasks",
+    "records, errors, time": "model errors clock executor phrases results cache tasks sigterm",
     "schedules": "schedule schedule.*",
     "what a run is run with, and which items are meant": "spec patterns",
     "rules: they decide": "rules rules.*",

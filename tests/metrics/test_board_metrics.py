@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from blackboard.display.sharing import GroupLeases
-from blackboard.election import open_elections
 from blackboard.metrics import MOST_NAMES, OTHERS, exposition
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Member, Statistics, Token, TypeCounts, replace
@@ -13,6 +12,7 @@ from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import group_key, meta_partition
+from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.members import LOST_AFTER, announce
 from blackboard.protocol.reading import BoardTable

@@ -16,7 +16,6 @@ from starlette.datastructures import QueryParams
 
 import blackboard
 from blackboard.display.queries import SORTS, ItemQuery, RunQuery
-from blackboard.election import open_elections
 from blackboard.errors import BadInput
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Claim, Item, Mark
@@ -25,6 +24,7 @@ from blackboard.protocol.actions import actions
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
+from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from blackboard import election
-from blackboard.election import COORDINATOR, open_elections
 from blackboard.errors import BadInput
 from blackboard.events import (
     BoardCounted,
@@ -30,8 +28,9 @@ from blackboard.events import (
 from blackboard.model import Message, MessageKind, Statistics
 from blackboard.notify.notice_rows import begin
 from blackboard.notify.notices import of_overdue
-from blackboard.protocol import additions, edits, keys, mail
+from blackboard.protocol import additions, edits, keys, leaders, mail
 from blackboard.protocol.actions import record_action
+from blackboard.protocol.leaders import COORDINATOR, open_elections
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.statistics import read_statistics
@@ -318,7 +317,7 @@ async def test_failures_are_counted_from_the_last_entry_into_the_election_on(
     async def fails(*_: object) -> None:
         raise Unavailable("it answered 500")
 
-    monkeypatch.setattr(election, "open_elections", fails_but_once)
+    monkeypatch.setattr(leaders, "open_elections", fails_but_once)
     monkeypatch.setattr(Coordinator, "_serve", fails)
     await place.worker(at_once=True, coordinator=True)
     await happens(place, lambda: len(tries) > MANY + 2, "it is tried again")

@@ -1,0 +1,94 @@
+"""The elections of a board: a board of their own, NAME.leaders, with one item for each.
+
+Its row is made by the first candidate, and again where the table was made anew without it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from blackboard.errors import BadInput, BadRow
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.rows import board_trouble
+from blackboard.spec import RunSettings, decode_spec, resolve
+from blackboard.table import read
+
+COORDINATOR = "coordinator"
+"""The election of the workers, which no program can enter."""
+LOST = "the next candidate that starts makes it anew: a worker does"
+"""What mends a board of elections without its row."""
+
+
+async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTable:
+    """The board that has the elections of a board. Raises BadInput when it is not there and not to
+    be made.
+    """
+    name = keys.leaders_board(board.name)
+    about: dict[str, Any] = {"clock": board.clock, "chance": board.chance, "resolve": _settings}
+    if create:
+        return await BoardTable.create(board.table, name=name, shards=1, **about)
+    return await BoardTable.open(board.table, name=name, **about)
+
+
+class Elections(BoardStatus, frozen=True, kw_only=True):
+    """Elections, as they were at `now`."""
+
+    unreadable: Sequence[str] = ()
+    """The keys of the rows of those that cannot be read."""
+
+
+async def read_elections(board: BoardTable, name: str | None = None) -> Elections:
+    """The elections of a board, or the one of a name. Raises BadInput where the board has no
+    election of that name, or the board that has them cannot be used; BadRow for one whose row
+    cannot be read.
+    """
+    leaders = keys.leaders_board(board.name)
+    meta = keys.meta_partition(leaders)
+    own = await read(board.table, meta, keys.BOARD_KEY)
+    if own is None:
+        if [row async for row in board.table.scan(leaders, limit=1)]:
+            raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)
+        found = Elections(statuses=(), now=await board.table.now())
+    elif trouble := board_trouble(own, meta):
+        raise BadInput("board", trouble)
+    else:
+        elections = await open_elections(board)
+        items = [one async for one in elections.items() if name is None or one.id == name]
+        status, bad = await read_status(elections, items), elections.unreadable
+        if name is not None and keys.item_key(name) in bad:
+            raise BadRow(keys.item_key(name), "it cannot be read", board=elections.name)
+        found = Elections(
+            statuses=status.statuses, now=status.now, unreadable=bad if name is None else ()
+        )
+    if name is not None and not found.statuses:
+        raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
+    return found
+
+
+async def make_again(elections: BoardTable) -> None:
+    """Make the row of the elections' board where it is gone: the table was deleted, and made anew
+    without it.
+    """
+    meta = keys.meta_partition(elections.name)
+    if await read(elections.table, meta, keys.BOARD_KEY) is None:
+        await elections.make()
+
+
+def name_of_program(name: str) -> str:
+    """The name of an election that programs may enter. Raises BadInput."""
+    if not name:
+        raise BadInput("name", "it is empty", "give the election a name")
+    if name == COORDINATOR:
+        problem = f"{name!r} is taken: workers elect their coordinator in it"
+        raise BadInput("name", problem, "use another name")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise BadInput("name", f"{name!r} is not UTF-8 text", "use another name") from None
+    if "," in name:
+        raise BadInput("name", f"{name!r} has a comma", "use another character")
+    return name
+
+
+def _settings(_type: str, spec: str) -> RunSettings:
+    return resolve([decode_spec(spec)])
