@@ -34,6 +34,7 @@ from typing import Any
 
 from blackboard import BadInput, Context, Fail, Item, handler
 from blackboard.handlers.context import unescaped, variables
+from blackboard.runners.commands import how_it_ended
 from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.tables.azure_address import child_environment
 
@@ -75,10 +76,8 @@ def run(item: Item, ctx: Context) -> dict[str, int]:
         "BLACKBOARD_FENCE": str(ctx.fence),
     }
     code = _exit_code(command, {**child_environment(os.environ), **about, **command.env})
-    if code < 0:
-        raise CommandFailed(f"killed by {_signal_name(-code)}")
-    if code > 0:
-        raise CommandFailed(f"exit code {code}")
+    if code:
+        raise CommandFailed(how_it_ended(code))
     return {"exit": 0}
 
 
@@ -214,10 +213,3 @@ def _process_group() -> Iterator[int]:
             yield leash.pid
         finally:
             os.killpg(leash.pid, signal.SIGKILL)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # real-time signals have numbers alone
-        return f"signal {number}"

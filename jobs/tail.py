@@ -11,10 +11,10 @@ batch that it has processed already: BLACKBOARD_PARTITION, BLACKBOARD_INODE (ano
 of that name) and BLACKBOARD_POSITION (bytes from its beginning) name a batch, and BLACKBOARD_FENCE
 rises from one holder to the next. The command does not get the connection string of the store.
 
-The command runs in a session of its own. It is killed, with all that it has started in that
-session, when its partition is stopped, and when its worker ends, for whatever reason. The command
-of a worker that stands still (SIGSTOP, a paused machine) may go on beside its successor: let it
-refuse a BLACKBOARD_FENCE lower than one that it has seen.
+The command runs in a session of its own. What it has started in that session is killed when it has
+ended, and with it when its partition is stopped, or its worker ends, for whatever reason. The
+command of a worker that stands still (SIGSTOP, a paused machine) may go on beside its successor:
+let it refuse a BLACKBOARD_FENCE lower than one that it has seen.
 
 A file is looked for on the worker's own machine, or where all workers find the same. New files are
 found within a minute. What has no end of line yet waits for it. A line of more than 16 MiB is not
@@ -47,7 +47,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from blackboard import BadInput, Context, Item, pump
-from blackboard.runners.commands import end_command, start_command
+from blackboard.runners.commands import end_command, how_it_ended, start_command
 from blackboard.runners.watch import Watch
 from blackboard.tables.azure_address import child_environment
 
@@ -231,7 +231,7 @@ def next_lines(path: str, place: Place, batch: int, searched: int = 0) -> Batch:
         if moved is not None:
             found = _batch(path, moved, place, batch, searched)
             if not found.lines and is_followed_by:
-                found = _last_line(moved, place)
+                found = _last_line(path, moved, place, batch)
             if found.lines or not is_followed_by:
                 return found
         return Batch(behind=_beginning(file) if file is not None and is_followed_by else place)
@@ -248,12 +248,14 @@ def _batch(path: str, file: BinaryIO, place: Place, batch: int, searched: int) -
     return Batch(lines=lines, behind=_at(file, place.position + len(lines), place.inode))
 
 
-def _last_line(file: BinaryIO, place: Place) -> Batch:
-    """What no program completes any more, with an end."""
+def _last_line(path: str, file: BinaryIO, place: Place, batch: int) -> Batch:
+    """What no program completes any more, with an end; or the lines that one has just completed."""
     file.seek(place.position)
     rest = file.read()
     if not rest:
         return Batch(behind=place)
+    if b"\n" in rest:
+        return _batch(path, file, place, batch, 0)
     return Batch(lines=rest + b"\n", behind=_at(file, place.position + len(rest), place.inode))
 
 
@@ -391,11 +393,11 @@ async def _give(
         raise BadInput("jobs.tail.command", what) from None
     watch.keep(process.pid)
     try:
-        await process.communicate(lines)
-    except BaseException:
-        await end_command(process)
-        raise
+        try:
+            await process.communicate(lines)
+        finally:
+            await end_command(process)
     finally:
         watch.forget(process.pid)
     if process.returncode:
-        raise CommandFailed(f"the command ended with exit code {process.returncode}")
+        raise CommandFailed(f"the command failed: {how_it_ended(process.returncode)}")

@@ -1,6 +1,7 @@
 """Commands in sessions of their own, which are ended with all that they have started there."""
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -28,9 +29,12 @@ async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess
 
 
 async def end_command(process: asyncio.subprocess.Process) -> None:
-    """Kill a command with all that it has started in its session, and wait for its end. One that
-    runs as another user cannot be killed, and is waited for no longer than a moment.
+    """Kill a command with all that it has started in its session, and wait for its end; or, right
+    after its end, what it has left there. One that runs as another user cannot be killed, and is
+    waited for no longer than a moment.
     """
+    # The system gives the number of a session to no other process while one of the session is left,
+    # and after that only when all other numbers have had their turn.
     guard.kill(process.pid)
     with suppress(TimeoutError):
         async with asyncio.timeout(_ENDS_WITHIN):
@@ -41,3 +45,11 @@ async def _end_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -
     await asyncio.wait([starting])
     if not starting.cancelled() and starting.exception() is None:
         await end_command(starting.result())
+
+
+def how_it_ended(code: int) -> str:
+    """A return code in words: "exit code 3", "killed by SIGKILL"."""
+    if code >= 0:
+        return f"exit code {code}"
+    known = -code in set(signal.Signals)  # real-time signals have numbers alone
+    return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"

@@ -24,7 +24,7 @@ param workers int = 3
 param grace int = 300
 
 var tableName = 'blackboard'
-var settings = loadTextContent('blackboard.toml')
+var settings = loadTextContent('../kubernetes/blackboard.toml')
 var tableDataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3')
 var acrPull = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '7f951dda-4ed3-4680-a7ca-43fe172d538d')
 

@@ -20,19 +20,10 @@ from blackboard.errors import BlackboardError
 from .addresses import redacted
 from .cache import FOLDER, Cache, FetchCache, Level, Past, key_of, load_cache, parser_version
 from .harvest import Harvest, Harvester, Status
-from .merge import Drop, FeedSource, Merged, events_of, merged
-from .output import (
-    CACHE,
-    CALENDAR,
-    EVENTS,
-    REPORT,
-    Output,
-    Overtaken,
-    calendar_file,
-    events_file,
-    output_of,
-)
+from .merge import Drop, FeedSource, Merged, merged
+from .output import calendar_file, events_file
 from .params import City, JobSettings, RunContext
+from .publish import CACHE, CALENDAR, EVENTS, REPORT, Output, Overtaken, output_of
 
 _COLUMNS = (
     ("feed", "name"),
@@ -91,9 +82,16 @@ def level_of(before: Level, events: int, now: datetime) -> tuple[Level, list[str
     """
     since = min(before.lost_since or now, now)
     if events * 2 >= before.events or now - since >= _ACCEPTED:
-        return Level(events), []
+        return msgspec.structs.replace(before, events=events, lost_since=None), []
     lost = f"lost more than half of its events: {events:,} now, {before.events:,} before"
-    return Level(before.events, since), [lost]
+    return msgspec.structs.replace(before, lost_since=since), [lost]
+
+
+def _level_before(cache: Cache, city: City) -> Level:
+    """What the last run left; nothing where other params may be why there are fewer events."""
+    urls = sorted(feed.url for feed in city.feeds)
+    params = key_of("\n".join([str(city.window.days), str(city.window.private), *urls]))
+    return cache.level if cache.level.params == params else Level(params=params)
 
 
 def report_file(
@@ -102,15 +100,14 @@ def report_file(
     sources: Sequence[FeedSource],
     merge: Merged,
     *,
-    counts: Sequence[int],
     summary: dict[str, Any],
     fence: int,
 ) -> bytes:
-    """The whole .report.json. `counts` are the events of each feed in the window."""
+    """The whole .report.json."""
     given, taken = duplicates(merge.drops)
     feeds = [
         {
-            **_feed(one, source.name, counts[number]),
+            **_feed(one, source.name, merge.counts[number]),
             "skipped": one.parsed.skipped + merge.misplaced.get(number, 0),
             "duplicates": {"given": given[number], "taken": taken[number]},
         }
@@ -215,7 +212,7 @@ async def aggregate_city(
     sources = [
         FeedSource(
             name=name,
-            key=one.feed.url,
+            url=one.feed.url,
             parsed=one.parsed,
             primary=one.feed.primary,
             stale=one.stale,
@@ -229,14 +226,11 @@ async def aggregate_city(
     nothing = all(one.status is Status.FAILED for one in harvests)
     level, warnings = cache.level, list[str]()
     if not nothing:
-        level, warnings = level_of(cache.level, len(found.events), run.clock.now())
-    edges = city.window.edges()
-    counts = [len(events_of(source, edges)) for source in sources]
+        before = _level_before(cache, city)
+        level, warnings = level_of(before, len(found.events), run.clock.now())
     files = {
-        REPORT: report_file(
-            city.id, harvests, sources, found, counts=counts, summary=summary, fence=run.fence
-        ),
-        CACHE: msgspec.json.encode(_kept(cache, harvests, counts, level, fence=run.fence)),
+        REPORT: report_file(city.id, harvests, sources, found, summary=summary, fence=run.fence),
+        CACHE: msgspec.json.encode(_kept(cache, harvests, found.counts, level, fence=run.fence)),
     }
     if not nothing:
         files[CALENDAR] = calendar_file(city.id, found.events, city.window)

@@ -68,6 +68,8 @@ class Level(msgspec.Struct, frozen=True):
 
     events: int = 0
     lost_since: datetime | None = None
+    params: str = ""
+    """A digest of the params for which it has so many."""
 
 
 class Cache(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ a title may be `Rock &amp; Roll` or `<b>Jazz</b>`. Only tags that HTML has are r
 resolved against the feed's.
 
 An event without a readable start is refused. An end, a rule, an exclusion or a RECURRENCE-ID that
-cannot be read is left out, and reported in `mended`.
+cannot be read is left out, as is what is not followed of a rule, and reported in `mended`.
 """
 
 import html
@@ -19,7 +19,7 @@ from .addresses import meant, redacted
 from .lengths import LONGEST, Length, length_of
 from .lines import CONTROL, Block, Line
 from .records import Text
-from .rules import ended_in, tidy
+from .rules import ended_in, not_followed, tidy
 from .times import LATEST, Moment, Zones
 
 _LONG, _SHORT = 32_000, 2_000
@@ -259,6 +259,7 @@ class _Reading:
         for line in self._block.all(name):
             try:
                 rules.append(ended_in(tidy(line.value), self._member.start, days))
+                self._member.mended += not_followed(line.value)
             except (ValueError, OverflowError) as problem:
                 self._member.mended.append(str(problem))
         return rules
@@ -279,14 +280,16 @@ class _Reading:
         return found
 
     def _end(self) -> str:
-        """The end; if it is unreadable, the default for the kind of start."""
+        """The end; if it cannot be used, what the duration says, or the default for the kind of
+        start.
+        """
         member = self._member
         line = self._block.first("DTEND")
         if line is not None:
             end = self._only(line)
-            if end is None or end.is_day != member.start.is_day:
-                return ""
-            return self._within(self._zones.moment(line, self._block.zone), "an end").line("DTEND")
+            if end is not None and end.is_day == member.start.is_day:
+                end = self._zones.moment(line, self._block.zone)
+                return self._within(end, "an end").line("DTEND")
         member.length = self._length(self._block.value("DURATION"), member.start)
         return member.length.line(of_days=member.start.is_day) if member.length else ""
 

@@ -178,6 +178,11 @@ class _Way:
     """The addresses so far, whose secrets the result must not show."""
 
 
+def _can_be_sent(validator: str) -> bool:
+    """Whether there is one, and a request can hold it: some servers send letters that none can."""
+    return bool(validator) and validator.isascii() and validator.isprintable()
+
+
 class Fetcher:
     """Fetches for one run, until `close`."""
 
@@ -208,7 +213,7 @@ class Fetcher:
         scheme = scheme_of(meant(address))
         if scheme in {"http", "https"}:
             conditions = {"If-None-Match": etag, "If-Modified-Since": modified}
-            asked = {name: value for name, value in conditions.items() if value}
+            asked = {name: value for name, value in conditions.items() if _can_be_sent(value)}
             return await self._asked_for(_Way(address, asked, self._limits.total))
         if scheme not in {"file", ""}:
             problem = f"{scheme}: is not fetched, only http and https"

@@ -287,7 +287,7 @@ _NAME = re.compile(
     rb"""^(?:X-WR-CALNAME|NAME)(?:;(?:[^":\r\n]|"[^"\r\n]*")*)?:([^\r\n]*)""",
     re.IGNORECASE | re.MULTILINE,
 )
-_TAG = re.compile(r"</?[a-zA-Z][^>]*>")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _ESCAPED = re.compile(r"\\(.)")
 
 

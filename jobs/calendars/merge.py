@@ -38,8 +38,8 @@ class FeedSource:
     """A feed's part in the calendar."""
 
     name: str
-    key: str
-    """A digest of its address."""
+    url: str
+    """Its address, which may hold secrets: nothing but digests of it is written."""
     parsed: Parsed
     primary: bool = False
     stale: bool = False
@@ -82,8 +82,10 @@ class Merged:
 
     events: list[CityEvent]
     drops: list[Drop]
+    counts: list[int]
+    """By source, how many events it has in the window, those of others too."""
     misplaced: dict[int, int]
-    """By source, how many events have times that do not exist in the city's zone."""
+    """By source, how many of these have times that do not exist in the city's zone."""
 
     def dropped(self, sources: Sequence[FeedSource]) -> list[dict[str, str]]:
         """The drops as a report has them: which copy of which source, in favour of which."""
@@ -137,7 +139,9 @@ class _Copy:
 
 def merged(sources: Sequence[FeedSource], window: Window) -> Merged:
     """The city's events in the window."""
-    copies, misplaced = _copies(sources, window.edges(), ZoneInfo(window.zone))
+    edges = window.edges()
+    found = [_events_of(source, edges) for source in sources]
+    copies, misplaced = _copies(sources, found, ZoneInfo(window.zone))
     starts: defaultdict[str, list[_Copy]] = defaultdict(list)
     for one in copies:
         starts[one.event.start].append(one)
@@ -152,11 +156,12 @@ def merged(sources: Sequence[FeedSource], window: Window) -> Merged:
     return Merged(
         events=_with_own_uids(kept, sources),
         drops=sorted(drops, key=lambda one: (one.start, one.source, one.title, one.uid)),
+        counts=[len(events) for events in found],
         misplaced=misplaced,
     )
 
 
-def events_of(source: FeedSource, edges: Edges) -> list[CityEvent]:
+def _events_of(source: FeedSource, edges: Edges) -> list[CityEvent]:
     """The events of one feed in the window."""
     texts = source.parsed.texts
     return [
@@ -174,12 +179,13 @@ def events_of(source: FeedSource, edges: Edges) -> list[CityEvent]:
 
 
 def _copies(
-    sources: Sequence[FeedSource], edges: Edges, zone: ZoneInfo
+    sources: Sequence[FeedSource], found: Sequence[list[CityEvent]], zone: ZoneInfo
 ) -> tuple[list[_Copy], dict[int, int]]:
+    """`found` are the events of each source."""
     copies = []
     misplaced: defaultdict[int, int] = defaultdict(int)
-    for number, source in enumerate(sources):
-        for event in events_of(source, edges):
+    for number, (source, events) in enumerate(zip(sources, found, strict=True)):
+        for event in events:
             try:
                 order = _order(event, zone)
             except (ValueError, OverflowError):
@@ -379,7 +385,7 @@ def _with_own_uids(kept: list[_Copy], sources: Sequence[FeedSource]) -> list[Cit
     apart: dict[int, CityEvent] = {}
     for number, one in sorted(enumerate(kept), key=lambda each: (each[1].feed, each[1].order)):
         event = one.event
-        identity = (sources[one.feed].key, event.start, event.recurrence, event.text.location)
+        identity = (sources[one.feed].url, event.start, event.recurrence, event.text.location)
         mark = "\0".join(identity).encode("utf-8", "surrogatepass")
         while (event.uid, event.recurrence) in taken:
             mark = hashlib.sha256(mark).digest()

@@ -161,7 +161,7 @@ def _days(value: Any) -> int:
 
 
 def _first(value: Any, today: date) -> date:
-    if value is None or value in {"", "today"}:
+    if value in (None, "", "today"):
         return today
     if isinstance(value, datetime):
         return value.date()
@@ -243,7 +243,7 @@ class JobSettings:
     parse_deadline: float = 60.0
     """Seconds for one feed, after which its reader is killed."""
     places: Path | None = None
-    """The folder in which the runs of this host share the places of readers."""
+    """The folder in which runs share the places of readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,27 +16,16 @@ import signal
 import sys
 import warnings
 from collections import Counter, defaultdict
+from contextlib import suppress
 from typing import BinaryIO
 
 import msgspec
 
-from .events import Vevent, access_of, read_vevent, text_of_vevent
+from .budget import FEED_EVENTS, FEED_TEXT, LONG_SERIES, Budget, TooMuch, processor_time
+from .events import Vevent, access_of, plain, read_vevent, text_of_vevent
 from .lines import Block, NotACalendar, Sections, read_calendar
 from .outside import are_outside
-from .records import (
-    ANSWER,
-    FEED_EVENTS,
-    FEED_TEXT,
-    HEAD,
-    LONG_SERIES,
-    Ask,
-    Budget,
-    Occurrence,
-    Parsed,
-    Text,
-    TooMuch,
-    processor_time,
-)
+from .records import ANSWER, HEAD, Ask, Occurrence, Parsed, Text
 from .series import Instance, instances_of
 from .times import Zones
 
@@ -144,7 +133,8 @@ class _Feed:
         """The VEVENTs that may matter, by UID. One without a UID gets one from what it says."""
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for number, block in enumerate(self._events):
-            groups[block.value("UID") or _made_uid(block)].append(number)
+            uid = block.value("UID")
+            groups[uid if plain(uid, len(uid)) else _made_uid(block)].append(number)
         return {
             uid: numbers
             for uid, numbers in groups.items()
@@ -221,10 +211,18 @@ def main(parent: int, memory: int) -> None:
     if os.getppid() != parent:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    _limit(memory)
     warnings.simplefilter("ignore")
     while _serve(sys.stdin.buffer, sys.stdout.buffer, memory):
         pass
+
+
+def _limit(memory: int) -> None:
+    """Takes no more memory than this, or than the system lets this process have."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    with suppress(ValueError, OSError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _serve(source: BinaryIO, sink: BinaryIO, memory: int) -> bool:

@@ -5,10 +5,11 @@ They start when the first feed needs parsing: a run on unchanged feeds starts no
 **SharedPlaces.** Several cities may be aggregated at a time, each in a process of its own, and the
 memory of their parsers is bounded together. So a parser lives only while its run holds a place: a
 lock on one of a few files in the folder of temporary files, which are deleted when they are not
-used. A parser gives its place back after some seconds, when it has nothing to do, or after a feed
-that may have made it large. The kernel releases the lock of a run that dies, and its parsers die
-with it. Where these files cannot be used (the folder cannot be written, or another user has made
-them) each run has its own places.
+used. Workers that each have such a folder of their own (containers, services with PrivateTmp=yes)
+share no places. A parser gives its place back after some seconds, when it has nothing to do, or
+after a feed that may have made it large. The kernel releases the lock of a run that dies, and its
+parsers die with it. Where these files cannot be used (the folder cannot be written, or another user
+has made them) each run has its own places.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
+
+from blackboard.runners.commands import how_it_ended
 
 from .records import ANSWER, HEAD, Ask, Parsed
 
@@ -152,7 +155,7 @@ class ParserPool:
                 return Parsed(error=f"takes more than {self._deadline:g} s to read")
             except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):
                 await self._end(process)
-                return Parsed(error=f"its reader died: exit status {process.returncode}")
+                return Parsed(error=f"its reader died: {how_it_ended(await process.wait())}")
             except BaseException:
                 await self._end(process)
                 raise

@@ -1,29 +1,17 @@
-"""The records that the parser's process, the cache and the merge exchange; the bounds of the
-parser.
+"""The records that the parser's process, the cache and the merge exchange.
 
 Moments are text that sorts as time passes: `2026-08-21` for an all-day event, and
 `2026-08-21T22:00:00Z`, always UTC, for a timed one. This file imports no library but msgspec, so
 that the child process starts quickly.
-
-**Bounds** for the cost of a hostile feed: the processor time of each series is limited by a timer
-of this process's own processor time, so a busy machine refuses nothing that an idle one takes. Code
-that does not return to the interpreter is ended from outside: the parent kills the process at its
-deadline.
 """
 
-import gc
-import signal
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
-from time import process_time
-from types import FrameType
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-PARSER = 4
+PARSER = 5
 """Raise it when the same bytes would give other events: cached ones are then parsed again."""
 
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, 23, 59, 59, tzinfo=UTC)
@@ -169,84 +157,3 @@ def local_of(text: str, zone: ZoneInfo) -> datetime:
     """
     instant = instant_of(text)
     return max(_FIRST, min(instant, _LAST)).astimezone(zone)
-
-
-SERIES_SECONDS = 2.0
-HURRY_SECONDS = 0.1
-LAST_SECONDS = 0.01
-REFUSED_BEFORE_HURRY = 5
-SERIES_EVENTS = 5_000
-FEED_SECONDS = 15.0
-"""Of processor time, for all series of a feed that are refused."""
-FEED_EVENTS = 50_000
-LONG_SERIES = 500
-"""Events from which on a series is left out when it would fill nearly all of that."""
-FEED_TEXT = 64 * 1024 * 1024
-"""Characters, when what an event says is counted once for each time it takes place."""
-STEPS = 250_000
-"""Steps from its start that a rule by the second or minute is followed, at most."""
-
-_AGAIN = 0.05
-"""Seconds of processor time until the timer goes off again."""
-_LOSING = frozenset({"__del__", "_remove"})
-"""Functions whose exceptions Python reports and drops."""
-
-
-class TooMuch(Exception):
-    """A series exceeds a bound."""
-
-
-class Budget:
-    """The processor time that each series of one feed is given: plenty, until some had to be
-    refused; then little; and next to none when those that were refused have used up what the
-    feed is given for them. What can be worked out in time costs the others nothing.
-    """
-
-    def __init__(self) -> None:
-        self._refused = 0
-        self._wasted = 0.0
-
-    @contextmanager
-    def series(self, what: str) -> Iterator[None]:
-        seconds = SERIES_SECONDS if self._refused < REFUSED_BEFORE_HURRY else HURRY_SECONDS
-        if self._wasted >= FEED_SECONDS:
-            seconds = LAST_SECONDS
-        begun = process_time()
-        try:
-            with processor_time(seconds, what):
-                yield
-        except TooMuch:
-            self._refused += 1
-            self._wasted += process_time() - begun
-            raise
-
-
-def _loses(frame: FrameType | None) -> bool:
-    """Whether Python would drop an exception that is raised in a frame."""
-    callbacks = [getattr(one, "__code__", None) for one in gc.callbacks]
-    while frame is not None:
-        if frame.f_code.co_name in _LOSING or frame.f_code in callbacks:
-            return True
-        frame = frame.f_back
-    return False
-
-
-@contextmanager
-def processor_time(seconds: float, what: str) -> Iterator[None]:
-    """Ends the block with TooMuch after so many seconds of processor time. In a destructor, or in a
-    callback of a weak reference or of the garbage collector, where an exception would be lost, it
-    waits for the timer again.
-    """
-
-    def expired(_signal: int, frame: FrameType | None) -> None:
-        if _loses(frame):
-            return
-        raise TooMuch(f"{what} takes more than {seconds:g} s to work out")
-
-    before = signal.signal(signal.SIGVTALRM, expired)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)

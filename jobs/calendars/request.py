@@ -71,20 +71,6 @@ async def resolve_host(
     return list(dict.fromkeys(addresses))
 
 
-class _NoFeed(Exception):
-    """An answer that is no feed, with its first bytes, which may quote what is secret."""
-
-    def __init__(self, failure: FetchFailed, head: bytes) -> None:
-        super().__init__(str(failure))
-        self._failure = failure
-        self._head = head
-
-    def failure(self, way: Sequence[str]) -> FetchFailed:
-        """The failure with the server's words, without the secrets of these addresses."""
-        self._failure.said = words_of(self._head, *way)
-        return self._failure
-
-
 class Requester:
     """Makes requests for one run."""
 
@@ -128,9 +114,8 @@ class Requester:
         problem: Exception | None = None
         for address in addresses[:4]:
             try:
-                return await self._request(url, address, conditions, _Watch(seconds, self._clock))
-            except _NoFeed as failure:
-                raise failure.failure((*way, str(url))) from None
+                watch = _Watch(seconds, self._clock)
+                return await self._request(url, address, conditions, watch, (*way, str(url)))
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as failure:
                 problem = failure
             except httpx2.TimeoutException:
@@ -163,7 +148,12 @@ class Requester:
         return addresses
 
     async def _request(
-        self, url: httpx2.URL, address: Address, conditions: Mapping[str, str], watch: "_Watch"
+        self,
+        url: httpx2.URL,
+        address: Address,
+        conditions: Mapping[str, str],
+        watch: "_Watch",
+        way: Sequence[str],
     ) -> Fetched | str:
         """One request to one address."""
         timeout = httpx2.Timeout(self._limits.read, connect=self._limits.connect)
@@ -185,18 +175,22 @@ class Requester:
                 place = response.headers.get("location", "")
                 if response.status_code in _REDIRECTS and place:
                     return _joined(url, place)
-                return await self._feed(response, conditions, watch.seconds)
+                return await self._feed(response, conditions, watch.seconds, way)
         finally:
             watch.now("")
 
     async def _feed(
-        self, response: httpx2.Response, conditions: Mapping[str, str], seconds: Seconds
+        self,
+        response: httpx2.Response,
+        conditions: Mapping[str, str],
+        seconds: Seconds,
+        way: Sequence[str],
     ) -> Fetched:
         status, headers = response.status_code, response.headers
         content = None
         if status != 304 or not conditions:
             if status not in {200, 203}:  # 203: a proxy on the way has changed it
-                raise await self._no_feed(response)
+                raise await self._no_feed(response, way)
             encoding = headers.get("content-encoding", "")
             try:
                 content = await read_body(
@@ -215,8 +209,8 @@ class Requester:
             seconds=seconds,
         )
 
-    async def _no_feed(self, response: httpx2.Response) -> "_NoFeed":
-        """The failure, or the next address, for a status other than 200."""
+    async def _no_feed(self, response: httpx2.Response, way: Sequence[str]) -> FetchFailed:
+        """The failure for a status other than 200, with the server's words."""
         status, headers = response.status_code, response.headers
         head = b""
         try:
@@ -231,7 +225,8 @@ class Requester:
             until = next_request_at(headers.get("retry-after", ""), self._clock.now())
         later = f", to be asked again from {until:%Y-%m-%dT%H:%M:%SZ} on" if until else ""
         why = Why.GONE if status in _GONE else Why.TROUBLE
-        return _NoFeed(FetchFailed(f"HTTP {status}{later}", why=why, until=until), head)
+        said = words_of(head, *way)
+        return FetchFailed(f"HTTP {status}{later}", why=why, said=said, until=until)
 
     def _context(self, url: httpx2.URL) -> ssl.SSLContext:
         """One TLS context for the run: loading the authorities takes longer than a request.

@@ -159,9 +159,13 @@ _LONGEST_FRESH = 3600.0
 LONGEST_WAIT = timedelta(days=1)
 """For no longer is a server left alone that asks for time."""
 _WORDS = 160
-_TITLE = re.compile(rb"<(title|h1)\b[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
-_UNSEEN = re.compile(rb"<(script|style|head)\b.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
-_TAG = re.compile(r"<[^>]*>")
+# What has no end reaches to that of the text: an end that is not there must not be looked for again
+# from each beginning.
+_TITLE = re.compile(rb"<(title|h1)\b[^<>]*>(.*?)(?:</\1|\Z)", re.IGNORECASE | re.DOTALL)
+_UNSEEN = re.compile(
+    rb"<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL
+)
+_TAG = re.compile(r"<[^<>]*>")
 _MESSAGE = re.compile(
     r'"(?:message|error|error_description|detail|title|reason)"\s*:\s*"((?:[^"\\]|\\.)+)"',
     re.IGNORECASE,
@@ -291,7 +295,8 @@ _GZIP = b"\x1f\x8b"
 
 class Inflater:
     """Decompresses a body piece by piece into a `Body`. What begins as gzip is unpacked, whatever
-    is said of it, and what does not begin so is no gzip. Raises TooLarge, BadEncoding.
+    is said of it, and what does not begin so is no gzip; what stands behind its end is left out.
+    The limit is one for the bytes that come, too. Raises TooLarge, BadEncoding.
     """
 
     def __init__(self, encoding: str, limit: int, body: Body) -> None:
@@ -303,8 +308,15 @@ class Inflater:
         self._head = b""
         self._stream: zlib._Decompress | None = None
         self._begun = False
+        self._ended = False
+        self._came = 0
 
     def feed(self, piece: bytes) -> None:
+        self._came += len(piece)
+        if self._came > self._limit:
+            raise TooLarge
+        if self._ended:
+            return
         if not self._begun:
             self._head += piece
             if len(self._head) < len(_GZIP):
@@ -340,6 +352,8 @@ class Inflater:
         if self._stream.eof:
             rest = self._stream.unused_data
             if not rest.startswith(_GZIP):
+                # A single byte may be the first of another part: zlib keeps it for the next piece.
+                self._ended = len(rest) >= len(_GZIP)
                 return b""
             self._stream = zlib.decompressobj(_GZIP_BITS)
             return rest

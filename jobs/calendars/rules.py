@@ -27,7 +27,8 @@ from icalendar.timezone import tzp
 
 from blackboard.schedule.rrule import one_kind
 
-from .records import SERIES_EVENTS, STEPS, TooMuch, Window
+from .budget import SERIES_EVENTS, STEPS, TooMuch
+from .records import Window
 from .times import Moment, cut
 from .zone_names import guessed_zone
 
@@ -50,6 +51,7 @@ _PARTS = {
         for unit in ("SECOND", "MINUTE", "HOUR", "MONTHDAY", "YEARDAY", "WEEKNO", "MONTH", "SETPOS")
     },
 }
+_SKIP = re.compile(r"\bSKIP\s*=\s*(BACKWARD|FORWARD)\b", re.IGNORECASE)
 _UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?(?![\dTZ])")
 _OF_DATES = frozenset({"000000", "235959"})
 """Times in UTC that only fill up a date."""
@@ -58,7 +60,7 @@ _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a rule is tried out in no zone
 
 def tidy(value: str) -> str:
     """A rule in standard form. Raises ValueError when it cannot be read."""
-    text = value.strip().strip(";").upper().removeprefix("RRULE:")
+    text = " ".join(value.split()).strip(";").upper().removeprefix("RRULE:")
     given = [part.strip() for part in text.split(";") if part.strip()]
     parts: dict[str, str] = {}
     for number, part in enumerate(given, start=1):
@@ -83,6 +85,11 @@ def tidy(value: str) -> str:
     if parts.get("INTERVAL", "1").strip("0"):
         rrulestr(_endless(rule), dtstart=_ANY_DAY)
     return rule
+
+
+def not_followed(value: str) -> list[str]:
+    """What a rule says and `tidy` leaves out, though it may move some of its days."""
+    return [f"SKIP={said.upper()} is not followed" for said in _SKIP.findall(value)]
 
 
 def ended_in(rule: str, start: Moment, zone: str) -> str:

@@ -22,9 +22,10 @@ from typing import Protocol, TypeVar
 import recurring_ical_events
 from icalendar import Calendar, Event
 
+from .budget import SERIES_EVENTS, Budget, TooMuch
 from .events import Vevent
 from .lengths import LONGEST, Length
-from .records import SERIES_EVENTS, Budget, Edges, TooMuch, Window, instant_text, is_day
+from .records import Edges, Window, instant_text, is_day
 from .rules import at_start, fits, meant_zone, refuse_bomb
 from .times import LATEST, Moment
 from .zone_names import zone_of_days

@@ -164,6 +164,10 @@ def test_a_calendar_names_itself(head: str, name: str) -> None:
     assert calendar_name(calendar(event("1", "One"), head=head)) == name
 
 
+def test_a_tag_that_does_not_end_is_part_of_a_name() -> None:
+    assert calendar_name(b"BEGIN:VCALENDAR\r\nX-WR-CALNAME:<a <b>Town</b>\r\n") == "<a Town"
+
+
 def test_the_name_of_an_event_is_not_that_of_the_calendar() -> None:
     assert calendar_name(calendar(event("1", "One") + "\nX-WR-CALNAME:No")) == ""
 

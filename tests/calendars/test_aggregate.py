@@ -10,8 +10,8 @@ import pytest
 
 from blackboard import BadInput
 from jobs.calendars.aggregation import NothingCame
-from jobs.calendars.output import Overtaken
 from jobs.calendars.params import RunContext, job_settings
+from jobs.calendars.publish import Overtaken
 from tests.calendars.serving import Answer, Site, serving
 from tests.calendars.support import LOCAL, aggregate, calendar, event, events, report, vevents
 

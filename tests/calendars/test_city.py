@@ -110,6 +110,8 @@ def test_a_feed_keeps_the_name_it_has_and_needs_no_good_one() -> None:
         ("params.from", {"from": "yesterday"}),
         ("params.from", {"from": "2026-02-30"}),
         ("params.from", {"from": 20260821}),
+        ("params.from", {"from": []}),
+        ("params.from", {"from": {"day": 1}}),
         ("params.from", {"from": "0001-01-01"}),
         ("params.from", {"from": "9999-12-31"}),
         ("params.out", {"out": ""}),

@@ -305,6 +305,11 @@ def test_old_events_outlive_the_days_for_which_they_were_expanded(tmp_path: Path
         ),
         (b"<style>p{}</style><p>Not<br>here</p><script>x()</script>", "Not here"),
         (b"\x1b[31mred\x00", "[31mred"),
+        (b"<head><title>Gone", "Gone"),
+        (b"<body><h1>Not <h1>here", "Not here"),
+        (b"<head><meta a><body>Not here<!-- <p>", "Not here"),
+        (b"Not here<script>a<script>", "Not here"),
+        (b"Not <<here", "Not <<here"),
         (
             b"no https://a.org/x?token=sword%20fish and sword fish",
             "no https://a.org/x?token=... and ...",

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.calendars import records as budget
+from jobs.calendars import budget
 from jobs.calendars.merge import FeedSource, merged
 from jobs.calendars.output import calendar_file, events_file
 from jobs.calendars.parser import parse
@@ -59,8 +59,8 @@ def city_of(parsed: Parsed, zone: str) -> tuple[bytes, bytes]:
     """What a city makes of a feed beside a good one."""
     asked = window("2026-08-21", 60, zone)
     sources = [
-        FeedSource(name="Damaged", key="d", parsed=parsed),
-        FeedSource(name="Good", key="g", parsed=GOOD),
+        FeedSource(name="Damaged", url="d", parsed=parsed),
+        FeedSource(name="Good", url="g", parsed=GOOD),
     ]
     found = merged(sources, asked)
     return (

@@ -7,9 +7,8 @@ from time import process_time
 
 import pytest
 
+from jobs.calendars import budget, series
 from jobs.calendars import parser as expand
-from jobs.calendars import records as budget
-from jobs.calendars import series
 from tests.calendars.support import FEEDS, calendar, event, read, times, window
 
 WEEKLY = event(

@@ -15,8 +15,10 @@ from jobs.calendars.addresses import Address, policy
 from jobs.calendars.fetch import Fetcher
 from jobs.calendars.responses import (
     BadEncoding,
+    Body,
     Fetched,
     FetchFailed,
+    Inflater,
     Limits,
     TooLarge,
     Why,
@@ -63,6 +65,16 @@ def test_no_condition_is_sent_without_validators() -> None:
     with serving({"/": Answer(ONE)}) as site:
         fetch(site.url("/"))
         assert not {"if-none-match", "if-modified-since"} & set(site.asked[0][1])
+
+
+@pytest.mark.parametrize("odd", ['"caf\xe9"', '"a\x01b"', '"\u2603"'])
+def test_a_validator_that_no_request_can_hold_is_not_sent_back(odd: str) -> None:
+    with serving({"/": Answer(ONE)}) as site:
+        got = fetch(site.url("/"), etag=odd, modified="Fri, 21 Aug 2026 10:00:00 GMT")
+        assert body_of(got) == ONE
+        assert body_of(fetch(site.url("/"), etag=got.etag, modified=odd)) is None
+        assert "if-none-match" not in site.asked[0][1]
+        assert "if-modified-since" not in site.asked[1][1]
 
 
 def test_an_unasked_for_304_is_a_failure() -> None:
@@ -177,6 +189,28 @@ def test_a_compression_bomb_is_never_inflated_beyond_the_limit() -> None:
 def test_bombs_within_bombs_are_counted_together() -> None:
     with pytest.raises(TooLarge):
         read([gzip.compress(bytes(1000)) * 200], "gzip", 100_000)
+
+
+def test_what_stands_behind_the_end_of_a_compressed_feed_is_not_kept() -> None:
+    body = Body()
+    inflate = Inflater("gzip", 100_000, body)
+    for piece in (gzip.compress(ONE), *[bytes(1_000)] * 90):
+        inflate.feed(piece)
+    assert inflate.finished().read() == ONE
+    assert inflate._stream is not None
+    assert len(inflate._stream.unused_data) <= 1_000
+
+
+@pytest.mark.parametrize("more", [bytes(1_000), gzip.compress(b"") * 50], ids=["bytes", "gzip"])
+def test_a_feed_that_is_small_but_whose_compressed_bytes_never_end_is_refused(more: bytes) -> None:
+    with pytest.raises(TooLarge):
+        read([gzip.compress(ONE), *[more] * 110], "gzip", 100_000)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 500])
+def test_parts_that_are_compressed_one_by_one_are_put_together(size: int) -> None:
+    packed = gzip.compress(ONE[:30]) + gzip.compress(ONE[30:])
+    assert read([packed[at : at + size] for at in range(0, len(packed), size)], "", 1_000) == ONE
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The calendar that is written, as two other programs read it."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
@@ -8,6 +9,7 @@ import icalendar
 import pytest
 import vobject
 
+from jobs.calendars.lines import CONTROL
 from jobs.calendars.merge import CityEvent
 from jobs.calendars.output import calendar_file, events_file
 from jobs.calendars.records import Text
@@ -99,6 +101,21 @@ def test_texts_are_read_back_as_they_were() -> None:
     assert other.description.value == ODD
     assert other.dtstart.value == date(2026, 9, 1)
     assert other.dtend.value == date(2026, 9, 3)
+
+
+@pytest.mark.parametrize("odd", ["\rBEGIN:VEVENT", "a\r\nb", "a\x00b", "a\x1bb", "a\x85b"])
+def test_no_name_begins_a_line_or_holds_what_a_calendar_must_not(odd: str) -> None:
+    named = replace(told("2026-09-01", "2026-09-03", uid=odd), sources=(odd,), links=((odd, "u"),))
+    written = calendar_file(odd, [named], window())
+    assert not CONTROL.search(written.replace(b"\r\n", b"").decode())
+    assert written.count(b"\r\nBEGIN:VEVENT") == len(vevents(written)) == 1
+
+
+@pytest.mark.parametrize("start", ["2026-09-01", MOMENTS[0]])
+def test_an_event_of_no_length_has_no_end(start: str) -> None:
+    written = calendar_file("town", [told(start, start)], window())
+    assert b"DTSTART" in written
+    assert b"DTEND" not in written
 
 
 def test_no_line_is_longer_than_75_octets_and_none_ends_within_a_character() -> None:

@@ -77,6 +77,27 @@ def test_no_reader_may_take_more_than_its_part() -> None:
     assert sum(found) <= MEMORY
 
 
+def test_a_reader_asks_for_no_more_than_the_system_lets_it_have() -> None:
+    program = textwrap.dedent(
+        """
+        import os, resource
+        from jobs.calendars.parser import main
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        main(os.getppid(), 2 << 30)
+        print(resource.getrlimit(resource.RLIMIT_AS))
+        """
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == f"({1 << 30}, {1 << 30})\n"
+
+
 def test_runs_of_one_host_share_the_places_of_readers(tmp_path: Path) -> None:
     """Two runs with two readers each, and no more than two readers at any time."""
     under_way = most = 0

@@ -26,14 +26,14 @@ def source(
         for number, one in enumerate(told)
     )
     parsed = Parsed(texts=texts, occurrences=occurrences)
-    return FeedSource(name=name, key=name, parsed=parsed, primary=primary)
+    return FeedSource(name=name, url=name, parsed=parsed, primary=primary)
 
 
 def telling(name: str, *texts: Text, start: str = NOON, primary: bool = False) -> FeedSource:
     """A source whose events say more than a title."""
     occurrences = tuple(Occurrence(number, start, start) for number in range(len(texts)))
     parsed = Parsed(texts=texts, occurrences=occurrences)
-    return FeedSource(name=name, key=name, parsed=parsed, primary=primary)
+    return FeedSource(name=name, url=name, parsed=parsed, primary=primary)
 
 
 def at(uid: str, location: str = "", url: str = "", title: str = "Storytime", **more: Any) -> Text:
@@ -330,7 +330,7 @@ def test_times_at_the_end_of_all_time_spoil_nothing(zone: str) -> None:
     texts = (Text(uid="1", title="Ever"),)
     for start, end in itertools.product(EXTREMES, repeat=2):
         odd = Parsed(texts=texts, occurrences=(Occurrence(0, start, end, end),))
-        sources = [FeedSource(name="A", key="A", parsed=odd), source("B", ("2", "Good", NOON))]
+        sources = [FeedSource(name="A", url="A", parsed=odd), source("B", ("2", "Good", NOON))]
         asked = window(zone=zone)
         found = merged(sources, asked)
         assert "2" in {one.uid for one in found.events}
@@ -343,7 +343,7 @@ def test_times_at_the_end_of_all_time_spoil_nothing(zone: str) -> None:
 @pytest.mark.parametrize("start", ["2026-09-01T99:00:00Z", "2026-09-31T00:00:00Z", "2026-09-31"])
 def test_times_that_are_none_are_left_out_and_counted(start: str) -> None:
     odd = Parsed(texts=(Text(uid="1"),), occurrences=(Occurrence(0, start, start),))
-    sources = [source("B", ("2", "Good", NOON)), FeedSource(name="A", key="A", parsed=odd)]
+    sources = [source("B", ("2", "Good", NOON)), FeedSource(name="A", url="A", parsed=odd)]
     found = merged(sources, window())
     assert [one.uid for one in found.events] == ["2"]
     assert found.misplaced == {1: 1}

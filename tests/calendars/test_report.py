@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,24 @@ def test_a_city_that_loses_more_than_half_of_its_events_warns_until_it_has_them(
         assert run(town(site)) == []
         site.answers["/many"] = Answer(status=404)
         assert run(town(site)) == ["1 of 2 feeds failed"]
+
+
+@pytest.mark.parametrize("changed", ["days", "private", "feeds"])
+def test_a_city_that_asks_for_less_has_lost_nothing(tmp_path: Path, changed: str) -> None:
+    warnings: list[str] = []
+    run = RunContext(warn=warnings.append)
+    private = [event(f"{n}@p", f"P{n}", "20260905", "CLASS:PRIVATE") for n in range(20)]
+    with serving({"/many": Answer(MANY), "/private": Answer(calendar(*private))}) as site:
+        feeds = [site.url("/many"), site.url("/private")]
+        before: dict[str, Any] = {"feeds": feeds, "days": 90, "private": True}
+        less: dict[str, Any] = {"feeds": feeds[:1], "days": 13, "private": False}
+        now = {**before, changed: less[changed]}
+        usual, fewer = (aggregate(tmp_path, run=run, **one)["events"] for one in (before, now))
+        assert (fewer * 2 < usual, warnings) == (True, [])
+        for path in site.answers:
+            site.answers[path] = Answer(calendar())
+        aggregate(tmp_path, run=run, **now)
+        assert warnings == [f"lost more than half of its events: 0 now, {fewer} before"]
 
 
 @pytest.mark.parametrize(

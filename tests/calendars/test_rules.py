@@ -6,7 +6,7 @@ import pytest
 
 from jobs.calendars.rules import ended_in, tidy
 from jobs.calendars.times import Moment
-from tests.calendars.support import calendar, read, window
+from tests.calendars.support import calendar, event, read, window
 
 LOS_ANGELES = "America/Los_Angeles"
 
@@ -120,6 +120,22 @@ MIXED = {
 def test_rules_that_libraries_do_not_follow(rule: str, expected: list[str]) -> None:
     found = starts("DTSTART;VALUE=DATE:20260901", f"RRULE:{rule}")
     assert found == [f"2026-{day}" for day in expected]
+
+
+@pytest.mark.parametrize(("skip", "mended"), [("omit", 0), ("backward", 1), ("Forward", 1)])
+def test_what_to_do_where_a_day_is_missing_is_not_followed_and_the_report_says_so(
+    skip: str, mended: int
+) -> None:
+    rule = f"RRULE:RSCALE=GREGORIAN;FREQ=MONTHLY;COUNT=2;SKIP={skip}"
+    parsed = read(calendar(event("1", "E", "20260831", rule)))
+    assert [one.start for one in parsed.occurrences] == ["2026-08-31", "2026-10-31"]
+    assert parsed.mended == mended
+    assert parsed.mending == (f"SKIP={skip.upper()} is not followed" if mended else "")
+
+
+def test_white_space_in_a_rule_costs_no_time() -> None:
+    many = " " * 1_000_000
+    assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == "FREQ=DAILY;COUNT=2"
 
 
 @pytest.mark.parametrize("rule", ["RSCALE=CHINESE;FREQ=YEARLY", "FREQ=DAILY;SKIP=SOMETIMES"])

@@ -139,6 +139,12 @@ def test_a_bad_end_moves_no_series_and_loses_none(
         assert (instant_of(end) - instant_of(begin)).total_seconds() == seconds
 
 
+@pytest.mark.parametrize("end", ["DTEND:", "DTEND:xx", "DTEND;VALUE=DATE:20260903"])
+def test_an_end_that_cannot_be_used_leaves_the_duration(end: str) -> None:
+    parsed = read(calendar(event("1", "E", "20260902T180000Z", end, "DURATION:PT5H")))
+    assert [one.end for one in parsed.occurrences] == ["2026-09-02T23:00:00Z"]
+
+
 def test_an_end_before_the_start_across_zones_is_none() -> None:
     body = calendar(
         "UID:1\nSUMMARY:S\nDTSTART;TZID=Europe/Paris:20260902T180000\n"

@@ -14,7 +14,7 @@ import pytest
 import recurring_ical_events
 import vobject
 
-from jobs.calendars.merge import FeedSource, events_of, merged
+from jobs.calendars.merge import FeedSource, merged
 from jobs.calendars.params import read_feeds
 from jobs.calendars.records import Parsed, Window, instant_of, is_day
 from tests.calendars.serving import Site, serving
@@ -140,9 +140,8 @@ def test_events_are_those_that_the_library_finds_in_whole_feeds(city: str) -> No
 
 @pytest.mark.parametrize("city", ZONES)
 def test_a_city_is_in_the_order_of_its_clocks_and_no_branch_is_taken_for_another(city: str) -> None:
-    asked = window(zone=ZONES[city])
-    sources = [FeedSource(name=name, key=name, parsed=one) for name, one in parsed(city).items()]
-    found = merged(sources, asked)
+    sources = [FeedSource(name=name, url=name, parsed=one) for name, one in parsed(city).items()]
+    found = merged(sources, window(zone=ZONES[city]))
     zone = ZoneInfo(ZONES[city])
     starts = [
         (one.start, "") if is_day(one.start) else _day_and_time(one.start, zone)
@@ -152,8 +151,7 @@ def test_a_city_is_in_the_order_of_its_clocks_and_no_branch_is_taken_for_another
     assert found.drops, "some events are in several feeds"
     closed = [one for one in found.drops if "closed" in one.title.lower()]
     assert closed == [], "each library closes for itself"
-    told = sum(len(events_of(source, asked.edges())) for source in sources)
-    assert len(found.events) + len(found.drops) == told
+    assert len(found.events) + len(found.drops) == sum(found.counts)
 
 
 def _day_and_time(moment: str, zone: tzinfo) -> tuple[str, str]:

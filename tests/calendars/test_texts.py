@@ -158,6 +158,14 @@ def test_a_feed_of_nothing_but_private_events_is_no_failure() -> None:
     assert (parsed.error, parsed.seen, parsed.private) == ("", 1, 1)
 
 
+@pytest.mark.parametrize("uid", ["", " ", "\\n", "\\n\\N"])
+def test_a_uid_in_which_nothing_stands_is_made(uid: str) -> None:
+    parsed = read(calendar(event(uid, "One"), event(uid, "Two")))
+    uids = {one.uid for one in parsed.texts}
+    assert len(uids) == 2
+    assert all(one.endswith("@no-uid") for one in uids)
+
+
 def test_the_made_uid_of_an_event_does_not_change_with_its_picture() -> None:
     made = {
         read(calendar(f"SUMMARY:E\nDTSTART:20260901\nIMAGE:https://a.org/?{day}")).texts[0].uid

@@ -10,8 +10,8 @@ import pytest
 
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
-from jobs.calendars import output as write
-from jobs.calendars.output import CACHE, CALENDAR, EVENTS, REPORT, Overtaken, file_name, output_of
+from jobs.calendars import publish as write
+from jobs.calendars.publish import CACHE, CALENDAR, EVENTS, REPORT, Overtaken, file_name, output_of
 
 
 def publish(

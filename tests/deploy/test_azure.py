@@ -102,12 +102,13 @@ def test_what_handlers_write_goes_to_a_share_of_an_account_of_its_own(
     assert resources["shares"]["parent"] == "files"
 
 
-def test_the_settings_are_the_file_beside_the_template(
+def test_the_settings_are_those_of_the_workers_on_kubernetes(
     template: dict[str, Any], app: dict[str, Any], worker: dict[str, Any]
 ) -> None:
     loaded = template["variables"]["settings"]["value"]["function"]
     assert loaded["type"] == "load_text_content"
-    assert (DEPLOY / "azure" / loaded["parameters"]["file_path"]).is_file()
+    file = DEPLOY / "azure" / loaded["parameters"]["file_path"]
+    assert file.samefile(DEPLOY / "kubernetes" / "blackboard.toml")
     [secret] = app["configuration"]["secrets"]
     [volume] = [one for one in app["template"]["volumes"] if one["storageType"] == "Secret"]
     assert volume["secrets"] == [{"secretRef": secret["name"], "path": "blackboard.toml"}]

@@ -88,6 +88,12 @@ def test_the_pages_need_a_token_and_may_do_nothing_they_need_not() -> None:
     assert web["args"][0] == "serve"
     assert whole["securityContext"]["runAsNonRoot"] is True
     assert web["securityContext"]["readOnlyRootFilesystem"] is True
+    mounts = {one["mountPath"]: one.get("readOnly", False) for one in web["volumeMounts"]}
+    assert mounts == {"/blackboard": True, "/out": True, "/tmp": False}
+    shown = {one["name"] for one in web["volumeMounts"]}
+    assert {one["name"]: one for one in whole["volumes"]} == {
+        one["name"]: one for one in pod()["volumes"] if one["name"] in shown
+    }
     labels = manifest("web.yaml")["spec"]["selector"]["matchLabels"]
     assert manifest("web-service.yaml")["spec"]["selector"] == labels
     assert labels.items() <= manifest("web.yaml")["spec"]["template"]["metadata"]["labels"].items()
@@ -135,7 +141,7 @@ def test_workload_identity_is_asked_for_by_label_and_annotation() -> None:
     assert pod()["serviceAccountName"] == account["name"]
 
 
-@pytest.mark.parametrize("folder", ["kubernetes", "azure", "example"])
+@pytest.mark.parametrize("folder", ["kubernetes", "example"])
 def test_the_settings_can_be_read(folder: str) -> None:
     found = settings.load_settings(DEPLOY / folder / "blackboard.toml")
     assert found.board.jobs

@@ -16,7 +16,7 @@ from blackboard.cli import group
 from blackboard.runners.process import ProcessRunner
 from blackboard.schedule.times import parse_duration
 from blackboard.worker.membership import SHUTDOWN_TIMEOUT
-from blackboard.worker.worker import LAST_RELEASES
+from blackboard.worker.release_queue import LAST_RELEASES
 from tests.deploy.files import (
     DEPLOY,
     ROOT,
