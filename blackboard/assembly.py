@@ -17,7 +17,6 @@ from blackboard.events import LoopStoodStill, WorkerStoodStill
 from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.grab import Times
 from blackboard.rules.shares import Balance
 from blackboard.settings import RedisTable, Settings
 from blackboard.stores import open_table
@@ -25,11 +24,11 @@ from blackboard.subscribers import Events
 from blackboard.table import TableError
 
 if TYPE_CHECKING:
-    from blackboard.bus import OpenBus
     from blackboard.notify.settings import NotifyTable
     from blackboard.runner import Runner
     from blackboard.runners.inline import RunOfLoop
     from blackboard.runners.process import ProcessRunner
+    from blackboard.worker.grab import Races
     from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.holdings import Holdings
     from blackboard.worker.partitions import GroupWorker
@@ -62,45 +61,48 @@ def new_worker(
     from blackboard.runners.process import ProcessRunner
     from blackboard.worker.wake import CycleWake
 
-    traced = _traced(board.clock) if declared.worker.otel else _untraced
     pumps = [one for one in handlers.values() if one.pump is not None]
+    for one in pumps:
+        board.resolve(one.type, "{}")  # raises BadInput for settings that a group cannot have
     served = frozenset(one.type for one in pumps)
-    handlers = {name: one for name, one in handlers.items() if one.pump is None}
+    traced = _traced(board.clock) if declared.worker.otel else _untraced
+
+    def watched(process: ProcessRunner) -> Callable[[float], None] | None:
+        return _watched(process, board, served, events, store) if guards_loop else None
+
+    def of_group(pump: Handler) -> "GroupWorker":
+        """With a guard of its own, which waits for the heartbeat of this group."""
+        process, group = ProcessRunner(idle=settings.slots), board.group(pump.type)
+        return group_worker(
+            group,
+            parent=board.name,
+            pump=pump,
+            owner=events.worker,
+            settings=settings,
+            job_settings=declared.jobs,
+            events=events,
+            inline=InlineRunner(),
+            process=process,
+            turning=watched(process),
+            races=_races(board, pump, declared.redis),
+        )
+
     process = ProcessRunner(idle=settings.slots)
     wake = CycleWake(settings.cycle.total_seconds(), board.chance)
     worker = assemble(
         board,
         owner=events.worker,
         settings=settings,
-        handlers=handlers,
+        handlers={name: one for name, one in handlers.items() if one.pump is None},
         job_settings=declared.jobs,
         events=events,
         wake=wake,
         inline=traced(InlineRunner()),
         process=traced(process),
-        turning=_watched(process, board, served, events, store) if guards_loop else None,
+        turning=watched(process),
         notify=declared.notify,
     )
-    groups = []
-    for pump in pumps:
-        # With a guard of its own, which waits for this group's heartbeat.
-        process = ProcessRunner(idle=settings.slots)
-        groups.append(
-            group_worker(
-                board.group(pump.type),
-                parent=board.name,
-                pump=pump,
-                owner=events.worker,
-                settings=settings,
-                job_settings=declared.jobs,
-                events=events,
-                inline=InlineRunner(),
-                process=process,
-                turning=_watched(process, board, served, events, store) if guards_loop else None,
-                open_bus=_redis(board.group(pump.type), pump, declared.redis),
-                times=declared.redis.times(),
-            )
-        )
+    groups = [of_group(one) for one in pumps]
     return BoardWorker(worker, settings=settings, wake=wake, store=store, groups=groups)
 
 
@@ -160,19 +162,25 @@ def _watched(
     return turning
 
 
-def _redis(board: BoardTable, pump: Handler, declared: RedisTable) -> "OpenBus | None":
-    """The bus of a group whose partitions are raced for. Raises BadInput where there is none."""
+def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | None":
+    """Those of a group of `board` whose partitions are raced for. By the time at which that was
+    made they are apart from those of a board of the same name in another store. Raises BadInput
+    where there is no Redis.
+    """
     if pump.pump is None or pump.pump.balance is not Balance.GRAB:
         return None
+    from blackboard.worker.grab import Races
     from blackboard.worker.redis_bus import RedisBus, redis_url
 
-    return partial(
+    created = keys.moment_key(board.created) if board.created else ""
+    open_bus = partial(
         RedisBus,
         redis_url(os.environ, declared.url),
-        prefix=f"{declared.prefix}:{board.name}",
+        prefix=f"{declared.prefix}:{keys.group_board(board.name, pump.type)}:{created}",
         clock=board.clock,
         chance=board.chance,
     )
+    return Races(open_bus=open_bus, times=declared.times())
 
 
 class _Parts(NamedTuple):
@@ -249,14 +257,11 @@ def group_worker(
     inline: "Runner",
     process: "Runner",
     turning: Callable[[float], None] | None = None,
-    open_bus: "OpenBus | None" = None,
-    times: Times | None = None,
+    races: "Races | None" = None,
 ) -> "GroupWorker":
     """A worker's part in the group of a pump, of its parts. `board` is the group's, `parent` the
-    name of the board that it belongs to; `open_bus` and `times` are for partitions that are raced
-    for.
+    name of the board that it belongs to.
     """
-    from blackboard.worker.membership import new_member
     from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
 
     parts = _parts(
@@ -270,21 +275,18 @@ def group_worker(
         process=process,
         turning=turning,
     )
-    assert pump.pump is not None
-    now, cycle = board.clock.now(), pump.pump.lease.total_seconds() / 3
     return GroupWorker(
         board=parts.board,
         parent=parent,
         handler=pump,
-        member=new_member(owner, now=now, types=pump.type, cycle=cycle),
+        owner=owner,
         events=events,
         holdings=parts.holdings,
         heartbeat=parts.heartbeat,
         releases=parts.releases,
         runs=parts.runs,
         steady=parts.breaker.steady,
-        open_bus=open_bus,
-        times=times or Times(),
+        races=races,
     )
 
 
@@ -303,7 +305,7 @@ def assemble(
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
-    from blackboard.worker.membership import Membership, new_member
+    from blackboard.worker.membership import Membership, new_member, types_as_text
     from blackboard.worker.peers import Peers
     from blackboard.worker.permits import Permits
     from blackboard.worker.walk import Walk
@@ -363,7 +365,7 @@ def assemble(
     member = new_member(
         owner,
         now=board.clock.now(),
-        types=",".join(sorted(handlers)),
+        types=types_as_text(handlers, limit=board.table.max_value),
         cycle=settings.cycle.total_seconds(),
         slots=settings.slots,
     )
@@ -377,7 +379,7 @@ def assemble(
         runs=parts.runs,
         walk=walk,
         permits=permits,
-        membership=Membership(board, member, peers),
+        membership=Membership(board, member, peers, events),
         notify=notifier.run if notifier else None,
         coordinate=coordinator.run if coordinator else None,
         steady=parts.breaker.steady,

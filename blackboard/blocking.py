@@ -267,8 +267,14 @@ class ManagerProxy(Proxy[Manager]):
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self._portal.hold(self._inner))
+        # A stack of its own: where a second `with` is refused, the first stays entered.
+        with ExitStack() as entering:
+            self._enter(entering)
+            self._stack = entering.pop_all()
         return self
+
+    def _enter(self, stack: ExitStack) -> None:
+        stack.enter_context(self._portal.hold(self._inner))
 
     def __exit__(
         self,
@@ -346,13 +352,9 @@ class BlockingElection(ManagerProxy["Election"]):
         """Wait until it is the leader."""
         self._portal.call(self._inner.won())
 
-    def __enter__(self) -> Self:
-        self._stack.enter_context(_ended_by_sigterm())
-        try:
-            return super().__enter__()
-        except BaseException:
-            self._stack.close()
-            raise
+    def _enter(self, stack: ExitStack) -> None:
+        stack.enter_context(_ended_by_sigterm())
+        super()._enter(stack)
 
 
 @contextmanager

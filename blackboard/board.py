@@ -34,7 +34,7 @@ from msgspec import UNSET
 from blackboard import settings as settings_file
 from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
 from blackboard.handlers.handler import as_text, check_type
 from blackboard.handlers.registry import importing, load, registry_of
 from blackboard.inputs import (
@@ -71,6 +71,7 @@ from blackboard.spec import Spec, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
 from blackboard.subscribers import Events, Subscriber, log_event
 from blackboard.table import TableError
+from blackboard.tasks import finishing
 from blackboard.why import explained, read_one
 
 if TYPE_CHECKING:
@@ -441,11 +442,12 @@ class Board:
     async def rename(self, item_id: str, new_id: str, *, by: str = "") -> BoardItem:
         """Give an item another id. Its history stays with the old one. A rename that was
         interrupted is finished when it is asked for again. `by` is who does it. Raises BadInput
-        when the new id is taken, BlackboardError when the item runs.
+        when the new id is taken, or the same, BlackboardError when the item runs.
         """
         mark = await mark_now(self._table, "", by=by)
         done = await rename(self._table, check_id(item_id), check_id(new_id), mark)
-        await self._record("rename", item_id, by=by, detail=f"to {new_id}")
+        if done.changed:
+            await self._record("rename", item_id, by=by, detail=f"to {new_id}")
         return await self._changed(done.item)
 
     @checked
@@ -623,7 +625,8 @@ class Board:
 
     async def _close(self) -> None:
         """Workers that still work are stopped, and put back what they run; leaders resign; changes
-        of many items that were begun on the pages are finished.
+        of many items that were begun on the pages are finished. All that is done before the table
+        is closed, at a cancellation, too.
         """
         self._is_closing = True
         ends = [
@@ -631,20 +634,22 @@ class Board:
             *(one.end() for one in self._elections),
             *(one.close() for one in self._pages),
         ]
-        results = await asyncio.gather(*ends, return_exceptions=True)
-        self._open_table = None
+        try:
+            results = await finishing(asyncio.gather(*ends, return_exceptions=True))
+        finally:
+            self._open_table = None
         for result in results:
             if result is not None:
                 raise result
 
     async def _changed(self, item: Item) -> BoardItem:
         """An item that was changed here: workers that were made here walk without waiting. It is
-        done: where the store does not answer, its lock is left out.
+        done: where the store does not answer, or the lock is damaged, that is left out.
         """
         self._wake_workers()
         try:
             return await self._shown(item)
-        except TableError:
+        except (TableError, BadRow):
             board = self._table
             now, resolution = board.clock.now(), board.table.resolution
             return item_record(

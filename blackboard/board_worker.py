@@ -201,9 +201,9 @@ class BoardWorker:
             self._ended.set()
             if self._soon is not None:
                 self._soon.cancel()
-            requests = worker.board.table.requests.by_kind
+            worker.new_requests()
             runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
-            events.emit(WorkerStopped, runs=runs, requests=requests)
+            events.emit(WorkerStopped, runs=runs, requests=dict(worker.requests))
 
     async def _all_of(self, *work: Coroutine[Any, Any, None]) -> None:
         """Wait until all have ended. When one fails, or this is cancelled, the others are stopped

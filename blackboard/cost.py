@@ -15,10 +15,10 @@
                  reach the largest age before the largest number
     coordinator  3 looks or renewals a lease and worker; a counting of the items each 5 minutes,
                  which reads them, the locks where something runs, and writes a row;
-                 an examination of the rows each hour
+                 an examination of the rows each hour, of a board that is not too large
 
 It is a forecast for a board without faults. Not counted: retries, commands, notices, repeated
-requests, items that run once.
+requests, items that run once; what the coordinator deletes each day.
 """
 
 from collections import Counter
@@ -70,6 +70,8 @@ CHECKED_SOONER = 0.9
 """The mean time between two checks, as a share of that: see `election.py`."""
 PAGE = 1_000
 """Rows of a page on Azure."""
+LARGEST_EXAMINED = 20_000
+"""Items of a board that the coordinator examines."""
 COUNTED_IN, EXAMINED_IN = 1, 2
 """Requests besides those for items, locks and tokens: the row of the counts, which is written; the
 rows of workers, and the floor."""
@@ -239,7 +241,7 @@ def _coordinator(load: Load) -> float:
     pages = load.shards + len(load.rhythms) // PAGE
     busy = min(max((one.lasts / one.interval for one in load.rhythms), default=0.0), 1.0)
     counting = pages + busy * load.shards + COUNTED_IN
-    examining = 2 * pages + EXAMINED_IN
+    examining = 2 * pages + EXAMINED_IN if len(load.rhythms) <= LARGEST_EXAMINED else 0
     return checks + counting * (MONTH / COUNTED_EVERY) + examining * (MONTH / timedelta(hours=1))
 
 

@@ -41,6 +41,7 @@ from blackboard.model import (
 from blackboard.protocol import additions, claims, edits, leaders, mail
 from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.finished_runs import FinishedRun
+from blackboard.protocol.groups import ELECTION_EVERY
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardGone, BoardTable
 from blackboard.protocol.releases import release
@@ -58,7 +59,7 @@ from blackboard.rules.election import (
     step,
 )
 from blackboard.rules.next_run import is_ahead
-from blackboard.runners.inline import LoopSignal
+from blackboard.runners.signals import LoopSignal
 from blackboard.schedule.times import duration_of, format_duration
 from blackboard.spec import SHORTEST_LEASE, Spec
 from blackboard.table import Busy, TableError
@@ -285,7 +286,9 @@ class Election:
         """Make the item of the election if it is missing. Raises BadInput where it is of another
         kind, or has another lease.
         """
-        spec = Spec(every="1s", stale_after=format_duration(self.lease), retries=TAKEOVERS)
+        spec = Spec(
+            every=ELECTION_EVERY, stale_after=format_duration(self.lease), retries=TAKEOVERS
+        )
         item = await self._item()
         if item is None:
             try:

@@ -74,6 +74,14 @@ class StillRuns(BlackboardError):
         super().__init__(f"{item_id} runs, as what it is: {remedy}")
 
 
+class BeingRenamed(BlackboardError):
+    """An item is a copy that a rename has made, and that rename is not done."""
+
+    def __init__(self, item_id: str, words: str) -> None:
+        super().__init__(f"{item_id} {words}")
+        self.words = words
+
+
 class LeaseLost(BlackboardError):
     """A run cannot save: its lock was lost, or it is over. Another run may have begun."""
 

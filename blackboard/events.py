@@ -147,7 +147,8 @@ class WorkerStopped(BoardEvent, frozen=True, kw_only=True):
     runs: int
     """Released by it."""
     requests: Mapping[str, int]
-    """To the store, by kind."""
+    """To the store, by kind. Workers that share an open board count each request once, whichever of
+    them, or of the program, has made it."""
 
     @property
     def details(self) -> Mapping[str, object]:

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.handlers.handler import Handler
+from blackboard.handlers.handler import Handler, check_type
+from blackboard.inputs import check_id
 from blackboard.model import replace
 from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
 from blackboard.protocol.keys import check_board_name
@@ -27,6 +28,7 @@ from blackboard.rules.grab import Times
 from blackboard.schedule.limits import check_calendars
 from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.spec import (
+    OF_ITS_TIMES,
     RunSettings,
     Spec,
     check_first,
@@ -91,8 +93,9 @@ class RedisTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     """Where Redis is, without a password: `redis://HOST:6379/0`, `rediss://...` or `unix://PATH`.
     BLACKBOARD_REDIS_URL in the environment wins, and may hold a password."""
     prefix: str = "blackboard"
-    """How the names of its hashes and channels begin; boards of one name in several stores need
-    one each."""
+    """How the names of its hashes and channels begin. The name of the board follows, and when it
+    was made: so boards of several stores may have one name, but a copy of a store needs another
+    prefix."""
     normal: str = "1m"
     """A partition is raced for once in this time."""
     maximum: str = "3m"
@@ -340,11 +343,11 @@ def _check_type(table: TypeTable) -> None:
 
 def _check_item(item: ItemTable, earlier: set[str]) -> None:
     check_spec(item)
-    if not item.type:
-        raise BadInput("type", "it is empty", "the name of a handler's type")
-    if not item.id or item.id in earlier:
-        problem = f"{item.id!r} is declared twice" if item.id else "it is empty"
-        raise BadInput("id", problem, "give each item an id of its own")
+    check_id(item.id)
+    check_type(item.type)
+    check_first(item.first, item.timezone or "UTC")
+    if item.id in earlier:
+        raise BadInput("id", f"{item.id!r} is declared twice", "give each item an id of its own")
 
 
 def _check_redis(url: str | None) -> None:
@@ -504,4 +507,11 @@ def _resolved(
     if endless and found.concurrency is not None:
         problem = f"{item_type!r} is a group of partitions, each of which has one pump"
         raise BadInput("concurrency", problem, "leave out concurrency and key")
+    if endless and found.slots is not None:
+        problem = f"{item_type!r} is a group of partitions, and a worker serves its share of them"
+        raise BadInput("slots", problem, "leave out slots")
+    said = [name for name in OF_ITS_TIMES if getattr(table, name) is not None]
+    if endless and said:
+        problem = f"{item_type!r} is a group of partitions, which are held and have no schedule"
+        raise BadInput(said[0], problem, f"leave out {said[0]}")
     return replace(found, is_whole=handler is not None, endless=endless)

@@ -37,6 +37,23 @@ INTERVAL: Literal["interval"] = "interval"
 """As `stale_after`: a lock is good for the interval of the schedule, as in elmcity."""
 
 
+OF_ITS_TIMES = (
+    "every",
+    "cron",
+    "rrule",
+    "at",
+    "timezone",
+    "jitter",
+    "missed",
+    "missed_limit",
+    "missed_after",
+    "until",
+    "max_runs",
+    "blackout",
+)
+"""The fields of a spec that say when an item is due."""
+
+
 class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     """What one layer says about a run; None leaves it to the next layer. Durations are text like
     "8h" or "90s". `RunSettings` has the defaults, docs/settings.md shows both.

@@ -1,7 +1,8 @@
 """Store URLs: opens the table that a user names after `--store`.
 
 A path, or `sqlite:PATH`, is a file. `sqlite:PATH?synchronous=full` flushes it at every batch;
-`?trust_filesystem=1` opens it on a file system that is otherwise refused. `azurite:` and
+`?trust_filesystem=1` opens it on a file system that is otherwise refused: options stand behind the
+last `?` of the file's name, not of its folders. `azurite:` and
 `https://ACCOUNT...` are Azure tables (`tables/azure_address.py`), whose modules are imported only
 for them. `memory:` is a table that ends with the process.
 """
@@ -28,6 +29,7 @@ _SQLITE_OPTIONS = {
     "synchronous": {"full": True, "normal": False},
     "trust_filesystem": {"1": True, "0": False},
 }
+_WITH_OPTIONS = re.compile(r"(.*)\?([^?/]*)", re.DOTALL)
 _FILES = {"path", "sqlite"}
 
 
@@ -45,7 +47,7 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
             _check_no_options(rest)
             return await _sqlite(rest, clock, Opening(create=create))
         case "sqlite":
-            path, _, options = rest.partition("?")
+            path, options = _split(rest)
             chosen = _options(options)
             opening = Opening(
                 create=create,
@@ -63,9 +65,10 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
 
 def _check_no_options(path: str) -> None:
     """Refuse a path that ends like `?synchronous=full`: it would be the name of the file."""
-    name, _, options = path.rpartition("?")
-    if name and options.partition("=")[0] in _SQLITE_OPTIONS:
-        raise BadInput("store", f"{path!r} has options, as only a URL has", f"write sqlite:{path}")
+    name, options = _split(path)
+    if name and "=" in options:
+        remedy = f"write sqlite:{path}, or sqlite:{path}? for a file of that name"
+        raise BadInput("store", f"{path!r} has options, as only a URL has", remedy)
 
 
 def wake_workers(url: str) -> None:
@@ -89,7 +92,7 @@ def beside(url: str, name: str) -> str | None:
         return None
     kind, rest = _parts(url)
     another = str(file.with_name(name))
-    return another if kind == "path" else f"sqlite:{another}?{rest.partition('?')[2]}"
+    return another if kind == "path" else f"sqlite:{another}?{_split(rest)[1]}"
 
 
 def remove_file(url: str) -> None:
@@ -104,8 +107,14 @@ def _file_of(url: str) -> Path | None:
     kind, rest = _parts(url)
     if kind not in _FILES:
         return None
-    path = rest if kind == "path" else rest.partition("?")[0]
+    path = rest if kind == "path" else _split(rest)[0]
     return file_at(_checked(path))
+
+
+def _split(rest: str) -> tuple[str, str]:
+    """A path, and the options behind it."""
+    found = _WITH_OPTIONS.fullmatch(rest)
+    return (found[1], found[2]) if found else (rest, "")
 
 
 def resolve_path(url: str, folder: Path) -> str:

@@ -18,7 +18,7 @@ Another store must pass `tests/contract/`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -149,6 +149,7 @@ class Requests:
     """Pages of scans, empty ones included."""
     others: int = 0
     """Others: making a table."""
+    _reported: "Requests | None" = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def total(self) -> int:
@@ -171,6 +172,12 @@ class Requests:
             self.pages - earlier.pages,
             self.others - earlier.others,
         )
+
+    def unreported(self) -> "Requests":
+        """How many more these are than when one of the workers that share the store asked last."""
+        now = Requests(self.commits, self.pages, self.others)
+        new, self._reported = now.since(self._reported or Requests()), now
+        return new
 
 
 class Table(Protocol):

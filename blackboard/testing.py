@@ -166,8 +166,9 @@ class BoardUnderTest:
         runs: list[BoardRun] = []
         end = self.now() + duration_of(lasting, "lasting")
         while True:
+            began = self.now()
             runs += self._finish(_work(door))
-            ready = self._finish(_next_ready(door, handlers))
+            ready = self._finish(_next_ready(door, handlers, after=began))
             if ready is None or ready > end:
                 break
             self.advance(max(ready - self.now(), STEP))
@@ -334,10 +335,12 @@ class _BlockingSignal:
         return asyncio.run_coroutine_threadsafe(self.signal.wait(timeout), self.loop).result()
 
 
-async def _next_ready(door: Board, types: Collection[str]) -> datetime | None:
-    """When the first waiting item of these types is ready."""
+async def _next_ready(door: Board, types: Collection[str], *, after: datetime) -> datetime | None:
+    """When the first waiting item of these types is ready. What was ready before and is still not
+    run cannot be: the board is paused, say.
+    """
     waiting = [item async for item in door.items(state="waiting") if item.type in types]
-    return min((item.ready for item in waiting if item.ready), default=None)
+    return min((item.ready for item in waiting if item.ready and item.ready > after), default=None)
 
 
 # ---- a handler as a function

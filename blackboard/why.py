@@ -11,24 +11,26 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BadSpec
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, replace
 from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, some, span
 from blackboard.protocol.batches import token_of
-from blackboard.protocol.keys import permits_partition
+from blackboard.protocol.keys import next_key, permits_partition
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence
-from blackboard.protocol.permits import LEASE, Occupied, limit_of, occupied
-from blackboard.protocol.planning import planning_of, settings_of
+from blackboard.protocol.permits import LEASE, Limit, Occupied, limit_of, occupied
+from blackboard.protocol.planning import planning_of, problem_of, settings_of
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rename_marks import renaming_of
+from blackboard.protocol.rows import version_of
 from blackboard.records import BoardItem, Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.next_run import MILLISECOND, ahead, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
-from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO
 from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import Labels, RunSettings
+from blackboard.table import read
 
 LONGEST_CHECKPOINT = 200
 """Characters of it that are shown."""
@@ -92,12 +94,16 @@ class Circumstances:
     """None where they cannot be computed in this process."""
     problem: str = ""
     """Why not, and what would change that."""
+    is_damaged: bool = False
+    """Whether its spec, or the params of its next run, are the reason: they are no JSON."""
     takers: int | None = None
     """Workers that have announced themselves and take the item's type; None: they were not read."""
     board_paused: Mark | None = None
     """Who paused the board, if it is paused."""
     occupants: tuple[str, ...] = ()
     """Where the slots of all workers that take the type are full: the items that run in them."""
+    has_other_slots: bool = False
+    """Whether one of these workers has free slots, and its slots of the type are full."""
     permitted: tuple[str, ...] = ()
     """Where its type runs as often at a time as it may on the board: the items that run."""
     permit_rows: tuple[str, ...] = ()
@@ -273,7 +279,8 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         return f"{item.type} has {runs}{apart} at a time on the whole board: {words}"
     if facts.occupants:
         shown = some(facts.occupants, MOST_OCCUPANTS)
-        return f"slots are full: held by {shown}; it starts when one of them ends"
+        which = f"the slots of {item.type}" if facts.has_other_slots else "slots"
+        return f"{which} are full: held by {shown}; it starts when one of them ends"
     which = f"any worker that takes {item.type}"
     if facts.takers == 1:
         which = f"the one worker that takes {item.type}"
@@ -343,10 +350,10 @@ def _lock(one: ItemStatus, facts: Circumstances) -> str:
     if facts.board_paused:
         return f"{text}: no worker overrides it until the board is resumed"
     retries = facts.settings.retries if facts.settings else 0
-    if one.item.state is not State.ACTIVE or not may_take_over(
-        lock.attempt, retries=retries, stood_still=lock.stood_still
-    ):
+    if not may_take_over(lock.attempt, retries=retries, stood_still=lock.stood_still):
         follows = "frees it without another attempt"
+    elif one.item.state is not State.ACTIVE:
+        follows = f"frees it; attempt {lock.attempt + 1} may start when the item is resumed"
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
     if facts.takers == 0:
@@ -380,19 +387,6 @@ def _by(mark: Mark, facts: Circumstances) -> str:
     return f"{text}: {mark.reason.rstrip('.')}" if mark.reason else text
 
 
-def _renaming(item: Item) -> str:
-    """How a rename that was interrupted is finished; "" where the item is in none."""
-    mark = decoded_as(Mark, item.paused)
-    reason = mark.reason if mark else ""
-    if reason.startswith(RENAMED_TO):
-        ids = item.id, reason.removeprefix(RENAMED_TO)
-    elif reason.startswith(RENAMED_FROM):
-        ids = reason.removeprefix(RENAMED_FROM), item.id
-    else:
-        return ""
-    return f"`blackboard rename {' '.join(map(shlex.quote, ids))}` finishes what was interrupted"
-
-
 def _paused(item: Item, facts: Circumstances) -> str:
     mark = decoded_as(Mark, item.paused)
     text = _by(mark, facts) if mark is not None else "no run starts"
@@ -424,6 +418,8 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
     item = one.item
     if _is_newer(item):
         return "upgrade blackboard and its workers"
+    if facts.is_damaged:
+        return f"`blackboard rm {shlex.quote(item.id)}`, and `blackboard add` it anew"
     if facts.settings is not None and facts.settings.endless:
         return ""
     if item.running:
@@ -434,7 +430,9 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
 
 def _remedy_without_run(item: Item, move: Move, facts: Circumstances) -> str:
     if item.is_paused:
-        remedy = _renaming(item) or f"`blackboard resume {shlex.quote(item.id)}`"
+        renaming = renaming_of(item)
+        resume = f"`blackboard resume {shlex.quote(item.id)}`"
+        remedy = renaming.remedy if renaming else resume
         return f"{remedy}; and {RESUME_BOARD}" if facts.board_paused else remedy
     if item.state is State.DONE:
         when = ", when the board is resumed" if facts.board_paused else ""
@@ -460,8 +458,11 @@ def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
         upgrade = "upgrade blackboard and its workers; without a newer worker, delete that row"
         return upgrade if facts.is_newer_permit else ""
     if facts.permitted or facts.occupants:
-        more = f"a higher `concurrency` in [types.{item.type}]"
-        return f"{more if facts.permitted else MORE_SLOTS}; or cancel one of them"
+        more = MORE_SLOTS
+        if facts.permitted or facts.has_other_slots:
+            limit = "concurrency" if facts.permitted else "slots"
+            more = f"a higher `{limit}` in [types.{item.type}]"
+        return f"{more}; or cancel one of them"
     if move in {Move.LEAVE, Move.PUT_OFF}:
         return f"`blackboard run {shlex.quote(item.id)}` starts it at once"
     return ""
@@ -471,44 +472,54 @@ async def explained(
     board: BoardTable, item: Item, present: Sequence[Sighting]
 ) -> tuple[ItemStatus, Explanation]:
     """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
+    item = replace(item, version=max(item.version, await _version_of_token(board, item)))
     status, now = await read_one(board, item)
     status = with_silence(status, present)
-    settings, problem = None, ""
+    settings, limit, problem, is_damaged = None, None, "", False
     try:
         settings = board.resolve(item.type, item.spec)
+        limit = limit_of(item, settings)
     except (BadInput, ValueError) as error:
-        problem = str(error)
+        settings, problem, is_damaged = None, problem_of(error), isinstance(error, BadSpec)
     planning = planning_of(board, item)
     is_endless = settings is not None and settings.endless
     able = takers(present, item.type)
-    held = Occupied()
-    if settings and item.waits and item.ready <= now:
-        held = await _permits_held(board, item, settings)
+    permits, slots = Occupied(), _Occupants()
+    if item.waits and item.ready <= now:
+        permits = await _permits_held(board, limit) if limit else permits
+        slots = await _occupants(board, able, item.type, settings) if able else slots
     circumstances = Circumstances(
         now=now,
         resolution=board.table.resolution,
         settings=settings,
         problem=problem,
+        is_damaged=is_damaged,
         takers=len(able),
-        occupants=await _occupants(board, able)
-        if able and item.waits and item.ready <= now
-        else (),
-        permitted=held.items,
-        permit_rows=permit_rows(board, held),
-        is_newer_permit=bool(held.newer),
+        occupants=slots.items,
+        has_other_slots=slots.has_others,
+        permitted=permits.items,
+        permit_rows=permit_rows(board, permits),
+        is_newer_permit=bool(permits.newer),
         board_paused=await paused_by(board),
         clock=ahead(item, planning, now=now) if planning and not is_endless else "",
     )
     return status, explain(status, circumstances)
 
 
-async def _permits_held(board: BoardTable, item: Item, settings: RunSettings) -> Occupied:
+async def _version_of_token(board: BoardTable, item: Item) -> int:
+    """The version of the token by which workers see an item that waits."""
+    if not item.waits:
+        return item.version
+    row = await read(board.table, board.partition(item.id), next_key(item.ready, item.id))
+    return item.version if row is None else version_of(row.data)
+
+
+async def _permits_held(board: BoardTable, limit: Limit) -> Occupied:
     """What keeps an item from running whose type has a limit on the board; nothing if a permit is
     left.
     """
-    limit = limit_of(item, settings)
-    held = Occupied() if limit is None else await occupied(board, limit)
-    return Occupied() if limit is None or len(held) < limit.most else held
+    held = await occupied(board, limit)
+    return Occupied() if len(held) < limit.most else held
 
 
 def permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
@@ -523,15 +534,36 @@ def permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
     return tuple(newer + damaged)
 
 
-async def _occupants(board: BoardTable, workers: Sequence[Sighting]) -> tuple[str, ...]:
-    """What runs in the slots of some workers; () if one of them has a free slot."""
-    held: dict[str, list[str]] = {one.member.owner: [] for one in workers}
+@dataclass(frozen=True, slots=True)
+class _Occupants:
+    """The items that run in the slots of all workers that take a type."""
+
+    items: tuple[str, ...] = ()
+    has_others: bool = False
+    """Whether one of the workers has free slots, but none for the type."""
+
+
+async def _occupants(
+    board: BoardTable, workers: Sequence[Sighting], item_type: str, settings: RunSettings | None
+) -> _Occupants:
+    """What runs in the slots of some workers; nothing if one of them has a free slot for the type.
+    A worker may have fewer slots for a type than it has.
+    """
+    held: dict[str, list[Lock]] = {one.member.owner: [] for one in workers}
     async for lock in board.locks():
         if lock.owner in held:
-            held[lock.owner].append(lock.id)
-    if any(len(held[one.member.owner]) < one.member.slots for one in workers):
-        return ()
-    return tuple(item_id for ids in held.values() for item_id in ids)
+            held[lock.owner].append(lock)
+    of_type = settings.slots if settings else None
+    found, has_others = list[str](), False
+    for one in workers:
+        locks = held[one.member.owner]
+        if len(locks) < one.member.slots:
+            locks = [lock for lock in locks if lock.type == item_type]
+            if of_type is None or len(locks) < of_type:
+                return _Occupants()
+            has_others = True
+        found += [lock.id for lock in locks]
+    return _Occupants(tuple(found), has_others)
 
 
 async def read_one(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]:

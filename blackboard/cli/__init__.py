@@ -1,7 +1,7 @@
 """The command line: commands of one subject share a module, imported when one of them is called.
 
 Exit codes: 0 done, 1 the answer is no, 2 bad input or a store that cannot be used, 3 the store does
-not answer.
+not answer, 130 interrupted.
 `blackboard --help` answers before asyncio or msgspec are imported: imports here are cheap ones.
 """
 

@@ -19,12 +19,12 @@ import click
 import msgspec
 
 from blackboard.cli.actions import record
-from blackboard.cli.many import finishing, for_each, steps
+from blackboard.cli.many import for_each, steps
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, warn, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
 from blackboard.cli.progress import counted, reading
-from blackboard.cli.session import Session, ids_argument, keeping_all
+from blackboard.cli.session import Session, confirmed, ids_argument, keeping_all
 from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
@@ -34,6 +34,8 @@ from blackboard.errors import (
     AlreadyThere,
     BadInput,
     BadRow,
+    BadSpec,
+    BeingRenamed,
     BlackboardError,
     Missing,
     NoTimeLeft,
@@ -48,6 +50,7 @@ from blackboard.inputs import (
 from blackboard.model import Item, State, replace
 from blackboard.phrases import iso, plural, some
 from blackboard.protocol import additions, edits
+from blackboard.protocol.groups import check_held
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot, ready_for
@@ -56,6 +59,7 @@ from blackboard.spec import check_first
 from blackboard.stores import wake_workers
 from blackboard.table import Refused
 from blackboard.tables.base import MAX_VALUE
+from blackboard.tasks import finishing
 from blackboard.toml_lines import line_of
 
 LEFT = BadRow.exit_code
@@ -205,6 +209,7 @@ def _check(session: Session, sources: Sequence[ItemFile]) -> None:
             check_type(item.type)
             check_params_size(item.params)
             session.check_params(item.type, item.params)
+            check_held(session.name, one.spec, item_type=item.type)
             settings = one.settings(resolve)
             check_first(
                 settings.first if item.first is None else item.first,
@@ -251,44 +256,59 @@ async def _apply(
     session: Session, sources: Sequence[ItemFile], *, prune: bool, yes: bool, dry_run: bool
 ) -> int:
     if not await session.has_board():  # nothing is made for what is refused
-        now = SystemClock().now()
-        _check_against({}, sources, limit=MAX_VALUE)
-        declared = [one for _, _, one in _each(sources)]
-        plan = make_plan(declared, {}, resolve=session.resolve, now=now)
-        plan = _with_first(plan, session.resolve, sources, now)
+        plan, now = await _planned(session, None, sources, {}, prune=False)
         if dry_run:
-            _print_plan(plan, session, dry_run=dry_run, now=now)
+            _print_plan(plan, session, dry_run=True, asks=False, now=now)
             return 0
     async with session.board(create=not dry_run) as board:
         found = await _read_all(board)
-        plan, now = await _planned(board, sources, found, prune=prune)
-        if not dry_run and plan.remove and not yes:
-            _confirm(plan, now)
-        _print_plan(plan, session, dry_run=dry_run, now=now)
-        left = dict(plan.left_alone)
-        _warn_of_left(left)
+        plan, now = await _planned(session, board, sources, found, prune=prune)
+        asks = bool(plan.remove) and not yes and not dry_run
+        _print_plan(plan, session, dry_run=dry_run, asks=asks, now=now)
+        _warn_of_left(plan.left_alone)
         if prune and plan.others and not session.chosen.json:
             others = plural(plan.others, "item")
             note(f"{others} of other files, or added by hand: left alone")
-        for tries_left in () if dry_run else reversed(range(TRIES)):
-            try:
-                more = await _carry_out(session, board, plan, tombstones=found)
-                _warn_of_left(more)
-                left |= more
-                break
-            except (AlreadyThere, Missing):  # another process was faster, such as an `apply`
-                if not tries_left:
-                    raise
-            found = await _read_all(board)
-            before = plan
-            plan, now = await _planned(board, sources, found, prune=prune)
-            _warn_of_kept(before, plan, found)
-            if plan.remove and not yes:
-                _confirm(plan, now)
-            _warn_of_left({one: why for one, why in plan.left_alone.items() if one not in left})
-            left |= plan.left_alone
+        left = plan.left_alone
+        if not dry_run:
+            plan, left = await _carry_out(
+                session, board, sources, plan, found, prune=prune, yes=yes
+            )
     asked_for = {*plan.ids, *(one.id for _, _, one in _each(sources))}
     return LEFT if asked_for & left.keys() else 0
+
+
+async def _carry_out(
+    session: Session,
+    board: BoardTable,
+    sources: Sequence[ItemFile],
+    plan: ApplyPlan,
+    found: Mapping[str, Item],
+    *,
+    prune: bool,
+    yes: bool,
+) -> tuple[ApplyPlan, Mapping[str, str]]:
+    """Carry the plan out for what was `found`; where another process is faster, such as an `apply`,
+    a new one. Returns the last plan and, by their ids, why items are left as they are.
+    """
+    left = dict(plan.left_alone)
+    for tries_left in reversed(range(TRIES)):
+        try:
+            more = await _attempt(session, board, plan, tombstones=found)
+            _warn_of_left(more)
+            left |= more
+            break
+        except (AlreadyThere, Missing):
+            if not tries_left:
+                raise
+        found, before = await _read_all(board), plan
+        plan, now = await _planned(session, board, sources, found, prune=prune)
+        _warn_of_kept(before, plan, found)
+        if plan.remove and not yes:
+            _confirm(plan, session, now=now)
+        _warn_of_left({one: why for one, why in plan.left_alone.items() if one not in left})
+        left |= plan.left_alone
+    return plan, left
 
 
 def _warn_of_left(left: Mapping[str, str]) -> None:
@@ -316,35 +336,41 @@ async def _read_all(board: BoardTable) -> dict[str, Item]:
 
 
 async def _planned(
-    board: BoardTable, sources: Sequence[ItemFile], found: Mapping[str, Item], *, prune: bool
+    session: Session,
+    board: BoardTable | None,
+    sources: Sequence[ItemFile],
+    found: Mapping[str, Item],
+    *,
+    prune: bool,
 ) -> tuple[ApplyPlan, datetime]:
-    """The plan for what was found on the board, and when it was made."""
+    """The plan for the items and tombstones that were found on the board, and when it was made;
+    `board` is None where there is none yet. Raises BadInput with the line of a file.
+    """
     there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
-    _check_against(there, sources, limit=board.table.max_value)
-    now = await board.table.now()
+    _check_against(there, sources, limit=board.table.max_value if board else MAX_VALUE)
+    now = await board.table.now() if board else SystemClock().now()
     declared = [one for _, _, one in _each(sources)]
     owners = {one.by for one in sources} if prune else set()
-    plan = make_plan(declared, there, prune=owners, resolve=board.resolve, now=now)
-    left = additions.left_alone(board, [one.id for one in plan.add], found)
-    plan = replace(
-        plan,
-        add=[one for one in plan.add if one.id not in left],
-        left_alone={**plan.left_alone, **left},
-    )
-    return _with_first(plan, board.resolve, sources, now), now
+    plan = make_plan(declared, there, prune=owners, resolve=session.resolve, now=now)
+    plan = _with_first(plan, session.resolve, sources, now)
+    if board is not None:
+        left = additions.left_alone(board, [one.id for one in plan.add], found)
+        add = [one for one in plan.add if one.id not in left]
+        plan = replace(plan, add=add, left_alone={**plan.left_alone, **left})
+    return plan, now
 
 
-def _confirm(plan: ApplyPlan, now: datetime) -> None:
-    """Asks before anything is done, where items are to be removed. Raises BadInput, or
-    BlackboardError.
+def _confirm(plan: ApplyPlan, session: Session, *, now: datetime) -> None:
+    """Show the plan, and ask before items are removed. Raises BadInput where there is no terminal
+    to ask on, BlackboardError where the answer is no.
     """
-    removed = plural(len(plan.remove), "item")
+    removed, names = plural(len(plan.remove), "item"), [item.id for item in plan.remove]
+    named = shown(some(names, NAMED))
     if not sys.stdin.isatty():
-        names = shown(some([item.id for item in plan.remove], NAMED))
-        problem = f"this would remove {removed}: {names}"
+        problem = f"this would remove {removed}: {named}"
         raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
-    click.echo("\n".join(plan.lines(now)), err=True)
-    if not click.confirm(f"Remove {removed}, and do the rest?", err=True):
+    _print_lines(plan, now=now, err=session.chosen.json)
+    if not confirmed(f"Remove {removed} ({named}), and do the rest?"):
         raise BlackboardError("nothing was changed")
 
 
@@ -370,18 +396,27 @@ def _with_first(
     return replace(plan, add=[one for one in plan.add if one.id in first], first=first, over=over)
 
 
-def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool, now: datetime) -> None:
+def _print_plan(
+    plan: ApplyPlan, session: Session, *, dry_run: bool, asks: bool, now: datetime
+) -> None:
+    """Programs get the plan after the answer, where there is a question: it says what is done."""
+    if asks:
+        _confirm(plan, session, now=now)
     for item_id, problem in plan.over.items():
         warn(f"{shown(item_id)} is not added: {problem}")
     if session.chosen.json:
         emit(plan.record() | {"dry_run": dry_run})
-        return
-    click.echo("\n".join(wrapped(line, margin="  ") for line in plan.lines(now)))
-    if dry_run and plan.steps:
-        click.echo("dry run: nothing was changed")
+    elif not asks:
+        _print_lines(plan, now=now)
+        if dry_run and plan.steps:
+            click.echo("dry run: nothing was changed")
 
 
-async def _carry_out(
+def _print_lines(plan: ApplyPlan, *, now: datetime, err: bool = False) -> None:
+    click.echo("\n".join(wrapped(line, margin="  ") for line in plan.lines(now)), err=err)
+
+
+async def _attempt(
     session: Session, board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item]
 ) -> Mapping[str, str]:
     """Do it, wake the workers and record what was done, also when not all could be. Returns, by
@@ -436,7 +471,7 @@ async def _change(
             await work
         except (AlreadyThere, Missing):
             raise
-        except (BadInput, ValueError) as problem:
+        except (BadInput, BeingRenamed, ValueError) as problem:
             left[item_id] = str(problem)
         except Refused as refused:
             left[item_id] = f"the store will not take this: {refused.reason}"
@@ -468,24 +503,36 @@ Examples:
 @common()
 def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     """Write items as TOML that `apply` reads back: their declarations, without their state. On
-    another board those that are done or paused here run: a warning names them.
+    another board those that are done or paused here run: a warning names them. Items that cannot
+    be read are left out with a warning, and exit code 1.
     """
     session = Session.start(chosen)
-    items = asyncio.run(_read_items(session, ids, exact=exact))
+    found, now, is_whole = asyncio.run(_read_items(session, ids, exact=exact))
+    items = [item for item in found if _has_spec(item)]
     if chosen.json:
         emit([declared(item) for item in items])
     else:
         click.echo("\n".join(map(_toml, items)), nl=False)
-    _warn_of_states([item for item in items if not _is_over(item, session.resolve)])
-    return 0
+    _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
+    return int(not is_whole or len(items) < len(found))
 
 
-def _is_over(item: Item, resolve: Resolve) -> bool:
+def _has_spec(item: Item) -> bool:
+    """Whether its spec can be read; else a line says that it is left out."""
+    try:
+        spec_of(item)
+    except BadSpec as bad:
+        warn(f"{shown(item.id)} is left out: its spec cannot be read: {bad.problem}")
+        return False
+    return True
+
+
+def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
     """Whether `apply` leaves it out, where it is not there: its end has passed."""
     if item.state is not State.DONE:
         return False
     try:
-        first_of(None, resolve(item.type, item.spec), SystemClock().now())
+        first_of(None, resolve(item.type, item.spec), now)
     except NoTimeLeft:
         return True
     except (BadInput, ValueError):
@@ -511,11 +558,16 @@ def _toml(item: Item) -> str:
         raise BadInput(problem.field, text, problem.remedy) from None
 
 
-async def _read_items(session: Session, ids: Sequence[str], *, exact: bool) -> list[Item]:
+async def _read_items(
+    session: Session, ids: Sequence[str], *, exact: bool
+) -> tuple[list[Item], datetime, bool]:
+    """Items, the store's time, and whether no row of an item was left out."""
     async with reading(session.board(), "reading items") as board:
         if ids:
-            return await select(board, ids, exact=exact)
-        return [item async for item in board.items()]
+            found = await select(board, ids, exact=exact)
+        else:
+            found = [item async for item in board.items()]
+        return found, await board.table.now(), not board.unreadable and not board.newer
 
 
 def declared(item: Item) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ _BEGINS = re.compile(r"(?:if|for|while|until|case|cd|\[\[?)\s|\(")
 _OF_SHELLS = frozenset({".", "cd", "eval", "exec", "export", "set", "source", "trap", "ulimit"})
 """Commands that are no programs."""
 TAKE_OUT = "take the column out; a worker runs commands as its own user, so start one as that"
+LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
 """Files whose lines name the user."""
 
@@ -240,14 +242,17 @@ def _unquoted(text: str) -> str:
 
 
 def zone_of_host() -> str:
-    """The zone in which cron of this host runs."""
+    """The zone in which cron of this host runs. Warns where it has no name, as in a container that
+    is given the file of the zone alone.
+    """
     named = os.environ.get("TZ", "").lstrip(":")
-    linked = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
-    for name in (named, linked):
-        try:
+    linked = str(LOCALTIME.resolve()).partition("zoneinfo/")[2]
+    written = TIMEZONE.read_text(errors="replace").strip() if TIMEZONE.is_file() else ""
+    for name in (named, linked, written):
+        with suppress(BadInput):
             return find_zone(name).key
-        except BadInput:
-            continue
+    if LOCALTIME.is_file():
+        warn("nothing here says how the zone of this host is called: UTC is taken; --tz names it")
     return "UTC"
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import click
@@ -12,8 +12,8 @@ from blackboard.cli.actions import record
 from blackboard.cli.many import change_each, for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, print_answers
-from blackboard.cli.plan import differences
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.plan import NAMED, differences
+from blackboard.cli.session import Session, confirmed, ids_argument
 from blackboard.cli.spec_options import (
     Options,
     edited,
@@ -28,7 +28,7 @@ from blackboard.cli.spec_options import (
 )
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
-from blackboard.errors import AlreadyThere, BadInput, BlackboardError, StillRuns
+from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLeft, StillRuns
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item
@@ -36,6 +36,7 @@ from blackboard.phrases import exactly, plural, some
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import Changed
+from blackboard.protocol.groups import check_held
 from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
@@ -86,28 +87,42 @@ def add_command(
     wanted = [check_id(one) for one in dict.fromkeys(ids)]
     check_type(item_type)
     session = Session.start(chosen).with_defaults(changes=True)
-    now = SystemClock().now()
 
     def zone_of(spec: Spec) -> str:
         return session.resolve(item_type, encode_spec(spec)).timezone
 
-    spec = new_spec(with_times(options, Spec(), zone_of, now), pairs=pairs)
+    def spec_at(now: datetime) -> Spec:
+        return new_spec(with_times(options, Spec(), zone_of, now), pairs=pairs)
+
+    spec = spec_at(SystemClock().now())
+    check_held(session.name, spec, item_type=item_type)
     session.check_params(item_type, spec.params)
-    first_of(first, session.resolve(item_type, encode_spec(spec)), now)
-    return asyncio.run(_add(session, wanted, item_type=item_type, spec=spec, first=first))
+    return asyncio.run(_add(session, wanted, item_type=item_type, spec_at=spec_at, first=first))
 
 
 async def _add(
-    session: Session, ids: Sequence[str], *, item_type: str, spec: Spec, first: str | None
+    session: Session,
+    ids: Sequence[str],
+    *,
+    item_type: str,
+    spec_at: Callable[[datetime], Spec],
+    first: str | None,
 ) -> int:
+    now = SystemClock().now()
+    try:
+        first_of(first, session.resolve(item_type, encode_spec(spec_at(now))), now)
+    except NoTimeLeft:  # the store's clock decides, but no board is made for what is refused
+        if not await session.has_board():
+            raise
     async with session.board(create=True) as board:
+        now = await board.table.now()
+        spec = spec_at(now)
         check_size(spec, limit=board.table.max_value)
         await _check_new(board, ids)
-        if not takers(await workers(board), item_type):
-            warn_unknown(session, [item_type])
+        await _warn_unserved(session, board, item_type)
         warn_idle_steps([spec])
         settings = board.resolve(item_type, encode_spec(spec))
-        when = first_of(first, settings, await board.table.now())
+        when = first_of(first, settings, now)
 
         async def add(one: str) -> Changed:
             return await additions.add(
@@ -194,8 +209,12 @@ def edit_command(
 
         return edited(spec, with_times(options, spec, zone_of, now), pairs=pairs, unset=unset)
 
-    def check(board: BoardTable, items: Sequence[Item]) -> None:
+    async def check(board: BoardTable, items: Sequence[Item]) -> None:
         """All or none: an edit that one item refuses changes none."""
+        nonlocal now
+        now = await board.table.now()
+        if item_type is not None:
+            await _warn_unserved(session, board, item_type)
         checkpoint_text(value, limit=board.table.max_value)
         for item in items:
             _check_stays(item, item_type)
@@ -219,13 +238,11 @@ def edit_command(
         due = _due(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is changed ({'; '.join(changes)}) and {due}")
 
-    async def work() -> int:
-        await _warn_unserved(session, item_type)
-        return await change_each(
+    return asyncio.run(
+        change_each(
             session, ids, edit, verb="edit", exact=exact, check=check, details=changed_fields
         )
-
-    return asyncio.run(work())
+    )
 
 
 def _check_stays(item: Item, item_type: str | None) -> None:
@@ -234,13 +251,10 @@ def _check_stays(item: Item, item_type: str | None) -> None:
         raise StillRuns(item.id)
 
 
-async def _warn_unserved(session: Session, item_type: str | None) -> None:
+async def _warn_unserved(session: Session, board: BoardTable, item_type: str) -> None:
     """Warn of a type that no worker takes, and that no jobs have here."""
-    if item_type is None:
-        return
-    async with session.board() as board:
-        if not takers(await workers(board), item_type):
-            warn_unknown(session, [item_type])
+    if not takers(await workers(board), item_type):
+        warn_unknown(session, [item_type])
 
 
 def _changes(item: Item, after: Item, *, by_hand: bool) -> list[str]:
@@ -277,14 +291,14 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
 
 
 async def _rename(session: Session, item_id: str, new_id: str) -> int:
-    if new_id == item_id:
-        raise BadInput("id", "it is the same", "give another one")
     async with session.board() as board:
         done = await rename(board, item_id, new_id, await mark_now(board, ""))
-        wake_workers(session.store)
-        await record(board, "rename", [item_id], details=[f"to {new_id}"])
+        if done.changed:
+            wake_workers(session.store)
+            await record(board, "rename", [item_id], details=[f"to {new_id}"])
         paused = " and is paused, as it was" if done.item.is_paused else ""
-        answer = Answer(item=done.item, words=f"is the name of {shown(item_id)} now{paused}")
+        words = f"is the name of {shown(item_id)} now{paused}"
+        answer = Answer(item=done.item, words=words, changed=done.changed)
         return await print_answers(board, [answer], json=session.chosen.json)
 
 
@@ -293,8 +307,6 @@ Examples:
   blackboard rm westlafcals
   blackboard rm "test-*" --yes
 """
-NAMED = 5
-"""Ids that the question names."""
 
 
 @click.command(epilog=RM_EPILOG)
@@ -306,7 +318,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool) 
     [board] history_age says.
     """
 
-    def check(_: BoardTable, items: Sequence[Item]) -> None:
+    async def check(_: BoardTable, items: Sequence[Item]) -> None:
         by_glob = [item for item in items if item.id not in ids]
         if len(by_glob) > 1 and not yes and not _confirmed(by_glob):
             raise BlackboardError("nothing removed")
@@ -327,4 +339,4 @@ def _confirmed(items: Sequence[Item]) -> bool:
         problem = f"this would remove {plural(len(items), 'item')}"
         raise BadInput("id", problem, "say so with --yes")
     names = shown(some([item.id for item in items], NAMED))
-    return click.confirm(f"Remove {plural(len(items), 'item')} ({names})?", err=True)
+    return confirmed(f"Remove {plural(len(items), 'item')} ({names})?")

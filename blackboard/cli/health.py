@@ -52,17 +52,18 @@ def check_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
 ) -> int:
     """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, has a
-    time that cannot be right, or cannot be read; each is named.
+    time that cannot be right, was left half renamed, or cannot be read; each is named.
 
     Overdue: it has been ready for longer than --overdue. Unserved: it is due, and no live worker
     takes its type. Stale: its worker has not renewed its lock in time. Silent: its worker has not
     announced itself in time, and its lock is still good. Failing: its last run was no success; or
     the pump of a partition failed soon after its start, and not for the first time. Clock: its row
     has a time in the future, or it waits longer than its schedule explains, because a clock was
-    wrong: `doctor --repair` reschedules it. Unowned: a partition has had no owner for longer than a
-    lease. Damaged: its row cannot be read. Where ids are given, partitions are left out. Paused
-    items raise no alarm, and on a board that is paused nothing is overdue, unserved or stale. `ack`
-    silences a failure until the next run.
+    wrong: `doctor --repair` reschedules it. Renaming: a rename of it was interrupted, and it is
+    paused until that is finished. Unowned: a partition has had no owner for longer than a lease.
+    Damaged: its row cannot be read. Where ids are given, partitions are left out. Items that people
+    have paused raise no alarm, and on a board that is paused nothing is overdue, unserved or stale.
+    `ack` silences a failure until the next run.
     """
     session = Session.start(chosen)
     limit = _grace(overdue)

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO, cast
 
@@ -30,7 +30,7 @@ from blackboard.cli.session import Session
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, LockLost, StoreEvent
-from blackboard.handlers.context import Context, HandlerItem, progress_of
+from blackboard.handlers.context import Context, HandlerItem, Signal, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.params import with_params
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
@@ -46,6 +46,7 @@ from blackboard.protocol.releases import release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
+from blackboard.runners.inline import run_loop
 from blackboard.runners.logs import Logged, emitting_info, kept_logs, run_logger
 from blackboard.runners.output import (
     Notes,
@@ -59,6 +60,7 @@ from blackboard.runners.output import (
 )
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.secrets import Mask
+from blackboard.runners.signals import LoopSignal, ThreadSignal
 from blackboard.subscribers import Events
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
@@ -76,35 +78,15 @@ Save = Callable[[str], "Future[None]"]
 
 STOP_TIMEOUT = 5.0
 """Seconds in which the resources of a handler are closed."""
-
-
-@dataclass(slots=True)
-class Flag:
-    """`ctx.lost` or `ctx.stopping` of a handler that runs in this process."""
-
-    waits_async: bool
-    reason: str = ""
-    _event: threading.Event = field(default_factory=threading.Event)
-
-    def __bool__(self) -> bool:
-        return self._event.is_set()
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """For an `async def` handler a coroutine; else it blocks."""
-        if self.waits_async:
-            return asyncio.to_thread(self._event.wait, timeout)
-        return self._event.wait(timeout)
-
-    def set(self, reason: str) -> None:
-        self.reason = reason
-        self._event.set()
+INTERRUPTED = Ended(outcome=Outcome.CANCELLED, error="interrupted")
+"""By Ctrl-C, or another signal to end."""
 
 
 @dataclass(slots=True)
 class Watched:
     """The execution for the heartbeat: it can be notified and waited for, but not stopped."""
 
-    lost: Flag
+    lost: LoopSignal | ThreadSignal
     ended: Future[Ended]
     console: TextIO
 
@@ -153,16 +135,22 @@ class LocalRun:
             raise BadInput(
                 "jobs", problem, f"name it with --jobs; there are handlers for: {handled}"
             )
-        lost = Flag(waits_async=handler.is_async)
+        lost = LoopSignal() if handler.is_async else ThreadSignal()
         side = threading.Thread(
             target=self._board_side, args=(Watched(lost, self._ended, self._console),), daemon=True
         )
         side.start()
-        held, save = self._claimed.result()
-        self._ended.set_result(self._called(handler, held, lost, save))
+        try:
+            ended = self._called(handler, *self._claimed.result(), lost)
+        except KeyboardInterrupt:
+            self._claimed.result()  # it may be claimed by now, and is given back then
+            ended = INTERRUPTED
+        self._ended.set_result(ended)
         return self._released.result()
 
-    def _called(self, handler: Handler, held: Holding, lost: Flag, save: Save) -> Ended:
+    def _called(
+        self, handler: Handler, held: Holding, save: Save, lost: LoopSignal | ThreadSignal
+    ) -> Ended:
         """Calls the handler. Values from the environment in its params are masked in the result."""
         try:
             item, mask, checkpoint = given(held, os.environ)
@@ -174,19 +162,22 @@ class LocalRun:
         out = sys.stderr if self._session.chosen.json else sys.stdout
         logs = kept_logs(lambda logged: self._notes.log(logged.masked(mask)), everywhere=True)
         with _printing(tail, mask, out=out), logs, emitting_info("apscheduler", "azure"):
-            context = self._context(held, lost, mask, checkpoint, save)
+            stopping = type(lost)()
+            context = self._context(held, lost, stopping, mask, checkpoint=checkpoint, save=save)
             try:
                 ended = self._call(handler, item, context, mask)
             finally:  # a thread that waits for one would keep this process from ending
-                for flag in (context.lost, context.stopping):
-                    cast(Flag, flag).set("the run has ended")
+                for one in (lost, stopping):
+                    one.set("the run has ended")
         return mask.ended(self._notes.added_to(replace(ended, output=tail.text())))
 
     def _context(
         self,
         held: Holding,
-        lost: Flag,
+        lost: Signal,
+        stopping: Signal,
         mask: Mask,
+        *,
         checkpoint: Any,
         save: Save,
     ) -> Context:
@@ -199,7 +190,7 @@ class LocalRun:
 
         def saved(value: Any) -> Any:
             asked = save(fitting_checkpoint(value, mask, limit=MAX_VALUE))
-            return asyncio.wrap_future(asked) if lost.waits_async else asked.result()
+            return asyncio.wrap_future(asked) if isinstance(lost, LoopSignal) else asked.result()
 
         return Context(
             due=claim.slot,
@@ -210,7 +201,7 @@ class LocalRun:
             settings=self._session.settings.jobs.get(claim.type, {}),
             log=log,
             lost=lost,
-            stopping=Flag(waits_async=lost.waits_async),
+            stopping=stopping,
             progress=lambda done, total: held.report_progress(*progress_of(done, total)),
             warn=warn,
             checkpoint=checkpoint,
@@ -228,7 +219,7 @@ class LocalRun:
             # As from a worker: the value as the row holds it.
             encoded = fitting_result(call(handler, item, context), mask, limit=MAX_VALUE)
         except KeyboardInterrupt:
-            return Ended(outcome=Outcome.CANCELLED, error="interrupted by Ctrl-C")
+            return INTERRUPTED
         except BaseException as problem:  # noqa: BLE001 - a handler may raise anything
             return ended_by(problem, mask)
         return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
@@ -316,7 +307,7 @@ def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
     """Call a handler on this thread, whatever it is."""
     item = with_params(item, handler.params)
     if handler.is_async:
-        return asyncio.run(_called_on_loop(handler, item, context))
+        return run_loop(_called_on_loop(handler, item, context))
     with closing(ProcessResources()) as resources:
         opened = resources.of(handler.type, handler.resources)
         with _without_forks():

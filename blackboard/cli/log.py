@@ -12,7 +12,14 @@ from functools import partial
 import click
 
 from blackboard.cli.actions import show_actions
-from blackboard.cli.options import Chosen, absolute_option, common, number_option, types_option
+from blackboard.cli.options import (
+    Chosen,
+    absolute_option,
+    common,
+    number_option,
+    refuse_beside,
+    types_option,
+)
 from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_lines, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument
@@ -73,7 +80,7 @@ OUTCOMES = [one.value for one in Outcome]
     "--since", metavar="WHEN", help="Stopped since: 1h (ago), yesterday, 2026-11-21T09:00."
 )
 @click.option("--until", metavar="WHEN", help="Stopped until then.")
-@click.option("--grep", metavar="REGEX", help="In the result, error, output or log; any case.")
+@click.option("--grep", metavar="REGEX", help="In result, error, warnings, output, log; any case.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with runs as they end, until Ctrl-C.")
 @click.option("--fence", type=int, metavar="N", help="The run with this fence, in full.")
 @click.option("--output", is_flag=True, help="With what handlers printed.")
@@ -106,39 +113,39 @@ def log_command(
     """
     session = Session.start(chosen)
     if actions:
-        by_fence = fence is not None
-        _check_alone(
-            ids, exact, outcomes, types, since, until, grep, follow, by_fence, output, full
-        )
+        problem = "all actions of the board are shown"
+        refuse_beside("actions", problem, allowed=("number", "absolute"))
         return show_actions(session, number=number, absolute=absolute)
     full = full or fence is not None
-    now = SystemClock().now()
-    query = RunQuery(
-        limit=number if fence is None else MOST,
-        outcomes=[Outcome(one) for one in outcomes],
-        types=types,
-        since=_moment(since, "since", now),
-        until=_moment(until, "until", now),
-        pattern=_pattern(grep),
-    )
+    pattern = _pattern(grep)
 
-    async def read() -> tuple[list[Run], int, datetime]:
+    def query_at(now: datetime) -> RunQuery:
+        return RunQuery(
+            outcomes=[Outcome(one) for one in outcomes],
+            types=types,
+            since=_moment(since, "since", now),
+            until=_moment(until, "until", now),
+            pattern=pattern,
+        )
+
+    async def read() -> tuple[list[Run], RunQuery, int, datetime]:
         async with reading(session.board(), "reading items") as board:
+            query = query_at(await board.table.now())
             items = await items_with_history(board, ids, exact=exact)
             runs_of = None if fence is None else partial(_of_fence, board, fence)
-            found = await newest_runs(board, items, query, runs_of=runs_of)
-            return found, sum(one.runs for one in items), await board.table.now()
+            limit = number if fence is None else MOST
+            found = await newest_runs(board, items, query, limit=limit, runs_of=runs_of)
+            return found, query, sum(one.runs for one in items), await board.table.now()
 
     if follow:
-        if fence is not None or until is not None:
-            raise BadInput("follow", "it goes on until Ctrl-C", "leave out --fence and --until")
+        chosen_by = ("ids", "exact", "number", "outcomes", "types", "since", "grep")
+        refuse_beside("follow", "it shows a line for each run, until Ctrl-C", allowed=chosen_by)
         show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
-            asyncio.run(
-                _follow(session, partial(items_with_history, ids=ids, exact=exact), query, show)
-            )
+            items_of = partial(items_with_history, ids=ids, exact=exact)
+            asyncio.run(_follow(session, items_of, query_at, show, number=number))
         return 0
-    runs, total, now = asyncio.run(read())
+    runs, query, total, now = asyncio.run(read())
     if chosen.json:
         emit([run_record(one) if output or full else run_summary(one) for one in runs])
     elif not runs:
@@ -160,13 +167,6 @@ async def _of_fence(board: BoardTable, fence: int, item: Item) -> AsyncIterator[
         yield run
 
 
-def _check_alone(*others: object) -> None:
-    """Refuse what chooses runs, or says how they are shown."""
-    if any(others):
-        remedy = "leave out ids, and options but -n, --absolute and --json"
-        raise BadInput("actions", "all actions of the board are shown", remedy)
-
-
 def _moment(text: str | None, field: str, now: datetime) -> datetime | None:
     return parse_moment(text, "UTC", field, now, is_past=True) if text else None
 
@@ -182,21 +182,26 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
 async def _follow(
     session: Session,
     items_of: Callable[[BoardTable], Awaitable[Sequence[Item]]],
-    query: RunQuery,
+    query_at: Callable[[datetime], RunQuery],
     show: Callable[[Run], None],
+    *,
+    number: int,
 ) -> None:
-    """Shows the newest runs, and then each as it ends, until it is cancelled."""
+    """Shows the newest `number` runs, and then each as it ends, until it is cancelled. All times
+    are the store's: this host's clock may be wrong.
+    """
     clock = SystemClock()
-
-    def recent() -> RunQuery:
-        return replace(query, limit=MOST, since=clock.now() - BEHIND)
-
     async with session.board() as board:
+        query = query_at(await board.table.now())
 
-        async def read(query: RunQuery) -> list[Run]:
-            return await newest_runs(board, await items_of(board), query)
+        async def read(query: RunQuery, limit: int) -> list[Run]:
+            return await newest_runs(board, await items_of(board), query, limit=limit)
 
-        earlier, found = await read(recent()), await read(query)
+        async def read_recent() -> list[Run]:
+            since = await board.table.now() - BEHIND
+            return await read(replace(query, since=since), MOST)
+
+        earlier, found = await read_recent(), await read(query, number)
         for one in reversed(found):
             show(one)
         known = {(one.id, one.fence) for one in (*earlier, *found)}
@@ -204,7 +209,7 @@ async def _follow(
         while True:
             began = clock.monotonic()
             try:
-                found = await _unless_gone(read(recent()))
+                found = await _unless_gone(read_recent())
             except (Busy, Unavailable) as trouble:
                 if not is_away:
                     note(f"store: {trouble}; it is asked again")

@@ -11,9 +11,11 @@ from blackboard.cli.output import Answer, note, print_answers
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.queries import select
+from blackboard.errors import BeingRenamed
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import wake_workers
+from blackboard.tasks import finishing
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
@@ -33,19 +35,6 @@ def steps(what: str, total: int) -> Iterator[ProgressBar]:
             if 0 < done.number < total:
                 note(f"{what}: {done.number:,} of {total:,} are done")
             raise
-
-
-async def finishing(work: Awaitable[Result], stop: Callable[[], object]) -> Result:
-    """What `work` returns. At Ctrl-C `stop` is called, so that it begins nothing more, and what is
-    under way is finished before the cancellation is raised.
-    """
-    under_way = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(under_way)
-    except asyncio.CancelledError:
-        stop()
-        await asyncio.wait([under_way])
-        raise
 
 
 async def for_each(
@@ -79,6 +68,12 @@ async def for_each(
 
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]
 """Changes one item, and says what became of it."""
+Check = Callable[[BoardTable, Sequence[Item]], Awaitable[None]]
+"""Refuses all, by what it raises, before any is changed."""
+
+
+async def _no_check(_board: BoardTable, _items: Sequence[Item]) -> None:
+    """Refuses nothing."""
 
 
 async def change_each(
@@ -89,21 +84,25 @@ async def change_each(
     verb: str,
     exact: bool,
     reason: str = "",
-    check: Callable[[BoardTable, Sequence[Item]], None] = lambda *_: None,
+    check: Check = _no_check,
     details: Callable[[Item, Item], Iterable[str]] = lambda *_: (),
 ) -> int:
-    """Change each item that `ids` mean, and print the answers; the exit code. What `check` raises
-    is raised before any of them is changed. Those that were changed are recorded as one action, as
-    `verb`; `details` says of an item before and after what was changed.
+    """Change each item that `ids` mean, and print the answers; the exit code. `check` sees all of
+    them first, and may refuse them by what it raises. A copy whose rename is not done is left as it
+    is. Those that were changed are recorded as one action, as `verb`; `details` says of an item
+    before and after what was changed.
     """
     async with session.board() as board:
         async with counted(board, "reading items") as through:
             items = await select(through, ids, exact=exact)
-        check(board, items)
+        await check(board, items)
         after: dict[str, Item] = {}
 
         async def changed(item: Item) -> Answer:
-            answer = await change(board, item)
+            try:
+                answer = await change(board, item)
+            except BeingRenamed as refused:  # the others are changed all the same
+                return Answer(item=item, words=refused.words, changed=False, no=True)
             if answer.changed:
                 after[item.id] = answer.item
             return answer

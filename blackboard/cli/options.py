@@ -3,12 +3,15 @@
 Imports here are cheap: `blackboard --help` loads this module.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+
+from blackboard.errors import BadInput
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -88,6 +91,27 @@ def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..
         return wrapped
 
     return decorate
+
+
+# ---- what was typed
+
+
+def typed(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
+    """The options and arguments of a command that were given to it, with their values."""
+    for one in ctx.command.params:
+        name = one.name or ""
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and ctx.params[name] != ():
+            yield one, ctx.params[name]
+
+
+def refuse_beside(option: str, problem: str, *, allowed: Collection[str]) -> None:
+    """Raises BadInput where options were given that do not go with this one. Those that every
+    command has do.
+    """
+    fitting = {option, *allowed, "as_json", "config", "board", "store"}
+    given = [one for one, _ in typed(click.get_current_context()) if one.name not in fitting]
+    if given:
+        raise BadInput(option, problem, f"leave out {', '.join(one.opts[0] for one in given)}")
 
 
 # ---- options that several commands have

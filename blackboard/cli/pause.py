@@ -1,13 +1,13 @@
 """The commands that hold up items, or end their runs: pause, resume, cancel, ack, unlock."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
 from blackboard.board import NOT_CANCELLED, mark_now, not_locked_any_more
 from blackboard.cli.actions import record
-from blackboard.cli.many import change_each
+from blackboard.cli.many import Check, change_each
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import Answer, emit, paused_words
 from blackboard.cli.session import Session, ids_argument
@@ -40,7 +40,7 @@ Examples:
 def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
     What runs may finish. Workers learn that the board is paused at their next walk. The items' own
-    pauses stay as they are, and pumps and elections go on.
+    pauses stay as they are, and pumps and elections go on: on their own boards, pause '*'.
     """
     session = Session.start(chosen)
     if chosen.whole:
@@ -170,10 +170,10 @@ Examples:
 """
 
 
-def _one_for(fence: int | None) -> Callable[[BoardTable, Sequence[Item]], None]:
+def _one_for(fence: int | None) -> Check:
     """Refuses a fence for several items."""
 
-    def check(_: BoardTable, items: Sequence[Item]) -> None:
+    async def check(_: BoardTable, items: Sequence[Item]) -> None:
         if fence is not None and len(items) > 1:
             raise BadInput("fence", "it belongs to one item", "name one id")
 

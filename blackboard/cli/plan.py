@@ -22,7 +22,7 @@ from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
 LONGEST_SHOWN = 60
 """Characters of a value."""
 NAMED = 5
-"""Ids of items to be removed that are named in a refusal."""
+"""Ids that are named where many items are meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +16,7 @@ from blackboard.cli.actions import record
 from blackboard.cli.many import for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, emit, note, print_answers
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.session import Session, ids_argument, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown
 from blackboard.display.queries import select
@@ -290,7 +291,8 @@ def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[
             return items[0], checked_once(items[0], pairs, limit=board.table.max_value)
 
     item, once = asyncio.run(find())
-    released = LocalRun(session, item, once=once).run()
+    with interrupted_by(signal.SIGTERM, signal.SIGHUP):
+        released = LocalRun(session, item, once=once).run()
     ended = released.run
     if session.chosen.json:
         emit(run_summary(ended))

@@ -20,16 +20,19 @@ import click
 from blackboard import settings as settings_file
 from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
+from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.handlers.registry import load
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import replace
-from blackboard.phrases import plural
+from blackboard.phrases import plural, some
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import BoardTable
 
 COLLECT_AFTER = 10_000
 """New containers after which Python searches for garbage; 700 by itself."""
+MOST_NAMED = 5
+"""Rows that a warning names."""
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -95,6 +98,9 @@ class Session(Location):
                 left_out = plural(len(unreadable), what)
                 remedy = "`blackboard doctor` names them"
                 warn(f"{left_out} left out, whose rows cannot be read: {remedy}")
+        if newer := board.newer:
+            left_out, rows = plural(len(newer), "item"), shown(some(newer, MOST_NAMED))
+            warn(f"{left_out} left out, which a newer version wrote: {rows} (upgrade blackboard)")
 
 
 def end_on_signals() -> None:
@@ -103,6 +109,30 @@ def end_on_signals() -> None:
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+@contextmanager
+def interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+    """These signals raise KeyboardInterrupt here, but for those that are ignored, as SIGHUP is
+    after `nohup`.
+    """
+    before = {one: signal.getsignal(one) for one in numbers}
+    changed = [one for one, handler in before.items() if handler is not signal.SIG_IGN]
+    for one in changed:
+        signal.signal(one, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one in changed:
+            signal.signal(one, before[one])
+
+
+def confirmed(question: str) -> bool:
+    """Ask on the terminal, and wait for the answer. Ctrl-C ends the wait at once: as an event loop
+    handles it, it would cancel the task only after the answer.
+    """
+    with interrupted_by(signal.SIGINT):
+        return click.confirm(question, err=True)
 
 
 def collect_seldom() -> None:

@@ -19,11 +19,11 @@ from blackboard.display.columns import (
 from blackboard.display.sharing import (
     election_record,
     group_record,
-    read_groups,
     unreadable_election,
     unreadable_words,
 )
 from blackboard.phrases import plural
+from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.leaders import read_elections
 from blackboard.protocol.reading import BoardTable
@@ -106,7 +106,7 @@ async def leases_of(board: BoardTable, group: str | None) -> Listing:
     found = await read_groups(board, group)
     records = [group_record(one) for one in found]
     is_well = all(one.well for one in records)
-    problems = [one.problem for one in found if one.problem]
+    problems = [problem for one in records if (problem := one.problem)]
     if group is None:
         return Listing(
             columns=GROUP_COLUMNS,

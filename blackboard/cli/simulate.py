@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from blackboard import cost
 from blackboard.cli.cost import dollars
-from blackboard.cli.options import Chosen, common, cycle_option, number_option
+from blackboard.cli.options import Chosen, common, cycle_option, number_option, typed
 from blackboard.cli.output import emit, note
 from blackboard.cli.progress import is_shown, progress, reading
 from blackboard.cli.session import Session
@@ -359,12 +358,11 @@ def _again(ctx: click.Context) -> str:
 
 def _said(ctx: click.Context) -> list[str]:
     words = []
-    for option in ctx.command.params:
-        value = ctx.params.get(option.name or "")
-        if ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
-            words += [option.opts[0]] if value is True else [option.opts[0], _typed(value)]
+    for option, value in typed(ctx):
+        words += [option.opts[0]] if value is True else [option.opts[0], _typed(value)]
     return words
 
 
 def _typed(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """With all digits of a number: if the hours differ at all, so does what is simulated."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

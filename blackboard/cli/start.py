@@ -15,20 +15,17 @@ import click
 
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import colour, emit, is_terminal, note
-from blackboard.cli.session import Session, end_on_signals
+from blackboard.cli.session import Session, end_on_signals, interrupted_by
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown, texts_of
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, StoreProblem
 from blackboard.location import is_there
 from blackboard.stores import open_table, resolve_path
+from blackboard.tables import azurite
 from blackboard.tables.memory import MemoryTable
 
 if TYPE_CHECKING:
     from blackboard.demo.board import DemoFolder
-import json as json_text
-
-from blackboard.errors import StoreProblem
-from blackboard.tables import azurite
 
 INIT_EPILOG = """\b
 Examples:
@@ -199,17 +196,18 @@ def azurite_command(
     It runs until Ctrl-C or SIGTERM. The first time it is installed, from the registry that npm is
     configured for. With --location, rows are saved when it ends.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     if log is not None:
         _check_writable(Path(log), "log")
     folder = None if location is None else Path(location)
     file = None if log is None else Path(log)
-    with azurite.start(port=port, folder=folder, log=file, progress=note) as emulator:
+    with (
+        interrupted_by(signal.SIGTERM, signal.SIGHUP),
+        azurite.start(port=port, folder=folder, log=file, progress=note) as emulator,
+    ):
         try:
             if as_json or (chosen is not None and chosen.json):
                 record = {"store": emulator.url, "port": emulator.port, "location": location}
-                click.echo(json_text.dumps(record, ensure_ascii=False))
+                emit(record, in_a_line=True)
             else:
                 click.echo(_instructions(emulator.url, location))
             said = emulator.wait()

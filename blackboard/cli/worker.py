@@ -114,7 +114,7 @@ def worker_command(
         session.settings,
         slots=slots,
         cycle=cycle,
-        types=tuple(one for one in types.split(",") if one) if types else (),
+        types=tuple(filter(None, map(str.strip, (types or "").split(",")))),
         grace=grace,
     )
     if reload and (processes > 1 or until != "stopped"):
@@ -162,7 +162,7 @@ LOOK_EVERY = 0.5
 """Seconds between two looks at the files of the jobs, with --reload."""
 
 
-async def _change(then: Callable[[], None] = lambda: None) -> None:
+async def _change() -> None:
     """Wait until files of the jobs have changed, and are Python."""
     clock, reported = SystemClock(), ""
     while not (files := changed()) or (mistake := mistake_in(files)):
@@ -171,7 +171,6 @@ async def _change(then: Callable[[], None] = lambda: None) -> None:
             reported = mistake
         await clock.sleep(LOOK_EVERY)
     note(f"{files[0]} has changed: the worker starts again")
-    then()
 
 
 def _start_again() -> NoReturn:
@@ -269,24 +268,49 @@ async def _work(
             store=session.store,
             guards_loop=True,
         )
+        stopping = _Stopping(worker)
         loop = asyncio.get_running_loop()
         for one in STOPPING:
-            loop.add_signal_handler(one, worker.stop)
-        changed = False
-        if not reload:
+            loop.add_signal_handler(one, stopping.asked)
+        change = loop.create_task(_change()) if reload else None
+        if change is not None:
+            change.add_done_callback(stopping.changed)
+        try:
             await worker.work(until)
-        else:
-            change = loop.create_task(_change(worker.stop))
-            try:
-                await worker.work(until)
-                changed = change.done()
-                if changed:
-                    change.result()
-            finally:
+            if change is not None and change.done():
+                change.result()
+        finally:
+            if change is not None:
                 change.cancel()
-    if not changed:  # else signals would be ignored in the process that follows, too
+    if not stopping.restarts:  # else signals would be ignored in the process that follows, too
         ignore_signals()
-    return changed
+    return stopping.restarts
+
+
+class _Stopping:
+    """Why a worker stops: signals ask for it, or files of its jobs have changed. Whichever comes
+    first gives what runs its grace, which the other does not take away; a second signal does.
+    """
+
+    def __init__(self, worker: BoardWorker) -> None:
+        self._worker = worker
+        self._is_asked = self._has_changed = False
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it starts again. One that a signal has asked to stop does not."""
+        return self._has_changed and not self._is_asked
+
+    def asked(self) -> None:
+        is_stopping, self._is_asked = self.restarts, True
+        if not is_stopping:
+            self._worker.stop()
+
+    def changed(self, change: asyncio.Task[None]) -> None:
+        """Also where the wait for a change has failed: the worker stops, and raises that."""
+        if not change.cancelled() and not self._is_asked:
+            self._has_changed = True
+            self._worker.stop()
 
 
 ABANDONED = "its supervisor has ended, and so does this worker, which waited for its store"

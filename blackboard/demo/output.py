@@ -24,8 +24,8 @@ from blackboard.display.columns import (
     worker_name,
 )
 from blackboard.display.layout import ANSI, RESET, Column, Line, Style, table, text_of
-from blackboard.display.sharing import GroupLeases
 from blackboard.model import Run
+from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.reading import BoardStatus
 
 WIDTH = 78

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from blackboard.clock import Clock
 from blackboard.demo.board import DemoFolder, DemoWorker, Story, demo_workers
 from blackboard.demo.output import Output, leaders_picture, leases_picture
-from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BlackboardError
+from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.leaders import read_elections
 
 GROUP, PARTITIONS, LEASE = "clicks", 12, 6

@@ -9,7 +9,7 @@ from typing import Any
 
 from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.display.queries import ItemsFound
-from blackboard.display.sharing import GroupLeases, last_move
+from blackboard.display.sharing import last_move
 from blackboard.model import Action, Outcome, Run, State, Statistics, TypeCounts, replace
 from blackboard.phrases import (
     brief,
@@ -22,8 +22,10 @@ from blackboard.phrases import (
     span,
     stamp,
 )
+from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.members import Sighting
 from blackboard.records import decoded
+from blackboard.rules.groups import Partition, PartitionState
 from blackboard.rules.status import ItemStatus, counts_of
 
 NOTHING = "-"
@@ -438,16 +440,19 @@ def _free_cell(group: GroupLeases, free: timedelta) -> tuple[str, Style]:
     return span(free.total_seconds()), Style.BAD if free > group.lease else Style.LATE
 
 
-def partition_cells(group: GroupLeases, one: ItemStatus) -> Line:
-    item, owner, free = one.item, one.holder, group.free_for(one)
+def partition_cells(group: GroupLeases, one: Partition) -> Line:
+    item, owner = one.item, one.holder
     held = NOTHING
     if owner and item.start is not None:
         held = span((group.now - item.start).total_seconds())
-    who = (worker_name(owner), Style.BUSY)
-    if not owner:
-        text, style = _free_cell(group, free)
-        state = "paused" if item.is_paused else "waits" if not free else f"free for {text}"
-        who = ("failing", Style.BAD) if group.is_failing(one) else (state, style)
+    if owner:
+        who = (worker_name(owner), Style.BUSY)
+    elif one.state in {PartitionState.FAILING, PartitionState.PAUSED}:
+        is_failing = one.state is PartitionState.FAILING
+        who = (one.state.value, Style.BAD if is_failing else Style.PLAIN)
+    else:
+        text, style = _free_cell(group, one.free)
+        who = (f"free for {text}" if one.free else "waits", style)
     return (
         (item.id, Style.PLAIN),
         who,

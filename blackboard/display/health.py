@@ -1,8 +1,8 @@
 """What is wrong on a board, and the board in short.
 
-Wrong are items that are late or fail, runs without a worker, partitions without an owner or whose
-pumps fail. In short a board is its statistics, its groups, its workers and the one that coordinates
-them.
+Wrong are items that are late or fail, or whose rename was interrupted, runs without a worker,
+partitions without an owner or whose pumps fail. In short a board is its statistics, its groups, its
+workers and the one that coordinates them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,22 +12,24 @@ from datetime import datetime
 from msgspec import Struct
 
 from blackboard.display.sharing import (
-    GroupLeases,
+    brings_back,
     election_problem,
     failure_words,
-    read_groups,
     read_leaders,
     unreadable_words,
 )
-from blackboard.model import VERSION, Mark, Statistics
+from blackboard.model import VERSION, Mark, State, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
+from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.keys import LEADERS, leaders_board
-from blackboard.protocol.leaders import COORDINATOR
+from blackboard.protocol.leaders import COORDINATOR, Elections
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence, workers
 from blackboard.protocol.planning import planning_of
 from blackboard.protocol.reading import BoardStatus, BoardTable
+from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.statistics import count, read_statistics
+from blackboard.rules.groups import PartitionState
 from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.status import ItemStatus, is_current
 from blackboard.why import NEWER
@@ -43,7 +45,7 @@ class Alarm(Struct, frozen=True, kw_only=True):
     id: str
     type: str
     problem: str
-    """overdue, unserved, stale, silent, failing, clock, unowned, or damaged"""
+    """overdue, unserved, stale, silent, failing, clock, renaming, unowned, or damaged"""
     since: datetime | None
     message: str
 
@@ -64,23 +66,47 @@ async def read_alarms(
     the board.
     """
     found = [one for one in status.statuses if not types or one.item.type in types]
-    present, mark = await workers(board), await paused_by(board)
+    groups = await read_groups(board) if with_groups else ()
+    around = Around(
+        present=await workers(board),
+        paused=await paused_by(board),
+        groups=[one for one in groups if not types or one.name in types],
+        leaders=await read_leaders(board) if with_groups and not types else None,
+    )
+    alarms = alarms_in(board, BoardStatus(statuses=found, now=status.now), around)
+    return Checked(items=len(found), alarms=alarms, paused=around.paused, now=status.now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What is looked at beside the items."""
+
+    present: Sequence[Sighting]
+    """The workers that have announced themselves."""
+    paused: Mark | None
+    groups: Sequence[GroupLeases]
+    leaders: tuple[Elections, str] | None
+    """The elections, and why they cannot be read; None: they are not asked for."""
+
+
+def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Alarm]:
+    """What is wrong with items and what is around them, all of it read before."""
     alarms = [
         alarm
-        for one in found
-        for alarm in alarms_of(one, planning_of(board, one.item), present=present, now=status.now)
-        if mark is None or alarm.problem not in OF_A_PAUSE
+        for one in status.statuses
+        for alarm in alarms_of(
+            one, planning_of(board, one.item), present=around.present, now=status.now
+        )
+        if around.paused is None or alarm.problem not in OF_A_PAUSE
     ]
-    if with_groups:
-        groups = [one for one in await read_groups(board) if not types or one.name in types]
-        alarms += [alarm for one in groups for alarm in alarms_of_group(one)]
-    if with_groups and not types:
-        alarms += await _damaged_elections(board)
+    alarms += [alarm for one in around.groups for alarm in alarms_of_group(one)]
+    if around.leaders is not None:
+        alarms += _damaged_elections(board, *around.leaders)
     alarms += [
         Alarm(id=key, type="", problem="damaged", since=None, message=UNREADABLE)
         for key in board.unreadable
     ]
-    return Checked(items=len(found), alarms=alarms, paused=mark, now=status.now)
+    return alarms
 
 
 def alarms_of(
@@ -88,6 +114,14 @@ def alarms_of(
 ) -> Iterator[Alarm]:
     """What is wrong with an item. `planning` is what reschedules it, where that can be computed."""
     item = one.item
+    if (renaming := renaming_of(item)) and renaming.is_interrupted(now=now):
+        yield Alarm(
+            id=item.id,
+            type=item.type,
+            problem="renaming",
+            since=renaming.mark.at,
+            message=renaming.words,
+        )
     if item.is_paused and not item.running:
         return
     alone = not takers(present, item.type)
@@ -115,10 +149,9 @@ def alarms_of(
         yield Alarm(id=item.id, type=item.type, problem="clock", since=None, message=words)
 
 
-async def _damaged_elections(board: BoardTable) -> list[Alarm]:
+def _damaged_elections(board: BoardTable, found: Elections, trouble: str) -> list[Alarm]:
     """The rows of elections that cannot be read."""
     name = leaders_board(board.name)
-    found, trouble = await read_leaders(board)
     if trouble:
         return [Alarm(id=name, type="", problem="damaged", since=None, message=trouble)]
     problems = [(one.item.id, why) for one in found.statuses if (why := election_problem(one))]
@@ -140,19 +173,26 @@ def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
     for name, why in problems:
         yield Alarm(id=name, type=group.name, problem="damaged", since=None, message=why)
     for one in group.partitions:
-        free, name = group.free_for(one), f"{group.name}/{one.item.id}"
         words = f"a partition of {group.name} without an owner"
-        if group.is_set_back(one):
-            words += ", let go in the future: a clock was wrong (its next worker puts that right)"
-            yield Alarm(id=name, type=group.name, problem="clock", since=None, message=words)
-        elif group.is_failing(one):
-            words = f"the pump {failure_words(one)}"
-            stop = one.item.stop
-            yield Alarm(id=name, type=group.name, problem="failing", since=stop, message=words)
-        elif free > group.lease:
-            words += f" for {span(free.total_seconds())}"
-            since = group.now - free
-            yield Alarm(id=name, type=group.name, problem="unowned", since=since, message=words)
+        since: datetime | None = None
+        match one.state:
+            case PartitionState.SET_BACK:
+                problem = "clock"
+                words += (
+                    ", let go in the future: a clock was wrong (its next worker puts that right)"
+                )
+            case PartitionState.FAILING:
+                problem, since = "failing", one.item.stop
+                words = f"the pump {failure_words(one)}"
+            case PartitionState.UNOWNED:
+                problem, since = "unowned", group.now - one.free
+                words += f" for {span(one.free.total_seconds())}"
+                if one.item.state is State.DONE:
+                    words += f": it is done, and {brings_back(group, one.item.id)}"
+            case _:
+                continue
+        name = f"{group.name}/{one.item.id}"
+        yield Alarm(id=name, type=group.name, problem=problem, since=since, message=words)
 
 
 # ---- the board in short

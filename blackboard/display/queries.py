@@ -8,10 +8,11 @@ there are neither. The newest runs of items are found without reading the whole 
 
 import asyncio
 import re
-from collections import deque
+from bisect import insort
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -268,25 +269,29 @@ RunsOf = Callable[[Item], AsyncIterator[Run]]
 class RunQuery:
     """Which runs to show."""
 
-    limit: int
     outcomes: Collection[Outcome] = ()
     """Any of them; none: all."""
     types: Collection[str] = ()
     since: datetime | None = None
     until: datetime | None = None
     """Runs stopped in between, both included."""
+    begun_by: datetime | None = None
+    """Runs started by then."""
     pattern: re.Pattern[str] | None = None
-    """Found in the result, the error or the output."""
+    """Found in the result, the error, the output, a warning or a line of the log."""
 
     @property
     def selects(self) -> bool:
         """Whether it leaves out runs by what they are."""
-        return bool(self.outcomes or self.types or self.since or self.until or self.pattern)
+        times = self.since or self.until or self.begun_by
+        return bool(self.outcomes or self.types or times or self.pattern)
 
     def matches(self, run: Run) -> bool:
         if self.outcomes and run.outcome not in self.outcomes:
             return False
         if (self.since and run.stop < self.since) or (self.until and run.stop > self.until):
+            return False
+        if self.begun_by and run.start > self.begun_by:
             return False
         logged = (line.text for line in run.log)
         texts = (run.result, run.error, run.output, *run.warnings, *logged)
@@ -294,9 +299,14 @@ class RunQuery:
 
 
 async def newest_runs(
-    board: BoardTable, items: Iterable[Item], query: RunQuery, *, runs_of: RunsOf | None = None
+    board: BoardTable,
+    items: Iterable[Item],
+    query: RunQuery,
+    *,
+    limit: int,
+    runs_of: RunsOf | None = None,
 ) -> list[Run]:
-    """The newest runs of `items`, by when they stopped.
+    """The newest `limit` runs of `items` that match, by when they stopped.
 
     Items are read in the order of their latest runs, and reading stops when no other item can have
     a newer run than those found. A late run, which ended after its item had moved on, is found with
@@ -304,23 +314,19 @@ async def newest_runs(
     to be the whole history.
     """
     read = runs_of or (lambda item: board.runs(item.id))
-    wanted = [item for item in items if not query.types or item.type in query.types]
-    left = deque(sorted(wanted, key=last_heard, reverse=True))
+    in_turn = iter(_in_turn(items, query))
     found: list[Run] = []
     at_once = 1
-    while left:
-        some: list[Item] = []
-        while left and len(some) < at_once:
-            heard = last_heard(left[0])
-            full = len(found) == query.limit and heard < found[-1].stop
-            if heard == LONG_AGO or full or (query.since and heard < query.since):
-                left.clear()
-                break
-            some.append(left.popleft())
+    while some := [*islice(in_turn, at_once)]:
+        if len(found) == limit:
+            some = [item for item in some if last_heard(item) >= found[-1].stop]
+        if not some:
+            break
         at_once = min(2 * at_once, AT_ONCE)
-        for runs in await asyncio.gather(*(_matching(read(item), query) for item in some)):
-            found += runs
-        found = sorted(found, key=_age_order)[: query.limit]
+        for run in await _matching(some, query, read, limit=limit):
+            if len(found) < limit or _age_order(run) < _age_order(found[-1]):
+                insort(found, run, key=_age_order)
+                del found[limit:]
     return found
 
 
@@ -350,11 +356,29 @@ def _age_order(run: Run) -> tuple[float, str, int]:
     return -run.stop.timestamp(), run.id, -run.fence
 
 
-async def _matching(runs: AsyncIterator[Run], query: RunQuery) -> list[Run]:
-    found: list[Run] = []
-    async for one in runs:
-        if len(found) == query.limit:
-            break
-        if query.matches(one):
-            found.append(one)
-    return found
+def _in_turn(items: Iterable[Item], query: RunQuery) -> list[Item]:
+    """The items that may have runs that match, in the order of their latest runs."""
+    since = query.since or LONG_AGO
+    wanted = [
+        item
+        for item in items
+        if (not query.types or item.type in query.types) and LONG_AGO != last_heard(item) >= since
+    ]
+    return sorted(wanted, key=last_heard, reverse=True)
+
+
+async def _matching(
+    items: Iterable[Item], query: RunQuery, read: RunsOf, *, limit: int
+) -> list[Run]:
+    """The runs of some items that match, of each the newest."""
+
+    async def of(item: Item) -> list[Run]:
+        found: list[Run] = []
+        async for one in read(item):
+            if len(found) == limit:
+                break
+            if query.matches(one):
+                found.append(one)
+        return found
+
+    return [run for runs in await asyncio.gather(*map(of, items)) for run in runs]

@@ -63,12 +63,10 @@ async def read_report(board: BoardTable, item: Item) -> dict[str, Any]:
 
 async def _report_path(board: BoardTable, item: Item) -> Path:
     named = report_in(item.result)
-    looked_at = 0
-    async for one in board.runs(item.id):
-        looked_at += 1
-        if named or looked_at > _RUNS:
-            break
-        named = report_in(one.result)
+    if not named:
+        async for one in board.runs(item.id, limit=_RUNS):
+            if named := report_in(one.result):
+                break
     if named:
         return Path(named)
     spec = decoded(item.spec)
@@ -89,7 +87,10 @@ def _report_at(path: Path, item: Item) -> dict[str, Any]:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NoReport(f"{item.id}: {path} is no report: it is no regular file")
-            report = msgspec.json.decode(file.read(_LARGEST))
+            text = file.read(_LARGEST + 1)
+            if len(text) > _LARGEST:
+                raise NoReport(f"{item.id}: {path} is too large: more than {_LARGEST:,} bytes")
+            report = msgspec.json.decode(text)
     except OSError as problem:
         if item.start is None:
             raise NoReport(f"{item.id} has not run yet, so there is no report") from None

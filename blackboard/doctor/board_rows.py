@@ -19,13 +19,14 @@ from datetime import datetime
 from msgspec import Struct
 
 from blackboard.doctor.diagnosis import NEWER, Finding, Unreadable, newer_words, record_in
-from blackboard.errors import BadInput, BadRow
+from blackboard.errors import BadRow
 from blackboard.model import LONG_AGO, VERSION, Action, Member, Message, Permit, Statistics, replace
 from blackboard.notify.notice_rows import ACCEPTED, HANDOVER, SENDING, UNSENT, notice_row_of
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
-from blackboard.protocol.permits import FORGOTTEN_AFTER, LEASE
+from blackboard.protocol.groups import is_group, wrong_columns
+from blackboard.protocol.permits import LEASE, permit_in
 from blackboard.protocol.reading import SHARDS, BoardTable, Pause, fence_of, paged
 from blackboard.protocol.rows import version_of
 from blackboard.table import Delete, Row, try_delete
@@ -44,8 +45,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     check: Callable[[BoardTable, Row], None]
     """Raises Unreadable and BadRow."""
     means: str
-    is_grave: Callable[[Row, float], bool] = lambda _row, _age: False
-    """Whether something does not work because of a bad row of this age in seconds."""
+    is_grave: Callable[[BoardTable, Row], bool] = lambda _board, _row: False
+    """Whether something does not work because of a bad row."""
     may_go_after: float = math.inf
     """Seconds without a change after which a bad row may be deleted."""
     newer: str = "it is left to programs of that version"
@@ -70,8 +71,8 @@ def _check_columns(row: Row, wrong: Mapping[str, bool]) -> None:
 
 def _check_board(board: BoardTable, row: Row) -> None:
     shards = row.data.get("shards")
-    if type(shards) is not int or shards not in SHARDS:
-        raise BadRow(row.key, "no good shards")
+    is_number = type(shards) is int and shards in SHARDS
+    _check_columns(row, {"version": version_of(row.data) < 1, "shards": not is_number})
     if shards != board.shards:
         raise BadRow(row.key, f"says shards: {shards}, and the board has {board.shards}")
 
@@ -87,25 +88,11 @@ def _check_statistics(_: BoardTable, row: Row) -> None:
 def _check_group(_: BoardTable, row: Row) -> None:
     if not is_group(row):
         raise Unreadable("D9", "its key has no name that a group can have")
-    lease, partitions = row.data.get("lease"), row.data.get("partitions")
-    wrong = {
-        "kind": row.data.get("kind") != "pump",
-        "lease": isinstance(lease, bool) or not isinstance(lease, int | float) or lease <= 0,
-        "partitions": type(partitions) is not int or partitions < 0,
-    }
-    _check_columns(row, wrong)
+    if wrong := wrong_columns(row):
+        raise BadRow(row.key, f"no good {', '.join(wrong)}")
 
 
-def is_group(row: Row) -> bool:
-    """Whether the key of a row of a group has the name of one."""
-    try:
-        keys.check_group_name(row.key.removeprefix(keys.GROUP))
-    except BadInput:
-        return False
-    return True
-
-
-def _hides_a_group(row: Row, _age: float) -> bool:
+def _hides_a_group(_: BoardTable, row: Row) -> bool:
     """Whether the group is not shown."""
     return not is_group(row) or row.data.get("kind") != "pump"
 
@@ -117,24 +104,15 @@ def _check_member(_: BoardTable, row: Row) -> None:
 def _check_permit(board: BoardTable, row: Row) -> None:
     permit, age = record_in(Permit, row), board.table.age(row)
     _check_key(row, keys.permit_key(permit.type, permit.value, permit.number))
-    if not _has_lease(permit):
+    if permit_in(board, row).permit is None:
         raise BadRow(row.key, "no good stale_after")
     if 2 * LEASE < age <= permit.stale_after:
         problem = f"is good for {span(permit.stale_after)}, and was not renewed {since(age)}"
         raise Unreadable("D8", problem)
 
 
-def _has_lease(permit: Permit) -> bool:
-    return 0 < permit.stale_after <= FORGOTTEN_AFTER
-
-
-def _is_in_use(row: Row, age: float) -> bool:
-    """Whether a permit counts as in use: one without a good lease does for a minute."""
-    try:
-        permit = record_in(Permit, row)
-    except Unreadable:
-        return age <= LEASE
-    return age <= (permit.stale_after if _has_lease(permit) else LEASE)
+def _is_in_use(board: BoardTable, row: Row) -> bool:
+    return not permit_in(board, row).is_stale
 
 
 def _check_notice(board: BoardTable, row: Row) -> None:
@@ -163,7 +141,7 @@ def _check_message(_: BoardTable, row: Row) -> None:
     _check_key(row, keys.mail_range(record_in(Message, row).to)[0])
 
 
-def _always(_row: Row, _age: float) -> bool:
+def _always(_board: BoardTable, _row: Row) -> bool:
     return True
 
 
@@ -276,19 +254,18 @@ async def examine_others(
     found = list[Finding]()
     for partition, kinds in partitions_of(board, quick=quick).items():
         place = of if kinds is META else f"{partition} "
-        named, others = list[Finding](), Finding(code="D7", subject=partition, problem="")
-        more, is_grave, is_repaired = 0, False, True
-        async for one in _bad_rows(board, partition, kinds, repair=repair, pause=pause):
-            if len(named) < MOST_NAMED:
-                named.append(replace(one, subject=f"{place}{one.subject}"))
-                continue
-            more += 1
-            is_grave |= one.grave and not one.repaired
-            is_repaired &= one.repaired
-        found += named
-        if more:
-            problem = f"{plural(more, 'more row')} of it cannot be used"
-            found.append(replace(others, problem=problem, grave=is_grave, repaired=is_repaired))
+        bad = [one async for one in _bad_rows(board, partition, kinds, repair=repair, pause=pause)]
+        named, others = bad[:MOST_NAMED], bad[MOST_NAMED:]
+        found += [replace(one, subject=f"{place}{one.subject}") for one in named]
+        if others:
+            finding = Finding(
+                code="D7",
+                subject=partition,
+                problem=f"{plural(len(others), 'more row')} of it cannot be used",
+                grave=any(one.grave and not one.repaired for one in others),
+                repaired=all(one.repaired for one in others),
+            )
+            found.append(finding)
     return found
 
 
@@ -333,5 +310,5 @@ def _judged(board: BoardTable, kind: Kind, row: Row) -> Finding | None:
         code, problem = "D7", bad.problem
     else:
         return None
-    is_grave = kind.is_grave(row, age)
+    is_grave = kind.is_grave(board, row)
     return Finding(code=code, subject=row.key, problem=f"{problem}: {kind.means}", grave=is_grave)

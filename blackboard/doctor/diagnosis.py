@@ -6,10 +6,11 @@ Pure.
     D3   paused, done or removed: no waiting token; a lock only while it drains
     D4   no token without its item, of an earlier life of it, or in a shard where it does not belong
     D5   the waiting token says what the item says: it is a projection of it
-    D6   no run in the history has a higher fence than the item; the newest agrees with it; no
-         history is without an item, for a removed one leaves a tombstone
-    D7   every row can be read; times are, unless a person chose them, not beyond every horizon;
-         nothing is overdue for long, unless the board is paused
+    D6   no run in the history has a higher fence than the item; the newest agrees with it, but may
+         end later; no history is without an item, for a removed one leaves a tombstone
+    D7   every row can be read, and a board that belongs to another has its own; times are, unless a
+         person chose them, not beyond every horizon; nothing is overdue for long, unless the board
+         is paused
     D8   no lock is older than twice its lease, and than its lease and a cycle, unless the board is
          paused; no lease is longer than any duration
     D9   every row is of a kind that belongs where it lies; every key is what its row's id makes of
@@ -17,11 +18,12 @@ Pure.
     D10  rows of a newer version cannot be judged by this program
     D11  no time of the past lies in the future, and no token waits for what its schedule does not
          lead to
-    D12  the settings of an item that is not removed can be computed
+    D12  the settings of an item that is not removed can be computed, and what its run is counted by
     D13  the board is paused in all shards or in none
+    D14  no rename was interrupted: until it is done, its items are paused
 
 These hold of rows that were read at one moment. Rows read one after another while workers work
-show a healthy item in two places or in none; `doctor/__init__.py` reads one moment.
+show a healthy item in two places or in none; `cases.py` reads one moment.
 
 The repair is one batch:
 
@@ -52,8 +54,9 @@ from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token, re
 from blackboard.phrases import since, span, stamp
 from blackboard.protocol.batches import PLANNED, insert_next, token_of
 from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
+from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import Record, columns_of, record_of, version_of
-from blackboard.rules.next_run import Planning, ahead, is_ahead
+from blackboard.rules.next_run import Planning, ahead, is_named
 from blackboard.rules.transitions import brought_back
 from blackboard.schedule.times import LONGEST
 from blackboard.table import Delete, Etag, Merge, Op, Replace, Row
@@ -151,7 +154,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     planning: Planning | None
     """What the item is planned by; None: that cannot be computed."""
     unplanned: str
-    """Why its settings cannot be computed; "" where they can."""
+    """Why its settings, or what its run is counted by, cannot be computed; "" where they can."""
     served: bool
     """Whether a worker is present that takes the item's type: else being late is not grave."""
     paused: bool = False
@@ -167,10 +170,13 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
     problems = [
         *_tokens(case, case.item),
         *_lock(case, case.item),
-        *_history(case, case.item, bounds.now),
+        *_history(case, case.item),
     ]
     if shard_of(case.id, bounds.shards) != case.shard:
         problems.append(("D4", f"lies in shard {case.shard}, where no worker looks for it"))
+    renaming = renaming_of(case.item)
+    if renaming is not None and renaming.is_interrupted(now=bounds.now):
+        problems.append(("D14", renaming.words))
     findings = [Finding(code=code, subject=case.id, problem=what) for code, what in problems]
     return findings + list(_times(case, case.item, bounds))
 
@@ -244,14 +250,16 @@ def _lock(case: Case, item: Item) -> Problems:
         yield "D8", f"its lock says that it is good for {lock.stale_after:g} s: no lease is so long"
 
 
-def _history(case: Case, item: Item, now: datetime) -> Problems:
-    """D6. When a run of the future ended is not held against its item."""
+def _history(case: Case, item: Item) -> Problems:
+    """D6. The history is never rewritten: that it has a run end later than its item says is what
+    the repair of a wrong clock leaves.
+    """
     run = case.newest
     if run is None:
         return
     if run.fence > item.fence:
         yield "D6", f"has fence {item.fence}, but its history goes to {run.fence}"
-    same = item.outcome == run.outcome and (item.stop == run.stop or is_ahead(run.stop, now=now))
+    same = item.outcome == run.outcome and item.stop is not None and item.stop <= run.stop
     if not same and not item.running and speaks_for(run, item):
         has = f"{item.outcome} at {stamp(item.stop)}" if item.stop else "nothing of a run"
         yield "D6", f"says {has}, but its newest run {run.outcome} at {stamp(run.stop)}"
@@ -265,22 +273,18 @@ def speaks_for(run: Run, item: Item) -> bool:
     return ours and run.outcome is not Outcome.SUPERSEDED
 
 
-def _asked_for(item: Item) -> bool:
-    """Whether a person may have named the time: `at`, or the first time of a schedule."""
-    named = item.planned == item.first
-    return item.start is None or named or item.schedule.startswith("at ")
-
-
 def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
     """D7, D8, D11 and D12. What is late for want of workers is not grave."""
     if bounds.unplanned and item.state is not State.REMOVED:
         problem = f"no worker runs it: {bounds.unplanned}"
         yield Finding(code="D12", subject=item.id, problem=problem)
     late = bounds.now - item.ready
-    if item.waits and -late > HORIZON and not _asked_for(item):
+    if item.waits and -late > HORIZON and not is_named(item):
         yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")
     elif bounds.planning and (problem := ahead(item, bounds.planning, now=bounds.now)):
-        yield Finding(code="D11", subject=item.id, problem=problem)
+        if item.running:
+            problem += f" (until its run ends, or {item.owner} is restarted)"
+        yield Finding(code="D11", subject=item.id, problem=problem, grave=not item.running)
     if bounds.paused:
         return
     if item.waits and late > bounds.cycle + bounds.lease:

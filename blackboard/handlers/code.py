@@ -121,6 +121,11 @@ def folders() -> dict[str, bool]:
     return dict(_own.folders)
 
 
+def stamps_as_read() -> dict[str, tuple[int, int]]:
+    """Time of change and size of each file that was read, as it was then."""
+    return dict(_own.stamps)
+
+
 def stamps(folders: Mapping[str, bool], others: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Time of change and size of each file of some folders, and of others. Raises OSError."""
     files = {file for folder, whole in folders.items() for file in _files_in(folder, whole=whole)}
@@ -165,9 +170,13 @@ def _read(folder: Path, field: str, *, whole: bool) -> None:
         raise BadInput(field, f"cannot read {problem.filename}: {problem.strerror}") from None
 
 
-def _files_in(folder: str, *, whole: bool) -> Iterator[str]:
-    """The Python files of a folder, of packages in it, and with `whole` of other folders in it."""
-    inner = []
+def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """The Python files of a folder, of packages in it, and with `whole` of other folders in it. A
+    link that leads back to a folder `above` has none.
+    """
+    here, inner = os.path.realpath(folder), []
+    if here in above:
+        return
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py") and entry.is_file():
@@ -177,7 +186,7 @@ def _files_in(folder: str, *, whole: bool) -> Iterator[str]:
     for path in inner:
         is_environment = os.path.exists(f"{path}/pyvenv.cfg")  # noqa: PTH110 - many, each cycle
         if not is_environment and (whole or os.path.isfile(f"{path}/__init__.py")):  # noqa: PTH113
-            yield from _files_in(path, whole=whole)
+            yield from _files_in(path, whole=whole, above=(*above, here))
 
 
 def _stamp(file: str) -> tuple[int, int]:

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.errors import BadInput
+from blackboard.rules.next_run import LONGEST_AFTER
 from blackboard.schedule.times import duration_of
 from blackboard.spec import DEEPEST
 
@@ -207,7 +208,7 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
 # ---- how a run ended, as its handler states it
 
 SHORTEST_AFTER = timedelta(seconds=1)
-LONGEST_AFTER = timedelta(days=366)
+"""Until a retry: a Retry-After of 0, or one that has passed, is as good as a second."""
 
 
 class HandlerAnswer(Exception):
@@ -228,18 +229,18 @@ class Skip(HandlerAnswer):
 
 
 class Retry(HandlerAnswer):
-    """The run failed, and is run again: after seconds, "5m" or a timedelta, as the same slot,
-    however often it was tried (`ctx.attempt` says how often); unless the schedule's next slot comes
-    first. Raises BadInput for what is no such time.
+    """The run failed, and is run again: after seconds, "5m" or a timedelta, a second at the least,
+    as the same slot, however often it was tried (`ctx.attempt` says how often); unless the
+    schedule's next slot comes first. Raises BadInput for what is no such time.
     """
 
     def __init__(self, after: float | str | timedelta, reason: str = "") -> None:
         super().__init__(reason)
         self.args = (after, reason)  # what pickle makes it of
-        # A Retry-After of 0, or one that has passed, is as good as a second.
-        seconds = after.total_seconds() if isinstance(after, timedelta) else after
-        at_once = not isinstance(seconds, str) and seconds <= 0
-        self.after = SHORTEST_AFTER if at_once else duration_of(after, "after")
+        asked = after.total_seconds() if isinstance(after, timedelta) else after
+        shortest = SHORTEST_AFTER.total_seconds()
+        at_once = asked < shortest if isinstance(asked, int | float) else asked == "0s"
+        self.after = SHORTEST_AFTER if at_once else max(duration_of(asked, "after"), SHORTEST_AFTER)
         if self.after > LONGEST_AFTER:
             raise BadInput("after", f"{after!r} is too long", "a year at the most")
 

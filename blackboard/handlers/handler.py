@@ -7,8 +7,10 @@ below `if __name__ == "__main__":` runs there.
 """
 
 import inspect
+import reprlib
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -21,7 +23,7 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.handlers.params import Params, described
-from blackboard.inputs import argument
+from blackboard.inputs import LONGEST_TEXT, argument
 from blackboard.model import replace
 from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
@@ -32,6 +34,8 @@ from blackboard.spec import SHORTEST_LEASE, Spec, check_first, check_spec, concu
 _MARK = "__blackboard__"
 MOST_PARTITIONS = 1_000
 """Of a group: they are read in one page, and renewed ten batches at a time."""
+A_NAME = f"printable text of 1 to {LONGEST_TEXT:,} characters"
+"""What a partition can be named by."""
 PUMPED = {"every": "1m", "retries": 6, "backoff": "1s"}
 """How the pump of a partition is run again after it failed. A schedule, because an item without one
 is done after its last retry.
@@ -53,8 +57,10 @@ class Source(Struct, frozen=True):
 
 LONGEST_TYPE = 200
 """Characters."""
-Names = Callable[[Mapping[str, Any]], "Iterable[str] | Awaitable[Iterable[str]]"]
-"""Gives the names of partitions where a worker starts, by the table `[jobs.GROUP]`."""
+Names = Callable[..., "Iterable[str] | Awaitable[Iterable[str]]"]
+"""Gives the names of partitions where a worker starts, by the table `[jobs.GROUP]`. `@pump`
+takes one without arguments, too; a `Pump` has one that takes the table.
+"""
 
 
 class Pump(Struct, frozen=True, kw_only=True):
@@ -193,6 +199,15 @@ def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) ->
     return declare
 
 
+@contextmanager
+def _of_handler(name: str) -> Iterator[None]:
+    """Adds to a BadInput which handler it is about."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(name, f"{error.field}: {error.problem}", error.remedy) from None
+
+
 def _check_options(name: str, options: HandlerOptions, *, is_async: bool) -> None:
     slots, fenced = options.get("slots"), options.get("fenced", False)
     known = HandlerOptions.__annotations__
@@ -202,10 +217,8 @@ def _check_options(name: str, options: HandlerOptions, *, is_async: bool) -> Non
             raise BadInput(name, f"there is no option {one!r}", f"there is {', '.join(near)}")
     if slots is not None and (type(slots) is not int or slots < 1):
         raise BadInput(name, f"slots {slots!r} is not a number of runs", "1 or more")
-    try:
+    with _of_handler(name):
         concurrency_of(options.get("concurrency"), options.get("key"))
-    except BadInput as error:
-        raise BadInput(name, f"{error.field}: {error.problem}", error.remedy) from None
     if not isinstance(fenced, bool):
         raise BadInput(name, f"fenced {fenced!r} is not a truth value", "True or False")
     if (lifespan := options.get("resources")) is not None:
@@ -261,11 +274,11 @@ def pump(
 
 
 def _checked_partitions(
-    name: str, partitions: int | Iterable[str] | Names
+    name: str, partitions: int | Iterable[str] | Callable[..., Any]
 ) -> tuple[str, ...] | Names:
     if callable(partitions):
         return _checked_names(name, partitions)
-    if isinstance(partitions, bool | str) or (
+    if isinstance(partitions, bool | str | bytes) or (
         isinstance(partitions, int) and not 1 <= partitions <= MOST_PARTITIONS
     ):
         remedy = f"a number from 1 to {MOST_PARTITIONS:,}, names, or a function that gives names"
@@ -297,7 +310,7 @@ def _takes(signature: inspect.Signature, *arguments: object) -> bool:
 
 def is_partition(name: object) -> bool:
     """Whether a partition can have this name."""
-    return isinstance(name, str) and bool(name) and name.isprintable()
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_TEXT and name.isprintable()
 
 
 def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tuple[str, ...]:
@@ -305,7 +318,7 @@ def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tupl
     found = tuple(names)
     for one in found:
         if not is_partition(one):
-            raise BadInput(name, f"partition {one!r} is no name", "printable text")
+            raise BadInput(name, f"partition {reprlib.repr(one)} is no name", A_NAME)
     if len(set(found)) != len(found):
         raise BadInput(name, "two partitions have one name", "a name for each")
     if not least <= len(found) <= MOST_PARTITIONS:
@@ -323,10 +336,8 @@ def _checked_lease(name: str, lease: str | float | timedelta) -> timedelta:
 
 def _checked_first(name: str, first: str | datetime | None, zone: object) -> str | None:
     text = as_text(first)
-    try:
+    with _of_handler(name):
         check_first(text, zone if isinstance(zone, str) else "UTC")
-    except BadInput as problem:
-        raise BadInput(name, str(problem)) from None
     return text if text is None else str(text)
 
 
@@ -337,10 +348,8 @@ def _checked_balance(name: str, balance: str) -> Balance:
 
 
 def _duration(name: str, field: str, value: str | float | timedelta) -> timedelta:
-    try:
+    with _of_handler(name):
         return duration_of(as_text(value), field)
-    except BadInput as problem:
-        raise BadInput(name, str(problem)) from None
 
 
 def handlers_of(function: Callable[..., Any], source: Source | None = None) -> list[Handler]:
@@ -387,7 +396,7 @@ def check_type(name: str, field: str = "type") -> None:
 
 
 def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
-    try:
+    with _of_handler(name):
         texts = {
             key: as_text(argument(key, value, HandlerOptions.__annotations__[key]), key)
             for key, value in defaults.items()
@@ -395,9 +404,7 @@ def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
         }
         spec = msgspec.convert(texts, Spec)
         check_spec(spec)
-    except BadInput as problem:
-        raise BadInput(name, str(problem)) from None
-    return spec
+        return spec
 
 
 def as_text(value: Any, field: str = "") -> Any:

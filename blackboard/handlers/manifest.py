@@ -159,11 +159,11 @@ def described(jobs: Sequence[str], base: Path) -> Manifest:
     handlers = load(jobs, base)
     modules = [sys.modules.get(one.function.__module__) for one in handlers.values()]
     files = [file for one in modules if (file := getattr(one, "__file__", None))]
-    folders = code.folders()
     return Manifest(
         types=tuple(_entry(one) for one in handlers.values()),
-        folders=folders,
-        files=code.stamps(folders, files),
+        folders=code.folders(),
+        # A file that was saved since it was read, while the import took its time, is not fresh.
+        files=code.stamps({}, files) | code.stamps_as_read(),
     )
 
 

@@ -31,7 +31,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_AT = re.compile(r"(.*) - at `(?:key in )?\$(.*)`", re.DOTALL)
+_AT = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
 _STEPS = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 """Of a place: the name of a field, or the number of an element; `...` is a key of a mapping."""
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -94,10 +94,12 @@ class Params(Struct, frozen=True, kw_only=True):
         """
         assert self.kind is not None
         try:
-            return msgspec.convert(params, self.kind, strict=written is None)
+            return msgspec.convert(params, self.kind, strict=written is None, str_keys=True)
         except msgspec.ValidationError as problem:
             found = _AT.fullmatch(str(problem))
-            text, place = (found[1], found[2]) if found else (str(problem), "")
+            text, of_key, place = found.groups() if found else (str(problem), None, "")
+            if of_key:
+                raise BadInput(f"params{place}", f"one of its keys: {text}") from None
             is_own = problem.__cause__ is not None  # the class has raised it
             names = set[str]() if is_own else variables(_value_at(written, place))
             if not names:

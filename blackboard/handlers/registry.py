@@ -210,14 +210,17 @@ def _sources(entry: str, base: Path, folders: list[Path]) -> list[Source]:
     return _sources_of_module(entry, base)
 
 
-def _modules_below(folder: Path) -> list[str]:
+def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     """The names of the modules in a folder, and of those in its packages, from there; its own
-    `__init__.py` is "".
+    `__init__.py` is "". A link that leads back to a folder `above` has none.
     """
+    here = folder.resolve()
+    if here in above:
+        return []
     found = [""] if (folder / "__init__.py").is_file() else []
     for name in sorted(_modules_in(folder)):
         is_package = (folder / name / "__init__.py").is_file()
-        inner = _modules_below(folder / name) if is_package else [""]
+        inner = _modules_below(folder / name, (*above, here)) if is_package else [""]
         found += [f"{name}.{one}".rstrip(".") for one in inner]
     return found
 

@@ -45,7 +45,10 @@ class Exposition(NamedTuple):
 
 def exposition(collector: Collector, accept: str = "") -> Exposition:
     """Metrics in the format that an `Accept` header asks for: OpenMetrics, else Prometheus text."""
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):  # its version is no number
+        encode, content_type = choose_encoder("")
     return Exposition(content_type, encode(_WithoutCreated(collector)))
 
 

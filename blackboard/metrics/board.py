@@ -14,9 +14,10 @@ from prometheus_client.metrics_core import Metric
 
 from blackboard import metrics
 from blackboard.display.health import Overview, read_overview
-from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.model import ItemCounts, Statistics
+from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules.groups import PartitionState
 
 STATES = ("active", "paused", "done")
 """Each item has one of them."""
@@ -67,9 +68,13 @@ class BoardFigures:
         yield _gauge("slots", "Slots of the workers that are alive.", slots)
         yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
         groups = self.groups[: metrics.MOST_NAMES]
-        held = {(one.name, "held"): sum(one.counts) for one in groups}
-        held |= {(one.name, "free"): len(one.partitions) - sum(one.counts) for one in groups}
-        yield _gauge("partitions", "Partitions: held, or free.", held, "group", "state")
+        yield _gauge(
+            "partitions",
+            "Partitions: held, free, or paused.",
+            {(one.name, state): of for one in groups for state, of in _shares(one).items()},
+            "group",
+            "state",
+        )
         yield _gauge(
             "partition_free_seconds",
             "How long a partition has had no owner, the longest time.",
@@ -103,6 +108,12 @@ def _others(counted: Statistics) -> list[tuple[str, ItemCounts]]:
         for name in names
     }
     return [(metrics.OTHERS, ItemCounts(**left))] if left["items"] else []
+
+
+def _shares(group: GroupLeases) -> Mapping[str, int]:
+    """How many partitions are in each state. One that was paused while its pump runs is held."""
+    held, paused = len(group.those(PartitionState.HELD)), len(group.those(PartitionState.PAUSED))
+    return {"held": held, "free": len(group.partitions) - held - paused, "paused": paused}
 
 
 def _gauge(

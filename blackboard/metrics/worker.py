@@ -67,8 +67,8 @@ class WorkerMetrics:
         self._types = set[str]()
         """Those that are labels."""
         self._groups = frozenset[str]()
-        self._running = defaultdict[str, set[tuple[str, int]]](set)
-        """Item and fence of the runs in progress, by label."""
+        self._running = defaultdict[Gauge, set[tuple[str, str, int]]](set)
+        """Worker, item and fence of the runs in progress, by the gauge that shows them."""
         self._requested = Counter[tuple[str, str]]()
         """Requests that are counted, by worker and kind."""
         self._missed = Counter[tuple[str, str]]()
@@ -202,6 +202,7 @@ class WorkerMetrics:
                 counted = self._requested
                 more = {kind: requests[kind] - counted[worker, kind] for kind in requests}
                 self._count(worker, more)
+                self._drop_runs(worker)
             case CoordinatorElected() | CoordinatorEnded():
                 self._leads.set(isinstance(event, CoordinatorElected))
             case NoticeSent() | NoticeFailed():
@@ -221,23 +222,29 @@ class WorkerMetrics:
         return event.type
 
     def _began(self, event: RunStarted) -> None:
-        self._running[self._label(event)].add((event.id, event.fence))
-        self._show_running(event)
+        shown = self._shown(event)
+        self._running[shown].add((event.worker, event.id, event.fence))
+        shown.set(len(self._running[shown]))
 
     def _ended(self, event: RunEnded) -> None:
-        label, run = self._label(event), event.run
-        self._running[label].discard((event.id, event.fence))
-        self._show_running(event)
+        label, run, shown = self._label(event), event.run, self._shown(event)
+        self._running[shown].discard((event.worker, event.id, event.fence))
+        shown.set(len(self._running[shown]))
         self._runs.labels(label, run.outcome.value).inc()
         self._releases.labels(label, event.release).inc()
         self._durations.labels(label).observe(max(run.duration, 0.0))
         self._lags.labels(label).observe(max(run.lag, 0.0))
 
-    def _show_running(self, event: BoardItemEvent) -> None:
-        """A partition that is held is a run that takes no slot."""
-        label = self._label(event)
-        shown = self._partitions if event.type in self._groups else self._in_progress
-        shown.labels(label).set(len(self._running[label]))
+    def _shown(self, event: BoardItemEvent) -> Gauge:
+        """Where a run is shown. A partition that is held is a run that takes no slot."""
+        gauge = self._partitions if event.type in self._groups else self._in_progress
+        return gauge.labels(self._label(event))
+
+    def _drop_runs(self, worker: str) -> None:
+        """Those that a worker which has ended could not release are in progress no longer."""
+        for shown, runs in self._running.items():
+            runs -= {one for one in runs if one[0] == worker}
+            shown.set(len(runs))
 
     # ---- the worker, its walks, the store
 
@@ -245,9 +252,9 @@ class WorkerMetrics:
         self._info.info({"worker": event.worker, "version": __version__})
         self._started.set(self._clock.now().timestamp())
         self._slots.set(event.slots)
-        self._groups = frozenset(event.groups)
+        self._groups |= set(event.groups)
         for name in event.groups:
-            self._partitions.labels(name).set(0)
+            self._partitions.labels(name)
         for name in event.types[: metrics.MOST_NAMES]:
             self._types.add(name)
             self._show_from_the_start(name)

@@ -13,7 +13,6 @@ A worker that ends waits a few seconds for what is still to be sent. The notifie
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -74,6 +73,21 @@ other worker takes a notice over.
 """
 
 
+_Key = tuple[NoticeKind, str]
+"""What a notice is about: of each, one waits at the most, the newest."""
+
+
+@dataclass(slots=True)
+class _WaitingNotice:
+    """A notice that the board has not been asked about."""
+
+    notice: Notice
+    failed: int = 0
+    """Tries that failed."""
+    not_before: float = -math.inf
+    """When it is tried again, in monotonic seconds."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Notifier:
     """Listens to a worker's events, and sends notices until it is cancelled."""
@@ -92,11 +106,7 @@ class Notifier:
     """Good runs in a row that have warnings before that is a notice."""
     looks: bool = True
     """Whether it looks after the rows of notices."""
-    _waiting: dict[tuple[NoticeKind, str], Notice] = field(default_factory=dict)
-    _failed: Counter[tuple[NoticeKind, str]] = field(default_factory=Counter)
-    """Failed tries of the notices that wait."""
-    _not_before: dict[tuple[NoticeKind, str], float] = field(default_factory=dict)
-    """When those are tried again, in monotonic seconds."""
+    _waiting: dict[_Key, _WaitingNotice] = field(default_factory=dict)
     _looked: dict[str, tuple[datetime, float]] = field(default_factory=dict)
     """Overdue items: the ready time, and when their row was last read, in monotonic seconds."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -176,7 +186,7 @@ class Notifier:
             return
         if len(self._waiting) >= WITH_TEXTS:
             notice = replace(notice, error="", output="")
-        self._waiting[key] = notice
+        self._waiting[key] = _WaitingNotice(notice)
         self._news.set()
 
     def _not_read_lately(self, notices: Iterator[Notice]) -> Iterator[Notice]:
@@ -220,20 +230,18 @@ class Notifier:
             if key is None:
                 await self._until_there_is_more()
                 continue
-            notice = self._waiting.pop(key)
+            waiting = self._waiting.pop(key)
             try:
-                await self._begin(notice)
+                await self._begin(waiting.notice)
             except (Busy, Unavailable):  # reported as an event of the store
-                self._put_back(notice)
+                self._put_back(key, waiting)
             except BadRow:
                 pass  # of its item: `doctor` reports it
             except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
                 self._trouble.report("notices", type(problem).__name__)
-                self._failed[key] += 1
-                self._put_back(notice)
-            else:
-                self._failed.pop(key, None)
-                self._not_before.pop(key, None)
+                waiting.failed += 1
+                if waiting.failed < TRIES:
+                    self._put_back(key, waiting)
         for sender in self._senders():
             sender.close()
 
@@ -241,30 +249,26 @@ class Notifier:
         for _, senders in self._lines:
             yield from senders
 
-    def _next(self) -> tuple[NoticeKind, str] | None:
-        """The first that may be tried now."""
-        now = self.board.clock.monotonic()
-        return next((key for key in self._waiting if self._not_before.get(key, now) <= now), None)
+    def _next(self) -> _Key | None:
+        """The first that may be tried now: any, once more, where the worker ends."""
+        now = math.inf if self._ending.is_set() else self.board.clock.monotonic()
+        return next((key for key, one in self._waiting.items() if one.not_before <= now), None)
 
     async def _until_there_is_more(self) -> None:
         """Wait for news, and for those that are tried again."""
         self._news.clear()
         waiting: list[Awaitable[object]] = [self._news.wait()]
         if self._waiting:
-            soonest = min(self._not_before.get(key, 0.0) for key in self._waiting)
+            soonest = min(one.not_before for one in self._waiting.values())
             pause = max(soonest - self.board.clock.monotonic(), 0.0)
             waiting.append(self.board.clock.sleep(pause))
         await self._ending.cuts_short(until_one_ends(*waiting))
 
-    def _put_back(self, notice: Notice) -> None:
-        """Try it again after a pause, unless the worker ends, or it has failed too often."""
-        key = notice.event, notice.id
-        self._not_before.pop(key, None)
-        if self._failed[key] >= TRIES:
-            del self._failed[key]
-        elif not self._ending.is_set():
-            self._waiting.setdefault(key, notice)
-            self._not_before[key] = self.board.clock.monotonic() + NOTICE_ROWS.pause()
+    def _put_back(self, key: _Key, waiting: _WaitingNotice) -> None:
+        """Try it again after a pause, unless the worker ends, or a newer one waits."""
+        if key not in self._waiting and not self._ending.is_set():
+            waiting.not_before = self.board.clock.monotonic() + NOTICE_ROWS.pause()
+            self._waiting[key] = waiting
 
     async def _begin(self, notice: Notice) -> None:
         """Hand a notice to the ways of its route, if it is true and this worker is to send it."""

@@ -31,7 +31,7 @@ from blackboard.notify.settings import (
     place,
 )
 from blackboard.patterns import matches
-from blackboard.runners.commands import end_command, start_command
+from blackboard.runners.commands import end_command, how_it_ended, start_command
 from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
 from blackboard.tables.azure_address import child_environment
@@ -163,7 +163,7 @@ class Command:
             if process.returncode is None:
                 await end_command(process)
         if process.returncode:
-            raise NotSent(f"it ended with {process.returncode}")
+            raise NotSent(f"it ended: {how_it_ended(process.returncode)}")
 
     def _argv(self) -> list[str]:
         return [_filled(one, self.environ) for one in self.argv]

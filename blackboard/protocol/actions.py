@@ -10,13 +10,14 @@ An action names params and never has their values, which may be secret.
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from blackboard.model import VERSION, Action, Item, Via
 from blackboard.protocol import keys
-from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
+from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged, readings
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.spec import Spec, decode_spec
-from blackboard.table import Delete, Insert, commit_again, just_after, try_delete, units
+from blackboard.table import Delete, Insert, commit_again, try_delete, units
 
 MOST_IDS = 20
 """Ids that an action names."""
@@ -61,19 +62,9 @@ async def actions(board: BoardTable, *, limit: int) -> list[Action]:
     """The newest actions, the newest first. Rows that cannot be read, or are of a newer version,
     are passed over.
     """
-    found: list[Action] = []
-    partition, first, last = (
-        keys.actions_partition(board.name),
-        keys.ACTION,
-        keys.end_of(keys.ACTION),
-    )
-    while (missing := limit - len(found)) > 0:
-        rows = [row async for row in board.table.scan(partition, first, last, missing)]
-        found += [action for row in rows if (action := readable(Action, row))]
-        if len(rows) < missing:
-            break
-        first = just_after(rows[-1].key)
-    return found
+    partition, family = keys.actions_partition(board.name), (keys.ACTION, keys.end_of(keys.ACTION))
+    found = readings(board.table, partition, family, partial(readable, Action), limit=limit)
+    return [action async for action in found]
 
 
 async def forget_old_actions(board: BoardTable, *, age: timedelta, pause: Pause) -> int:

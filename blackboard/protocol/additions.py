@@ -14,6 +14,7 @@ from blackboard.errors import AlreadyThere, BadInput, BadRow
 from blackboard.model import VERSION, Item, State, replace
 from blackboard.protocol.batches import add_ops
 from blackboard.protocol.edits import TRIES, Changed, check_in_time, remembered, uncertain
+from blackboard.protocol.groups import check_held
 from blackboard.protocol.keys import FLOOR_KEY, item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
@@ -104,6 +105,7 @@ def _new_item(
     """`over` is the tombstone of an earlier life of the id."""
     if over is not None:
         check_version(over)
+    check_held(board.name, new.spec, item_type=new.type)
     spec = encode_spec(new.spec)
     item = added(
         new.id,
@@ -115,7 +117,7 @@ def _new_item(
         first=new.first,
         now=now,
     )
-    names = remembered(new.id, additions(over), addition.name, now=addition.began)
+    names = remembered(board, new.id, additions(over), addition.name, now=addition.began)
     return replace(item, applied=names, declared_by=new.declared_by)
 
 
@@ -243,13 +245,13 @@ def left_alone(
     """What cannot be added because of the row that is there, as items were last read, and what is
     wrong with that. `gone` are the tombstones.
     """
-    unreadable, doctor = set(board.unreadable), f"`blackboard --board {board.name} doctor`"
-    left = dict[str, str]()
+    unreadable, newer = set(board.unreadable), set(board.newer)
+    doctor, left = f"`blackboard --board {board.name} doctor`", dict[str, str]()
     for one in ids:
         key = item_key(one)
         if key in unreadable:
             left[one] = f"the row {key} in {board.partition(one)} cannot be read ({doctor})"
-        elif one in gone and gone[one].version > VERSION:
+        elif key in newer or (one in gone and gone[one].version > VERSION):
             where = f"the row {key} in {board.partition(one)}"
             left[one] = f"a newer version wrote {where} (upgrade blackboard)"
     return left

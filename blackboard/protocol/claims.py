@@ -25,7 +25,7 @@ from blackboard.protocol.batches import (
     lock_of,
     override_ops,
 )
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, with_nonces
 from blackboard.protocol.rows import check_version
 from blackboard.rules.due import Move, deadline, lease, may_take_over
 from blackboard.rules.transitions import claimed, freed, overridden, passed_over, put_off, run_of
@@ -38,7 +38,6 @@ from blackboard.table import (
     Refused,
     TableError,
     Unknown,
-    just_after,
 )
 
 ROWS_OF_A_CLAIM = 3
@@ -121,17 +120,12 @@ def _one_item() -> Iterator[None]:
 
 async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Those of some claims of one shard whose locks carry their nonces, with the locks' present
-    etags: found in one range. Their items have to be read again before the release.
+    etags. Their items have to be read again before the release.
     """
     made = {keys.lock_key(one.id): one for one in claims}
-    rows = board.table.scan(board.partition(claims[0].id), min(made), just_after(max(made)))
-    return tuple(
-        [
-            claim.found(row.etag)
-            async for row in rows
-            if (claim := made.get(row.key)) and row.data.get("nonce") == claim.nonce
-        ]
-    )
+    nonces = {key: one.nonce for key, one in made.items()}
+    etags = await with_nonces(board.table, board.partition(claims[0].id), nonces)
+    return tuple(made[key].found(etag) for key, etag in etags.items())
 
 
 async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
@@ -320,7 +314,7 @@ async def take_over(
     stood_still = lock.stood_still
     has_tries = may_take_over(lock.attempt, retries=settings.retries, stood_still=stood_still)
     if item.state is not State.ACTIVE or not has_tries:
-        after = freed(held, gone, settings=settings)
+        after = freed(held, gone, settings=settings, again=has_tries)
         return await _freed(board, after, free_ops(item, lock.etag, after, gone))
     if may_run is not None and not await may_run(held):
         return None

@@ -24,14 +24,15 @@ from msgspec import Struct
 from blackboard.errors import BadInput, BlackboardError, Missing, StillRuns
 from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
+from blackboard.protocol.groups import check_held
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rename_marks import as_old, check_no_copy
 from blackboard.protocol.rows import check_version, data_of, text_of
 from blackboard.rules.applied import (
     ADDED,
     LONGEST_NAME,
-    MOST,
     REMEMBERED,
     RETRIED_FOR,
     is_applied,
@@ -87,10 +88,11 @@ async def change_item(
     write: Write,
     name: str = "",
     gone_is_done: bool = False,
+    by_rename: bool = False,
 ) -> Changed:
     """Apply one verb. `name` is drawn where none is given. An item that a newer version wrote is
-    left alone. Raises Missing, and BlackboardError or Unknown when it is uncertain whether it was
-    applied.
+    left alone, and so is the copy of a rename that is not done, but `by_rename`. Raises Missing,
+    BeingRenamed, and BlackboardError or Unknown when it is uncertain whether it was applied.
     """
     name = name or board.chance.nonce()
     began = await board.table.now()
@@ -104,7 +106,7 @@ async def change_item(
             if first is not None and gone_is_done:
                 return Changed(item=first, changed=unanswered is not None)
             raise Missing(item_id)
-        check_version(item)
+        _check_open(item, by_rename=by_rename)
         first = first or item
         if is_applied(item, name):
             return Changed(item=item, changed=unanswered is not None)
@@ -113,7 +115,7 @@ async def change_item(
         after = build(item, began)
         if after is None:
             return Changed(item=item, changed=False)
-        after = replace(after, applied=remembered(item_id, item.applied, name, now=began))
+        after = replace(after, applied=remembered(board, item_id, item.applied, name, now=began))
         try:
             etags = await board.commit(item_id, write(item, after))
         except Conflict:
@@ -125,14 +127,23 @@ async def change_item(
     raise uncertain(item_id, unanswered)
 
 
+def _check_open(item: Item, *, by_rename: bool) -> None:
+    """Raises BadInput for an item that a newer version wrote, BeingRenamed for a copy that may be
+    made anew.
+    """
+    check_version(item)
+    if not by_rename:
+        check_no_copy(item)
+
+
 def remembered(
-    item_id: str, before: Sequence[Applied], name: str, *, now: datetime
+    board: BoardTable, item_id: str, before: Sequence[Applied], name: str, *, now: datetime
 ) -> tuple[Applied, ...]:
     """The names of an item and one more. Raises BlackboardError when there is no room for it."""
     names = remembering(before, name, now=now)
-    if names is None:
+    if names is None or units(text_of(names)) > board.table.max_value:
         raise BlackboardError(
-            f"{item_id} was changed {MOST} times within {format_duration(REMEMBERED)}: "
+            f"{item_id} was changed {len(before)} times within {format_duration(REMEMBERED)}: "
             "try again in some minutes"
         )
     return names
@@ -173,7 +184,10 @@ async def edit(
     """
 
     def build(item: Item, now: datetime) -> Item | None:
-        spec = rewrite_spec(item.spec, change(spec_of(item), item))
+        before = spec_of(item)
+        after = change(before, item)
+        check_held(board.name, after, item_type=item_type, before=before)
+        spec = rewrite_spec(item.spec, after)
         is_same = item_type in {None, item.type}
         if item_type is not None and not is_same:
             if item.running:
@@ -186,10 +200,10 @@ async def edit(
         same = (spec, kept, by) == (item.spec, item.checkpoint, item.declared_by)
         if is_same and same and not is_other:
             return None
-        after = replace(item, spec=spec, declared_by=by)
+        item = replace(item, spec=spec, declared_by=by)
         if is_other:
-            after = rescheduled(after, settings=settings, now=now)
-        return after if checkpoint is None else replace(after, checkpoint=checkpoint)
+            item = rescheduled(item, settings=settings, now=now)
+        return item if checkpoint is None else replace(item, checkpoint=checkpoint)
 
     return await change_item(board, item_id, build, write=change_ops)
 
@@ -207,11 +221,15 @@ async def bring_back(board: BoardTable, item_id: str) -> Changed:
 
 
 async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
-    """No run of the item starts until it is resumed; one that runs may finish."""
+    """No run of the item starts until it is resumed; one that runs may finish. The pause of a
+    rename, which ends with that, becomes this one.
+    """
     by = text_of(mark)
 
     def build(item: Item, _: datetime) -> Item | None:
-        return paused(item, by) if applies(ItemEvent.PAUSE, item) else None
+        if applies(ItemEvent.PAUSE, item):
+            return paused(item, by)
+        return replace(item, paused=by) if as_old(item) else None
 
     return await change_item(board, item_id, build, write=change_ops)
 

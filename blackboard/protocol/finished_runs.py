@@ -58,7 +58,7 @@ class Released(Struct, frozen=True, gc=False, kw_only=True):
 def fit(finished: FinishedRun, limit: int) -> FinishedRun:
     """A run whose outcome fits a row, however it ended: a long error and a long output are cut, a
     result that is too long is replaced by a warning, and one that is no JSON is a failure. The
-    warnings of the result are added to those of the run.
+    warnings of the result are added to those of the run, as many as fit.
     """
     ended = finished.ended
     try:
@@ -67,6 +67,8 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
             ended = replace(ended, result=not_kept(text, f"{size:,} characters", limit=limit))
             text = text_of(ended.result)
         warnings = warnings_of((*ended.warnings, *warnings_in(text)))
+        while units(text_of(warnings)) > limit:  # a control character takes six in JSON
+            warnings = warnings[:-1]
         ended = replace(ended, warnings=warnings)
     except Exception as odd:  # noqa: BLE001 - whatever it is, it is the fault of this run alone
         problem = f"the result is no JSON that can be kept: {type(odd).__name__}"

@@ -81,6 +81,11 @@ def end_of(family: str) -> str:
     return family[:-1] + ";"
 
 
+def _range(part: str) -> tuple[str, str]:
+    """The range of all keys that go on behind this part."""
+    return f"{part}:", f"{part};"
+
+
 def run_key(item_id: str, fence: int) -> str:
     """One row for each fence, the newest first."""
     return f"{RUN}{encode_id(item_id)}:{_FENCES - fence:012d}"
@@ -88,8 +93,7 @@ def run_key(item_id: str, fence: int) -> str:
 
 def runs_range(item_id: str) -> tuple[str, str]:
     """The range of all runs of an item."""
-    part = RUN + encode_id(item_id)
-    return f"{part}:", f"{part};"
+    return _range(RUN + encode_id(item_id))
 
 
 def worker_key(owner: str) -> str:
@@ -102,8 +106,7 @@ def notice_key(item_id: str, kind: str) -> str:
 
 def notices_range(item_id: str) -> tuple[str, str]:
     """The range of all notices of an item."""
-    part = NOTICE + encode_id(item_id)
-    return f"{part}:", f"{part};"
+    return _range(NOTICE + encode_id(item_id))
 
 
 def permit_key(item_type: str, value: str, number: int) -> str:
@@ -112,8 +115,7 @@ def permit_key(item_type: str, value: str, number: int) -> str:
 
 def permits_range(item_type: str, value: str) -> tuple[str, str]:
     """The range of the permits of a type, and of one value of the param that counts its runs."""
-    part = f"{PERMIT}{encode_id(item_type)}:{encode_id(value)}"
-    return f"{part}:", f"{part};"
+    return _range(f"{PERMIT}{encode_id(item_type)}:{encode_id(value)}")
 
 
 def mail_key(to: str, sent: datetime, nonce: str) -> str:
@@ -122,8 +124,7 @@ def mail_key(to: str, sent: datetime, nonce: str) -> str:
 
 def mail_range(to: str) -> tuple[str, str]:
     """The range of all messages to a candidate, the oldest first."""
-    part = MAIL + encode_id(to)
-    return f"{part}:", f"{part};"
+    return _range(MAIL + encode_id(to))
 
 
 def action_key(at: datetime, nonce: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from blackboard.errors import BadInput, BadRow
 from blackboard.protocol import keys
+from blackboard.protocol.groups import board_trouble
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
-from blackboard.protocol.rows import board_trouble
 from blackboard.spec import RunSettings, decode_spec, resolve
 from blackboard.table import read
 
@@ -54,7 +54,8 @@ async def read_elections(board: BoardTable, name: str | None = None) -> Election
     else:
         elections = await open_elections(board)
         items = [one async for one in elections.items() if name is None or one.id == name]
-        status, bad = await read_status(elections, items), elections.unreadable
+        status = await read_status(elections, items)
+        bad = elections.unreadable + elections.newer
         if name is not None and keys.item_key(name) in bad:
             raise BadRow(keys.item_key(name), "it cannot be read", board=elections.name)
         found = Elections(

@@ -3,7 +3,8 @@
 Each shard has a row then, between its locks and its tokens: a walk that reads the shard finds it
 without another request. So a worker learns of a pause at its next walk, a cycle later at the most.
 What runs goes on, is renewed and released. The items' own pauses are left alone. Pumps and
-elections go on: their boards are others.
+elections go on: their boards are others. Those boards are not paused so, since no worker of a group
+and no candidate looks for that: the partitions and the elections themselves are.
 
 Shard 0 decides for the board: its row is inserted, or deleted, before those of the others. A
 command that has written any of these rows reads all of them afterwards, and writes again while one
@@ -13,7 +14,7 @@ asking again, and by the workers: a row that shard 0 does not have pauses nothin
 the walk that meets it; one that is missing is inserted after the walk.
 """
 
-from blackboard.errors import BlackboardError
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Mark
 from blackboard.protocol.keys import MAINTENANCE
 from blackboard.protocol.reading import BoardTable, mark_in
@@ -34,8 +35,12 @@ async def paused_by(board: BoardTable) -> Mark | None:
 
 async def pause_board(board: BoardTable, mark: Mark) -> bool:
     """Pause the board. Returns whether a shard was not paused before: where shard 0 was, the first
-    mark stays. Another command may have resumed the board meanwhile: `paused_by` says it.
+    mark stays. Another command may have resumed the board meanwhile: `paused_by` says it. Raises
+    BadInput for the board of a group or of elections.
     """
+    if "." in board.name:
+        problem = f"{board.name} has what is held, and its holders look for no pause of a board"
+        raise BadInput("board", problem, f"`blackboard --board {board.name} pause '*'`")
     changed = await _settled(board, 0, Insert(MAINTENANCE, {"mark": text_of(mark)}))
     return await agree(board) or changed
 

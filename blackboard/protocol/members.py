@@ -5,7 +5,7 @@ nothing: a worker that is not listed may run items, and one that is listed may b
 writes its row once a minute, whatever its cycle. After two minutes and ten seconds without a write
 it is called lost; after a day, the next worker that starts deletes its row. Candidates of
 elections, and the workers of a group, have such rows on their own boards: they write them as often
-as they look at these, and are lost after a lease.
+as they look at these, and are lost after a lease of their own.
 """
 
 from collections.abc import Sequence

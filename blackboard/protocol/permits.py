@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from blackboard.model import VERSION, Item, Permit, Token, replace
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, with_nonces
 from blackboard.protocol.rows import data_of, readable, version_of
 from blackboard.rules.due import is_stale
 from blackboard.spec import RunSettings, params_of
@@ -29,7 +29,6 @@ from blackboard.table import (
     Replace,
     Row,
     Unknown,
-    just_after,
     try_delete,
 )
 
@@ -87,7 +86,7 @@ class HeldPermit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class PermitRow:
     """A row of a permit: by its key, whatever else it says."""
 
     number: int
@@ -97,14 +96,6 @@ class _Found:
     """None: a newer version wrote it, or it cannot be read."""
     is_stale: bool
     is_newer: bool
-
-
-async def in_use(board: BoardTable, limit: Limit) -> list[Permit]:
-    """The permits of a limit that are held, by their numbers. Rows that cannot be read are passed
-    over.
-    """
-    found = await _read(board, limit)
-    return [one.permit for one in found if one.permit is not None and not one.is_stale]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +170,7 @@ async def take(
     return []
 
 
-def _taking(one: HeldPermit, found: _Found | None) -> Op:
+def _taking(one: HeldPermit, found: PermitRow | None) -> Op:
     data = data_of(one.permit)
     return Insert(one.key, data) if found is None else Replace(one.key, data, found.row.etag)
 
@@ -232,39 +223,36 @@ async def forget_lost(board: BoardTable) -> None:
 
 
 async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
-    """Those whose rows carry their nonces, with the rows' present etags: found in one range."""
+    """Those whose rows carry their nonces, with the rows' present etags."""
     by_key = {one.key: one for one in permits}
-    rows = board.table.scan(_partition(board), min(by_key), just_after(max(by_key)))
-    return [
-        _with_etag(one, row.etag)
-        async for row in rows
-        if (one := by_key.get(row.key)) and row.data.get("nonce") == one.permit.nonce
-    ]
+    nonces = {key: one.permit.nonce for key, one in by_key.items()}
+    etags = await with_nonces(board.table, _partition(board), nonces)
+    return [_with_etag(by_key[key], etag) for key, etag in etags.items()]
 
 
 def _with_etag(one: HeldPermit, etag: str) -> HeldPermit:
     return HeldPermit(replace(one.permit, etag=etag), one.sent)
 
 
-async def _read(board: BoardTable, limit: Limit) -> list[_Found]:
+async def _read(board: BoardTable, limit: Limit) -> list[PermitRow]:
     first, last = keys.permits_range(limit.type, limit.value)
-    return [_found(board, row) async for row in board.table.scan(_partition(board), first, last)]
+    return [permit_in(board, row) async for row in board.table.scan(_partition(board), first, last)]
 
 
-def _found(board: BoardTable, row: Row) -> _Found:
+def permit_in(board: BoardTable, row: Row) -> PermitRow:
     """A row that cannot be read counts as a permit in use until it is as old as a lease, one of a
     newer version for ever: more runs than the limit allows are worse than fewer. One that says that
     it is good for longer than any is as one that cannot be read: its holder renews it long before.
     """
     age, resolution = board.table.age(row), board.table.resolution
     if version_of(row.data) > VERSION:
-        return _Found(_number(row.key), row, permit=None, is_stale=False, is_newer=True)
+        return PermitRow(_number(row.key), row, permit=None, is_stale=False, is_newer=True)
     permit = readable(Permit, row, age=age)
     if permit is not None and 0 < permit.stale_after <= FORGOTTEN_AFTER:
         stale = is_stale(permit, resolution=resolution)
     else:
         permit, stale = None, age > LEASE + resolution
-    return _Found(_number(row.key), row, permit, is_stale=stale, is_newer=False)
+    return PermitRow(_number(row.key), row, permit, is_stale=stale, is_newer=False)
 
 
 def _number(key: str) -> int:

@@ -1,7 +1,8 @@
 """With which settings an item is planned, as far as this process knows them."""
 
-from blackboard.errors import BadInput, BadSpec
+from blackboard.errors import BadInput, BadSpec, BlackboardError
 from blackboard.model import Item, replace
+from blackboard.protocol.permits import limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.next_run import Planning
 from blackboard.schedule.schedule import parse_schedule
@@ -29,12 +30,23 @@ def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
 
 
 def why_unplanned(board: BoardTable, item: Item) -> str:
-    """Why the settings of an item cannot be computed; "" where they can."""
+    """Why the settings of an item, or what its run is counted by, cannot be computed; "" where they
+    can.
+    """
     try:
-        settings_of(board, item, item.spec)
-    except (BadInput, ValueError) as problem:
-        return str(problem)
+        limit_of(item, settings_of(board, item, item.spec))
+    except (BadInput, ValueError) as error:
+        return problem_of(error)
     return ""
+
+
+def problem_of(error: BlackboardError | ValueError) -> str:
+    """Why settings cannot be computed. Without the remedy of a bad spec, which is to ask `doctor`
+    or `why`: they use this.
+    """
+    if isinstance(error, BadSpec):
+        return f"its spec cannot be read: {error.problem}"
+    return str(error)
 
 
 def planning_of(board: BoardTable, item: Item) -> Planning | None:

@@ -4,10 +4,10 @@ A board has a name and a number of shards, fixed when it is made. An item lives,
 belongs to it, in the shard that its id hashes to. The other modules here change a board.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,7 @@ from blackboard.errors import BadInput, BadRow, Missing
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Run, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.batches import insisting
-from blackboard.protocol.rows import Record, record_of, version_of
+from blackboard.protocol.rows import Record, readable, record_of, version_of
 from blackboard.rules.breaker import STORE
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, status_of
 from blackboard.spec import Labels, RunSettings
@@ -34,6 +34,7 @@ from blackboard.table import (
     Unavailable,
     Unknown,
     Value,
+    just_after,
     read,
     try_delete,
 )
@@ -42,6 +43,7 @@ Resolve = Callable[[str, str], RunSettings]
 """Settings of a run from an item's type and spec. Raises BadInput when they cannot be computed."""
 
 
+Read = TypeVar("Read")
 Pause = Callable[[], Awaitable[None]]
 """Awaited again and again by a long piece of work: it may take its time, or end the work by
 raising."""
@@ -96,12 +98,16 @@ class BoardTable:
         self.chance = chance
         self.resolve = resolve
         self.breaker: Breaker | None = None
+        self.created: datetime | None = None
+        """When it was made, by its own row; None: that was not read, or does not say it."""
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
         self.unreadable_runs = set[str]()
         """Keys of rows of the history that could not be read."""
-        self._unreadable_items: dict[int, set[str]] = {}
-        """By shard, the keys of item rows that could not be read by the latest reading."""
+        self._unreadable_items: dict[int, dict[str, bool]] = {}
+        """By shard, the keys of item rows that could not be read by the latest reading, and whether
+        a newer version wrote them.
+        """
 
     def asked_through(
         self,
@@ -123,7 +129,7 @@ class BoardTable:
         """The board of a group of partitions, beside this one: one shard of the same table."""
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
-        other.shards = 1
+        other.shards, other.created = 1, None
         other.in_flight, other._unreadable_items, other.unreadable_runs = set(), {}, set()  # noqa: SLF001
         return other
 
@@ -164,11 +170,8 @@ class BoardTable:
             raise BadInput("shards", f"{self.shards} is out of range", "1 to 100")
         if "." not in self.name:  # that of a group always has one shard
             await _check_made(self.table, self.name, shards=self.shards)
-        made: dict[str, Value] = {
-            "version": VERSION,
-            "shards": self.shards,
-            "created": await self.table.now(),
-        }
+        now = await self.table.now()
+        made: dict[str, Value] = {"version": VERSION, "shards": self.shards, "created": now}
         partition = keys.meta_partition(self.name)
         for tries in range(TRIES_TO_CREATE):
             try:
@@ -181,8 +184,9 @@ class BoardTable:
                 if tries + 1 == TRIES_TO_CREATE:
                     raise
             else:
+                self.created = now
                 return
-        found = await _shards_of(self.table, self.name)
+        found, self.created = await _own_row(self.table, self.name)
         if found != self.shards:
             raise BadInput(
                 "shards",
@@ -195,8 +199,10 @@ class BoardTable:
         cls, table: Table, *, name: str, clock: Clock, chance: Chance, resolve: Resolve
     ) -> "BoardTable":
         """Open a board that is there."""
-        shards = await _shards_of(table, keys.check_board_name(name))
-        return cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
+        shards, created = await _own_row(table, keys.check_board_name(name))
+        board = cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
+        board.created = created
+        return board
 
     async def check_shards(self) -> None:
         """Raises Remade when the board has other shards by now, BoardGone while it is gone."""
@@ -251,19 +257,32 @@ class BoardTable:
         self, shard: int, *, pause: Pause | None = None
     ) -> AsyncIterator[Item]:
         """All items of a shard, and the tombstones of removed ones, in the order of their keys."""
-        unreadable = self._unreadable_items[shard] = set()
+        unreadable = self._unreadable_items[shard] = dict[str, bool]()
         rows = self.table.scan(self.shard(shard), keys.ITEM, keys.end_of(keys.ITEM))
         async for row in paged(rows, pause):
             item = self._readable(Item, row)
             if item is None:
-                unreadable.add(row.key)
+                unreadable[row.key] = version_of(row.data) > VERSION
             else:
                 yield item
 
     @property
     def unreadable(self) -> list[str]:
-        """The keys of item rows that could not be read when items were last read."""
-        return sorted(key for of_shard in self._unreadable_items.values() for key in of_shard)
+        """The keys of item rows that were found to be damaged when items were last read."""
+        return self._passed_over(newer=False)
+
+    @property
+    def newer(self) -> list[str]:
+        """The keys of item rows that a newer version wrote, and that this one cannot read, when
+        items were last read.
+        """
+        return self._passed_over(newer=True)
+
+    def _passed_over(self, *, newer: bool) -> list[str]:
+        shards = self._unreadable_items.values()
+        return sorted(
+            key for of_shard in shards for key, is_newer in of_shard.items() if is_newer is newer
+        )
 
     async def floor(self) -> int:
         """The fence that an item is added with where no tombstone says it: as high as that of any
@@ -288,19 +307,20 @@ class BoardTable:
         row = await read(self.table, self.partition(item_id), keys.run_key(item_id, fence))
         return None if row is None else _record(Run, row)
 
-    async def runs(
-        self, item_id: str, *, limit: int | None = None, whole: bool = False
-    ) -> AsyncIterator[Run]:
-        """The history of an item, newest first. Rows that cannot be read are passed over; where it
-        has to be `whole`, BadRow is raised.
+    async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[Run]:
+        """The history of an item, newest first: `limit` runs, or all. Rows that cannot be read are
+        passed over.
         """
-        first, last = keys.runs_range(item_id)
-        async for row in self.table.scan(self.partition(item_id), first, last, limit):
-            run = _record(Run, row) if whole else self._readable(Run, row)
-            if run is None:
-                self.unreadable_runs.add(row.key)
-            else:
-                yield run
+        partition, between = self.partition(item_id), keys.runs_range(item_id)
+        async for run in readings(self.table, partition, between, self.run_in, limit=limit):
+            yield run
+
+    def run_in(self, row: Row) -> Run | None:
+        """The run in a row of the history; None: it cannot be read."""
+        run = self._readable(Run, row)
+        if run is None:
+            self.unreadable_runs.add(row.key)
+        return run
 
     async def walk(self, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
         """All locks of a shard and its tokens that are ready by `until`, most overdue first. Rows
@@ -400,8 +420,8 @@ async def _check_made(table: Table, name: str, *, shards: int) -> None:
     )
 
 
-async def _shards_of(table: Table, name: str) -> int:
-    """The shards of a board that is there. Raises BadInput, and BadRow."""
+async def _own_row(table: Table, name: str) -> tuple[int, datetime | None]:
+    """The shards of a board that is there, and when it was made. Raises BadInput, and BadRow."""
     row = await read(table, keys.meta_partition(name), keys.BOARD_KEY)
     if row is None:
         problem = f"no board {name!r} in this store"
@@ -417,7 +437,24 @@ async def _shards_of(table: Table, name: str) -> int:
     shards = row.data.get("shards")
     if type(shards) is not int or shards not in SHARDS:
         raise BadRow(row.key, "no good shards")
-    return shards
+    created = row.data.get("created")
+    return shards, created if isinstance(created, datetime) else None
+
+
+async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Etag]:
+    """Of rows that were written without an answer, those that are there: by key, in one range, the
+    present etags of rows that carry the nonce that `nonces` has for their key.
+    """
+    rows = table.scan(partition, min(nonces), just_after(max(nonces)))
+    return {
+        row.key: row.etag
+        async for row in rows
+        if row.key in nonces and row.data.get("nonce") == nonces[row.key]
+    }
+
+
+UNREADABLE_MARK = Mark(by="unknown", at=NEVER)
+"""Who paused a board, where that cannot be read."""
 
 
 def mark_in(row: Row) -> Mark:
@@ -425,7 +462,33 @@ def mark_in(row: Row) -> Mark:
     try:
         return msgspec.json.decode(str(row.data.get("mark")), type=Mark)
     except (ValueError, RecursionError):
-        return Mark(by="unknown", at=NEVER)
+        return UNREADABLE_MARK
+
+
+async def readings(
+    table: Table,
+    partition: str,
+    between: tuple[str, str],
+    reading: Callable[[Row], Read | None],
+    *,
+    limit: int | None,
+) -> AsyncIterator[Read]:
+    """What `reading` makes of the rows of a range: so many, or all. Rows of which it makes None are
+    passed over.
+    """
+    first, last = between
+    while limit is None or limit > 0:
+        asked, number = limit, 0
+        async for row in table.scan(partition, first, last, asked):
+            number, first = number + 1, just_after(row.key)
+            found = reading(row)
+            if found is None:
+                continue
+            if limit is not None:
+                limit -= 1
+            yield found
+        if asked is None or number < asked:
+            return
 
 
 async def paged(rows: AsyncIterator[Row], pause: Pause | None) -> AsyncIterator[Row]:
@@ -463,6 +526,17 @@ def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
     return found
 
 
+async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
+    """The locks of items, by id, as `BoardTable.locks` finds them: one by one where these are fewer
+    requests.
+    """
+    if len(ids) > board.shards:
+        return {lock.id: lock async for lock in board.locks()}
+    rows = [await read(board.table, board.partition(one), keys.lock_key(one)) for one in ids]
+    found = [readable(Lock, row, age=board.table.age(row)) for row in rows if row is not None]
+    return {lock.id: lock for lock in found if lock is not None}
+
+
 class BoardStatus(Struct, frozen=True, kw_only=True):
     """Items as they were at `now`, the store's time, in the order of their ids."""
 
@@ -481,9 +555,7 @@ async def read_status(
     """
     if items is None:
         items = [item async for item in board.items()]
-    locks = {}
-    if any(item.running for item in items):
-        locks = {lock.id: lock async for lock in board.locks()}
+    locks = await _locks(board, [item.id for item in items if item.running])
     now = await board.table.now()
     found = (
         status_of(

@@ -77,12 +77,15 @@ def prune_every(retention: Retention, interval: timedelta | None) -> int:
 
 
 async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int:
-    """Delete the runs of an item that are not kept; their number. Raises BadRow."""
+    """Delete the runs of an item that are not kept; their number. Those of a newer version, and
+    rows that cannot be read, stay.
+    """
     now = await board.table.now()
     place = pruned = 0
     partition, batch = board.partition(item_id), list[Delete]()
-    async for run in board.runs(item_id, whole=True):
-        if not is_kept(run, place=place, retention=retention, now=now):
+    async for run in board.runs(item_id):
+        goes = not is_kept(run, place=place, retention=retention, now=now)
+        if goes and run.version <= VERSION:
             batch.append(Delete(keys.run_key(item_id, run.fence), run.etag))
         place += 1
         if len(batch) == board.table.max_rows:
@@ -120,8 +123,7 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
                 expired.append(item)
             elif not prunes_itself(item):
                 await pause()
-                with suppress(BadRow):  # `doctor` reports it
-                    done += Pruned(runs=await prune(board, item.id, retention=retention))
+                done += Pruned(runs=await prune(board, item.id, retention=retention))
             if len(expired) == board.table.max_rows:
                 done += await delete_tombstones(board, expired, pause=pause)
                 expired = []
@@ -143,23 +145,26 @@ async def delete_tombstones(
     board: BoardTable, tombstones: Sequence[Item], *, pause: Pause
 ) -> Pruned:
     """Delete tombstones of one shard with their histories, as many as one batch deletes. One that
-    was made an item again meanwhile stays, as does one whose history cannot be deleted now; and all
-    of them where the floor cannot be read.
+    was made an item again meanwhile stays, as does one whose history cannot be deleted now, cannot
+    be read or is of a newer version; and all of them where the floor cannot be read.
     """
     runs, bare = 0, []
     for one in tombstones:
         await pause()
-        with suppress(BadRow):
-            history = board.runs(one.id, whole=True)
-            found = [run async for run in history if run.fence <= one.fence]
-            for start in range(0, len(found), board.table.max_rows):
-                some = found[start : start + board.table.max_rows]
-                ops = [Delete(keys.run_key(one.id, run.fence), run.etag) for run in some]
-                deleted = await try_delete(board.table, board.partition(one.id), ops)
-                runs += deleted
-                if not deleted:
-                    break
-            else:
+        partition = board.partition(one.id)
+        rows = board.table.scan(partition, *keys.runs_range(one.id))
+        history = [board.run_in(row) async for row in rows]
+        known = [run for run in history if run is not None and run.version <= VERSION]
+        old = [run for run in known if run.fence <= one.fence]
+        for start in range(0, len(old), board.table.max_rows):
+            some = old[start : start + board.table.max_rows]
+            ops = [Delete(keys.run_key(one.id, run.fence), run.etag) for run in some]
+            deleted = await try_delete(board.table, partition, ops)
+            runs += deleted
+            if not deleted:
+                break
+        else:
+            if len(known) == len(history):
                 bare.append(one)
     if not bare:
         return Pruned(runs=runs)

@@ -12,6 +12,7 @@ with it.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -214,8 +215,8 @@ _VALUES = {kind: attrgetter(*(one.field for one in all_)) for kind, all_ in _COL
 
 
 def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
-    """The record in a row. Raises BadRow: rows of a newer version may lack what this one expects,
-    or mean something else.
+    """The record in a row. Raises BadRow, which says so where a newer version wrote what this one
+    cannot read.
     """
     data = row.data
     found: dict[str, Any] = {"etag": row.etag, **extra}
@@ -230,12 +231,13 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
             elif plain is int and not 0 <= value < _LARGEST:
                 wrong.append(name)
             found[field] = value
-    if wrong:
-        raise BadRow(row.key, f"no good {', '.join(wrong)}")
-    try:
-        return record_type(**found)
-    except TypeError:
-        raise BadRow(row.key, "cannot be read") from None
+    problem = f"no good {', '.join(wrong)}" if wrong else "cannot be read"
+    with suppress(TypeError):
+        if not wrong:
+            return record_type(**found)
+    if version_of(data) > VERSION:
+        problem = "a newer version wrote it: upgrade blackboard"
+    raise BadRow(row.key, problem)
 
 
 def readable(record_type: type[Record], row: Row | None, **extra: float) -> Record | None:
@@ -315,44 +317,3 @@ def version_of(data: Data) -> int:
     if type(version) is float and version.is_integer():
         version = int(version)
     return min(version, _LARGEST) if type(version) is int and version >= 1 else 0
-
-
-# ---- rows that are no records
-
-
-def lease_of(group: Row) -> float | None:
-    """The lease that a group's row says, in seconds; None: it says no time that can be one."""
-    lease = group.data.get("lease")
-    if type(lease) not in (int, float):
-        return None
-    assert isinstance(lease, int | float)
-    return float(lease) if 0 < lease <= LONGEST.total_seconds() else None
-
-
-def group_trouble(row: Row, partition: str) -> str:
-    """What is wrong with the row of a group, and the remedy; "" for nothing."""
-    where, version = f"the row {row.key} in {partition}", version_of(row.data)
-    if version > VERSION:
-        return f"a newer version wrote {where} (upgrade blackboard)"
-    wrong = [] if version else ["version"]
-    wrong += [] if row.data.get("kind") == "pump" else ["kind"]
-    wrong += [] if lease_of(row) is not None else ["lease"]
-    if not wrong:
-        return ""
-    said = ", ".join(wrong)
-    return f"{where} has no good {said} (a worker of the group that starts writes it anew)"
-
-
-def board_trouble(row: Row, partition: str) -> str:
-    """What is wrong with the own row of the board of a group or of elections, which has one shard,
-    and the remedy; "" for nothing.
-    """
-    where, version = f"the row {row.key} in {partition}", version_of(row.data)
-    if version > VERSION:
-        return f"a newer version wrote {where} (upgrade blackboard)"
-    wrong = "" if version else "version"
-    shards = row.data.get("shards")
-    if type(shards) is int and shards > 1:
-        return f"{where} says {shards} shards, not 1 (delete it: it is made anew)"
-    wrong = wrong if shards == 1 and type(shards) is int else "shards"
-    return f"{where} has no good {wrong} (delete it: it is made anew)" if wrong else ""

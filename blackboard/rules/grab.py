@@ -300,8 +300,8 @@ class _Phase(StrEnum):
     STOPPING = "stopping"
 
 
-_OWNED = {_Phase.STARTING, _Phase.RUNNING}
-_HELD = {_Phase.WON} | _OWNED
+_OWNED = (_Phase.STARTING, _Phase.RUNNING)
+_HELD = (_Phase.WON, *_OWNED)
 
 
 class _Part(Struct, frozen=True, kw_only=True):
@@ -320,14 +320,16 @@ class _Part(Struct, frozen=True, kw_only=True):
     """When it clears its mark in the hash `grab`."""
     free_until: float = -math.inf
     """Until when it counts as free, whatever the rows say, because its owner has let go."""
+    moment: float = math.inf
+    """When there is something to do for it. Kept, because each step asks all parts for it."""
 
-    def next_moment(self, *, is_leaving: bool) -> float:
+    def with_moment(self, *, is_leaving: bool) -> "_Part":
         moments = [self.race_at, self.unmark_at]
         if self.phase is _Phase.IDLE and not is_leaving:
             moments.append(self.look_at)
         if self.phase is _Phase.WON:
             moments.append(self.start_at)
-        return min(moments)
+        return replace(self, moment=min(moments))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,35 +371,35 @@ class Grab:
         """What follows an event: the next state, and what is to be done. `guard` is the newest view
         of the locks; without one the rule is as published. Events of other partitions are ignored.
         """
-        turn = _Turn(self, now, guard)
-        is_leaving = self.is_leaving
+        turn = _Turn(self, now, guard, is_leaving=self.is_leaving or isinstance(event, Leaving))
         match event:
             case Woken():
-                for name in self.parts:
+                for name in [name for name, part in self.parts.items() if part.moment <= now]:
                     turn.woken(name)
             case RowsRead(partitions, held):
                 turn.read_rows(partitions, held)
             case Leaving():
-                is_leaving = True
                 for name in self.parts:
                     turn.leave(name)
             case _ if event.partition in self.parts:
                 turn.take(event)
-        grab = replace(self, parts=turn.parts, is_leaving=is_leaving)
+        grab = replace(self, parts=turn.parts, is_leaving=turn.is_leaving)
         return grab, (*turn.actions, *_wake(grab))
 
 
 def _wake(grab: Grab) -> tuple[WakeAt, ...]:
-    moments = (part.next_moment(is_leaving=grab.is_leaving) for part in grab.parts.values())
-    moment = min(moments, default=math.inf)
+    moment = min((part.moment for part in grab.parts.values()), default=math.inf)
     return () if moment == math.inf else (WakeAt(moment),)
 
 
 class _Turn:
     """One step of a node: its partitions as they become, and the actions."""
 
-    def __init__(self, grab: Grab, now: float, guard: LockHolders | None) -> None:
+    def __init__(
+        self, grab: Grab, now: float, guard: LockHolders | None, *, is_leaving: bool
+    ) -> None:
         self._grab = grab
+        self.is_leaving = is_leaving
         self._node = grab.node
         self._times = grab.times
         self._now = now
@@ -406,7 +408,8 @@ class _Turn:
         self.actions: list[Action] = []
 
     def _change(self, name: str, **changes: Any) -> _Part:
-        self.parts[name] = replace(self.parts[name], **changes)
+        part = replace(self.parts[name], **changes)
+        self.parts[name] = part.with_moment(is_leaving=self.is_leaving)
         return self.parts[name]
 
     def _held(self) -> int:
@@ -451,7 +454,7 @@ class _Turn:
     def _look(self, name: str) -> None:
         """Step 1. What is found decides."""
         part = self.parts[name]
-        if self._grab.is_leaving:
+        if self.is_leaving:
             return
         void_at = part.signaled + self._times.maximum
         again = self._now + self._grab.publishes_after(name)
@@ -469,7 +472,7 @@ class _Turn:
     def _found_mark(self, name: str, value: str | None) -> None:
         part = self.parts[name]
         quiet = self._now - part.signaled
-        if part.phase is not _Phase.IDLE or self._grab.is_leaving:
+        if part.phase is not _Phase.IDLE or self.is_leaving:
             return
         if quiet < self._grab.publishes_after(name):
             return
@@ -495,7 +498,7 @@ class _Turn:
                 self._start(name)
         elif part.phase is _Phase.IDLE and value is not None:
             is_void = self._now - part.signaled >= self._times.maximum
-            if is_void and not self._grab.is_leaving:
+            if is_void and not self.is_leaving:
                 self.actions.append(DropIf(Hash.ALLOCATION, name, value))
 
     def _raced(self, name: str, winner: str | None) -> None:
@@ -505,7 +508,7 @@ class _Turn:
             self._change(name, unmark_at=self._now + self._times.minimum)
         elif winner == self._node:
             self._change(name, unmark_at=self._now + self._times.minimum)
-            if self._grab.is_leaving:
+            if self.is_leaving:
                 self._unmark(name)
             elif phase is _Phase.IDLE:
                 start_at = self._now + self._times.shutdown
@@ -522,7 +525,7 @@ class _Turn:
         """Step 2."""
         part = self.parts[name]
         self._change(name, signaled=self._now, look_at=self._now + self._grab.publishes_after(name))
-        if self._grab.is_leaving or part.phase is _Phase.STOPPING or part.race_at < math.inf:
+        if self.is_leaving or part.phase is _Phase.STOPPING or part.race_at < math.inf:
             return
         held = self._held()
         ahead_of = held - 1 if part.phase in _OWNED else held + 0.5
@@ -557,14 +560,15 @@ class _Turn:
             return
         self.actions.append(DropIf(Hash.ALLOCATION, name, self._node))
         self.actions.append(Publish(Channel.ALLOCATED, name))
-        if self._grab.is_leaving or part.phase is _Phase.RUNNING:
+        if self.is_leaving or part.phase is _Phase.RUNNING:
             self.actions.append(Publish(Channel.GRAB_LEASE, name))
 
     def read_rows(self, partitions: frozenset[str], held: frozenset[str]) -> None:
         """Takes over what the rows say, but for a pump that is just being started."""
         for name in sorted(partitions - self.parts.keys()):
             look_at = self._now + self._grab.publishes_after(name)
-            self.parts[name] = _Part(signaled=self._now, look_at=look_at)
+            part = _Part(signaled=self._now, look_at=look_at)
+            self.parts[name] = part.with_moment(is_leaving=self.is_leaving)
         for name, part in tuple(self.parts.items()):
             if name in held and part.phase in {_Phase.IDLE, _Phase.WON}:
                 self._change(name, phase=_Phase.STARTING)

@@ -8,6 +8,8 @@ about the slots for which no worker was free:
     all    each slot has its run: the one that waits, and the last `missed_limit` of the others
     none   slots that have passed are forgotten
 
+A slot has passed when the item's part of the jitter has passed after it.
+
 `Every` is measured from the last start, as in elmcity, also where an operator asked for that start:
 so nothing of it is ever missed. A run that an operator asked for leaves the other schedules as they
 were: it covers the slots up to its start as any other does, but for one that has params of its own.
@@ -21,13 +23,14 @@ every item is due, runs, and is planned from then on. When the clock is right ag
 is due for years, and nothing looks broken. But the item says that it ran in the future, or waits
 for a time that its schedule does not lead to from now; or it is done before its time.
 
-Not judged: an item that never ran, and the first slot that an operator named, which may be at any
-time. That is what is planned also beside runs that were asked for before it.
+Not judged: an `at`, and the first slot that an operator named, which may be at any time. That is
+what is planned also beside runs that were asked for before it. An item that never ran and has no
+schedule may wait for a slot of the one that it had, so it is not judged either.
 """
 
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -45,13 +48,15 @@ from blackboard.schedule.schedule import (
 from blackboard.spec import RunSettings
 
 LONGEST_BACKOFF = timedelta(hours=1)
+LONGEST_AFTER = timedelta(days=366)
+"""Until the retry that a handler asks for."""
 MILLISECOND = timedelta(milliseconds=1)
 APART = 2 * MILLISECOND
 """The least time between the slots of two runs that were asked for."""
 TOLERANCE = timedelta(minutes=1)
 """What hosts that agree on the time, and a clock that is nudged, explain."""
 LONGEST_WAIT = timedelta(days=1)
-"""A backoff or a jitter is never called too long for less: settings may have changed since."""
+"""A jitter is never called too long for less: settings may have changed since."""
 ZONES_CHANGE = timedelta(hours=1)
 """By how much a slot may have moved since it was computed, when its zone has new rules."""
 
@@ -71,12 +76,13 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
         following = next_due(schedule, start) if schedule else None
         is_later = item.is_asked_for and item.planned > (following or start)
         return item.planned if is_later else following
+    wait = part_of_jitter(item.id, settings)
     if settings.missed == "none":
-        passed = max(slot, now)
+        passed = max(slot, now - wait)
     elif settings.missed == "all":
         passed = slot
     else:
-        passed = max(slot, start)
+        passed = max(slot, start - wait)
     if item.is_asked_for:
         stays = settings.missed == "all" or (settings.missed == "one" and bool(item.once))
         if item.planned > passed or (stays and item.planned != NEVER):
@@ -136,13 +142,18 @@ def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> date
     if isinstance(schedule, Every):
         if item.start:
             return next_due(schedule, item.start)
-        begins = opens(schedule, max(now, item.first or now))
+        begins = opens(schedule, _begins(item, now=now))
         return begins if begins and is_in_time(schedule, begins) else None
     if schedule is not None:
         return next_due(schedule, max(now, item.start or now))
     if item.state is State.DONE:
         return None
     return item.planned if item.start else now
+
+
+def _begins(item: Item, *, now: datetime) -> datetime:
+    """When an `every` that never ran is due: now, but not before a first time that was named."""
+    return max(now, item.first or now)
 
 
 def stays_planned(item: Item, *, settings: RunSettings, now: datetime) -> bool:
@@ -176,8 +187,8 @@ def _is_first_that_stays(item: Item, settings: RunSettings) -> bool:
 
 
 def slot_of(schedule: Once) -> datetime:
-    """The one slot there is."""
-    return whole_milliseconds(schedule.moment.astimezone(UTC))
+    """The one slot there is: its time, or the end of the windows that this is in."""
+    return opens(schedule, schedule.moment) or schedule.moment
 
 
 def slot_asked_for(moment: datetime, *, beside: datetime) -> datetime:
@@ -292,31 +303,39 @@ def ahead(item: Item, planning: Planning, *, now: datetime) -> str:
 
 def is_set_back(item: Item, planning: Planning, *, now: datetime) -> bool:
     """Whether an item, which does not run, waits for a time that nothing explains."""
-    if item.running or item.start is None or item.state in {State.DONE, State.REMOVED}:
+    if item.running or item.state in {State.DONE, State.REMOVED}:
         return False
     return _waits_too_long(item, planning, now=now) or _is_far(item, planning.schedules, now=now)
 
 
+def is_named(item: Item) -> bool:
+    """Whether an operator may have named the time that is planned: an `at`, or a first one."""
+    return item.planned == item.first or item.schedule.startswith("at ")
+
+
 def still_to_come(item: Item, planning: Planning, *, now: datetime) -> datetime | None:
-    """The next slot of an item that is done, though the schedule by which it ran goes on."""
-    if item.state is not State.DONE or item.running or item.start is None or not item.schedule:
+    """The next slot of an item that is done, though the schedule by which it was planned goes on.
+    An `every` that never ran has none before its first time.
+    """
+    if item.state is not State.DONE or item.running or not item.schedule:
         return None
-    schedule = planning.schedules[-1]
-    return None if is_exhausted(schedule, item.runs) else next_due(schedule, now + TOLERANCE)
+    schedule, after = planning.schedules[-1], now + TOLERANCE
+    if isinstance(schedule, Every) and item.start is None:
+        after = _begins(item, now=after)
+    return None if is_exhausted(schedule, item.runs) else next_due(schedule, after)
 
 
 def slot_brought_back(item: Item, planning: Planning, *, now: datetime) -> datetime | None:
     """What is planned of an item that was set back, as it is; or, if that is too far, by its
-    present schedule. An `every` is due at once, unless its last start is to be trusted. None:
-    there is no next slot.
+    present schedule. An `every` is due at once, unless its last start is to be trusted, or a
+    first time that was named is to come. None: there is no next slot.
     """
     if not _is_far(item, planning.schedules, now=now):
         return item.planned
     schedule = planning.schedules[0]
     if isinstance(schedule, Every):
-        following = next_due(schedule, item.start or now)
-        latest = (opens(schedule, now) or now) + schedule.interval
-        return following if following and following <= latest else now
+        following = next_due(schedule, item.start) if item.start else _begins(item, now=now)
+        return following if following and following <= _latest(item, schedule, now=now) else now
     return next_due(schedule, now)
 
 
@@ -331,29 +350,31 @@ def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
     if not is_retry:  # a slot may wait for the end of a time without runs
         ends = [opens(one, earliest) or earliest for one in planning.schedules]
         earliest = max(ends, default=earliest)
-    is_every = any(isinstance(one, Every) for one in planning.schedules)
-    if is_every and not is_retry:
+    is_every = {type(one) for one in planning.schedules} == {Every}
+    if is_every and item.start and not is_retry:  # it has a jitter before its first run alone
         return item.ready - earliest > TOLERANCE
     if not (settings.is_whole or says_future(item, now=now)):
         return False  # its handler may say a backoff or a jitter of any length
     if is_retry:
-        return item.ready - now > max(settings.backoff, LONGEST_WAIT)
+        ended = no_later(item.stop or now, now=now)
+        return item.ready - ended > max(settings.backoff, LONGEST_AFTER)
     return item.ready - earliest > max(settings.jitter, LONGEST_WAIT)
 
 
 def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool:
     """Whether what is planned lies beyond the next slot."""
-    if not schedules or item.planned in {NEVER, item.first}:
+    if not schedules or item.planned == NEVER or is_named(item):
         return False
-    return all(item.planned > _latest(one, now=now) for one in schedules)
+    return all(item.planned > _latest(item, one, now=now) for one in schedules)
 
 
-def _latest(schedule: Schedule, *, now: datetime) -> datetime:
+def _latest(item: Item, schedule: Schedule, *, now: datetime) -> datetime:
     """The latest slot that may be planned at `now`."""
     match schedule:
         case Once():
             return max(slot_of(schedule), now)
         case Every():
-            return (opens(schedule, now) or now) + schedule.interval + TOLERANCE
+            following = now + schedule.interval if item.start else _begins(item, now=now)
+            return (opens(schedule, following) or following) + TOLERANCE
         case _:
             return (next_due(schedule, now) or now) + ZONES_CHANGE

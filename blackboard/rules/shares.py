@@ -4,10 +4,10 @@ Each worker looks at the group in rounds, a third of a lease apart, and decides 
 locks, the tokens, and the rows of the workers. No worker assigns anything: two that see the same
 come to the same shares, and where they do not, the conditions of the claims decide.
 
-    a worker counts      while it is announced: from its second announcement on, or as soon as it
-                         holds something, so that one that dies soon after each start moves
-                         nothing. All count while nothing has been held for a round: those who
-                         start together share from the beginning.
+    a worker counts      while it is announced, which holds for its own lease: from its second
+                         announcement on, or as soon as it holds something, so that one that dies
+                         soon after each start moves nothing. All count while nothing has been held
+                         for a round: those who start together share from the beginning.
     its share            partitions / workers, rounded down; the first of them, by what they hold
                          and then by name, have one more. So no share changes while nothing else
                          does, and the moves to a new picture are the fewest that there can be.
@@ -52,7 +52,7 @@ class Balance(StrEnum):
     STEAL = "steal"
     """One in a round, from the one who holds most."""
     GRAB = "grab"
-    """By races over a bus; by shares while the bus is away. See `rules/grab.py`."""
+    """By races over a bus; by shares while it is away, or not all race. See `rules/grab.py`."""
 
 
 class Picture(Struct, frozen=True, kw_only=True):

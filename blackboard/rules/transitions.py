@@ -63,7 +63,8 @@ The end of a run. The first line that applies:
     retry                                schedule's next slot comes first
     failed or timeout, retries left,     same slot, after a backoff, next attempt
     its handler does not refuse one
-    abandoned, takeovers left            (the overrider runs it: no token)
+    abandoned, takeovers left            (the overrider runs it: no token); of a paused item: same
+                                         slot, next attempt, when it is resumed
     anything else, and requests wait     the first request's slot, at once, attempt 1
     anything else                        the schedule's next slot, attempt 1; none: the item is done
 
@@ -290,10 +291,6 @@ def added(
     )
 
 
-RENAMED_TO, RENAMED_FROM = "renamed to ", "renamed from "
-"""Before the other id, why the two items of a rename are paused meanwhile."""
-
-
 def copied(
     item: Item,
     item_id: str,
@@ -309,13 +306,14 @@ def copied(
     if before is not None:
         _check(ItemEvent.COPY, before)
     fence = max(item.fence, before.fence if before else floor)
+    ready = ready_for(item_id, item.slot, settings=settings, first=False)
     return replace(
         item,
         id=item_id,
         state=State.DONE if item.state is State.DONE else State.PAUSED,
         fence=fence,
         born=fence,
-        ready=max(item.ready, ready_for(item_id, item.slot, settings=settings, first=False)),
+        ready=item.ready if item.is_asked_for else max(item.ready, ready),
         paused=mark,
         result_fence=0,
         applied=(),
@@ -407,12 +405,17 @@ def released(
     return after if run.is_skipped else replace(after, result=run.result, result_fence=item.fence)
 
 
-def freed(item: Item, run: Run, *, settings: RunSettings) -> Item:
+def freed(item: Item, run: Run, *, settings: RunSettings, again: bool = False) -> Item:
     """Its run is ended by another than its holder, and nothing is run. The fence rises, so that the
-    holder's result is found to be late.
+    holder's result is found to be late. `again`: it is paused, and the run is made again when it is
+    resumed.
     """
     _check(ItemEvent.FREE, item)
-    after = after_run(item, run.outcome, settings=settings, now=run.stop, fraction=0.0)
+    if again:
+        failures = item.failures + (run.outcome in FAILING)
+        after = replace(item, ready=run.stop, attempt=item.attempt + 1, failures=failures)
+    else:
+        after = after_run(item, run.outcome, settings=settings, now=run.stop, fraction=0.0)
     return replace(_ended(after, run), fence=item.fence + 1)
 
 

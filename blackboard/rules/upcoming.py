@@ -4,70 +4,63 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 
-from blackboard.model import Item, State, replace
+from blackboard.model import Item, Outcome, State, replace
 from blackboard.rules.due import is_closed, is_missed
-from blackboard.rules.next_run import jittered, missed_until, part_of_jitter, ready_for
-from blackboard.schedule.schedule import Every, opens, slots_after
+from blackboard.rules.next_run import part_of_jitter, ready_for
+from blackboard.rules.transitions import claimed, passed_over, put_off, released, resumed, run_of
+from blackboard.schedule.schedule import Every, slots_after
 from blackboard.spec import RunSettings
 
 
 def upcoming(
     item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
 ) -> Iterator[datetime]:
-    """The pending run, and the slots of the schedule after it, each with the item's part of the
-    jitter; later than `after`, if given. A paused item counts as if it were resumed; an item that
-    is done, or removed, has no times.
+    """When an item runs, if each run starts as soon as it may, takes no time and is ok: when the
+    pending run was ready, which may be in the past, then the times after it; later than `after`, if
+    given. A paused item counts as if it were resumed; an item that is done, or removed, has no
+    times. Far from now, an `every` counts as if there were no windows on the way.
     """
-    schedule = settings.schedule
-    if schedule is None or schedule.limits.runs is None:
-        yield from _upcoming(item, settings, now=now, after=after)
-        return
-    left = max(schedule.limits.runs - item.runs, 1) - item.running
-    for at in islice(_upcoming(item, settings, now=now), left):
-        if after is None or at > after:
-            yield at
-
-
-def _upcoming(
-    item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
-) -> Iterator[datetime]:
-    """The same, without regard to a number of runs."""
     if item.state in {State.DONE, State.REMOVED}:
         return
-    schedule, wait = settings.schedule, part_of_jitter(item.id, settings)
-    pending = None if item.running else _pending(item, settings, now=now)
-    if pending is not None and (after is None or pending > after):
-        yield pending
-    if schedule is None:
-        return
-    started = item.start if item.running and item.start else max(pending or item.ready, now)
+    if item.is_paused:
+        item = resumed(item, item.paused, settings=settings, now=now)
+    is_pending = not item.running
+    while item.running or item.waits:
+        if item.running:
+            item = released(item, run_of(item, Outcome.OK, now=now), settings=settings, fraction=0)
+            if after is not None and item.waits and item.ready >= now:
+                item = _brought_near(item, settings, after)
+            continue
+        now = max(now, item.ready)
+        if is_missed(item, now=now, settings=settings):
+            item = passed_over(item, settings=settings, now=now)
+        elif is_closed(item, now=now, settings=settings):
+            item = put_off(item, settings=settings, now=now)
+        else:
+            at = item.ready if is_pending else now
+            if after is None or at > after:
+                yield at
+            is_pending = False
+            item = claimed(item, settings=settings, owner=item.owner, now=now)
+
+
+def _brought_near(item: Item, settings: RunSettings, after: datetime) -> Item:
+    """The item where it waits for its first slot that may be run later than `after`, or done, if
+    there is none; as it is, where what it waits for is no slot of its schedule.
+    """
+    schedule = settings.schedule
+    if schedule is None or item.requests or item.is_asked_for or item.ready > after:
+        return item
     if isinstance(schedule, Every):
-        if after is not None and after > started:
-            started += (after - started) // schedule.interval * schedule.interval
-        yield from slots_after(schedule, started)
-        return
-    is_passed_over = pending is None and not item.running
-    passed = missed_until(item, settings=settings, now=now) if is_passed_over else started
-    passed = max(item.slot, passed)
-    if item.slot != item.planned and item.planned > passed:
-        passed = item.planned
-        ready = jittered(schedule, item.planned, wait)
-        if after is None or ready > after:
-            yield ready
-    for slot in slots_after(schedule, passed if after is None else max(passed, after - wait)):
-        ready = jittered(schedule, slot, wait)
-        if after is None or ready > after:
-            yield ready
-
-
-def _pending(item: Item, settings: RunSettings, *, now: datetime) -> datetime | None:
-    """When the run in hand may start; None: not at all, as a walk finds then."""
-    at = max(item.ready, now)
-    if item.is_paused and settings.missed != "none":
-        item = replace(item, ready=at)  # as it is once it is resumed
-    if is_missed(item, now=at, settings=settings):
-        return None
-    if not is_closed(item, now=at, settings=settings):
-        return item.ready
-    end = opens(settings.schedule, at)
-    return end and ready_for(item.id, end, settings=settings, first=False)
+        passed = after
+        begin = item.slot + (after - item.slot) // schedule.interval * schedule.interval
+    else:
+        passed = begin = max(item.slot, after - part_of_jitter(item.id, settings))
+    most = None
+    if schedule.limits.runs is not None:  # each slot on the way is a run that counts
+        begin, most = item.slot, schedule.limits.runs - item.runs - 1
+    for number, slot in enumerate(islice(slots_after(schedule, begin), most), 1):
+        if slot > passed:
+            ready = ready_for(item.id, slot, settings=settings, first=False)
+            return replace(item, slot=slot, planned=slot, ready=ready, runs=item.runs + number)
+    return replace(item, state=State.DONE)

@@ -46,40 +46,16 @@ from blackboard.runners.output import (
 )
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import Mask
+from blackboard.runners.signals import ThreadSignal
 
 _PR_SET_PDEATHSIG = 1
 
-
-class _Signal:
-    """`ctx.lost` and `ctx.stopping` of a plain handler."""
-
-    _came = threading.Condition()
-    """One for all signals: to make one takes longer than all else that a signal costs."""
-
-    def __init__(self) -> None:
-        self.reason = ""
-        self._is_set = False
-
-    def set(self, reason: str) -> None:
-        with self._came:
-            self.reason = reason
-            self._is_set = True
-            self._came.notify_all()
-
-    def __bool__(self) -> bool:
-        return self._is_set
-
-    def wait(self, timeout: float | None = None) -> bool:
-        with self._came:
-            return self._came.wait_for(lambda: self._is_set, timeout)
-
-
-Signals = Mapping[str, _Signal]
+Signals = Mapping[str, ThreadSignal]
 """By the name that `ctx` has for it."""
 
 
 def _new_signals() -> Signals:
-    return {"lost": _Signal(), "stopping": _Signal()}
+    return {"lost": ThreadSignal(), "stopping": ThreadSignal()}
 
 
 class ChildLoop:

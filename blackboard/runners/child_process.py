@@ -26,6 +26,7 @@ import msgspec
 from blackboard.handlers import code as loaded
 from blackboard.handlers.handler import Source
 from blackboard.runners import guard, wire
+from blackboard.runners.commands import how_it_ended
 from blackboard.runners.output import Tail
 from blackboard.runners.watch import Watch, on_end
 from blackboard.tables.azure_address import child_environment
@@ -228,7 +229,6 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
 def _reason(code: int) -> str:
     if code >= 0:
         hint = "os._exit or sys.exit in the handler?"
-        return f"the child process ended: exit code {code} ({hint})"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return f"the child process ended: {how_it_ended(code)} ({hint})"
     hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-    return f"the child process was killed by {name}{hint}"
+    return f"the child process was {how_it_ended(code)}{hint}"

@@ -48,6 +48,7 @@ from blackboard.runners.output import (
     name_of,
 )
 from blackboard.runners.resources import LoopResources, of_resources
+from blackboard.runners.signals import LoopSignal
 
 Answer = TypeVar("Answer")
 _Work = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
@@ -273,38 +274,6 @@ class _InlineRun:
             self._loop.call_soon_threadsafe(unless_over, context=self._outside)
 
 
-class LoopSignal:
-    """`ctx.lost` and `ctx.stopping` of a coroutine."""
-
-    def __init__(self) -> None:
-        self._reason = ""
-        self._is_set = False
-        self._event: asyncio.Event | None = None
-        """Made for the first that waits: hardly any handler does."""
-
-    @property
-    def reason(self) -> str:
-        """Why, in words; "" while it is not set."""
-        return self._reason
-
-    def set(self, reason: str) -> None:
-        self._reason = reason
-        self._is_set = True
-        if self._event is not None:
-            self._event.set()
-
-    def __bool__(self) -> bool:
-        return self._is_set
-
-    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as in threads
-        if not self._is_set:
-            self._event = self._event or asyncio.Event()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self._event.wait()
-        return self._is_set
-
-
 # ---- the loop
 
 _ENDING = (SystemExit, KeyboardInterrupt)
@@ -359,11 +328,13 @@ def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, An
 
 
 def _is_own(problem: BaseException, main: asyncio.Task[Any]) -> bool:
-    """Whether the program itself raised it, or Ctrl-C did before the loop handles that signal."""
+    """Whether the program itself raised it, or Ctrl-C did, or another signal that does the same,
+    where the loop does not handle them.
+    """
     if main.done() and not main.cancelled() and main.exception() is problem:
         return True
-    is_signal = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return _is_kind(problem, KeyboardInterrupt) and is_signal
+    of_signals = map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    return _is_kind(problem, KeyboardInterrupt) and signal.default_int_handler in of_signals
 
 
 def _is_kind(problem: object, *kinds: type[BaseException]) -> bool:

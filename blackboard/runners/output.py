@@ -79,7 +79,10 @@ class Notes:
             text=cut_middle(logged.text, LONGEST_LINE),
             logger=cut_middle(logged.logger, LONGEST_LOGGER),
         )
-        size = len(msgspec.json.encode(line)) + 1
+        size = _size_of(line)
+        if size > LONGEST_LOG:  # a character may be six in JSON, and the loop below would drop it
+            line = replace(line, text=cut_middle(line.text, LONGEST_LINE // 2))
+            size = _size_of(line)
         self._log.append((line, size))
         self._size += size
         while self._size > LONGEST_LOG:
@@ -88,6 +91,11 @@ class Notes:
     def added_to(self, ended: Ended) -> Ended:
         """The end of the run with all of it."""
         return replace(ended, warnings=self._warnings, log=tuple(line for line, _ in self._log))
+
+
+def _size_of(line: LogLine) -> int:
+    """Bytes of a line, and of what stands before the next one."""
+    return len(msgspec.json.encode(line)) + 1
 
 
 def fitting_warning(text: str, mask: Mask) -> str:

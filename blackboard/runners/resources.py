@@ -79,7 +79,7 @@ class LoopResources:
         try:
             return await asyncio.shield(opened.value)
         except BaseException:
-            if opened.value.done() and self._opened.get(type_) is opened:
+            if opened.has_failed and self._opened.get(type_) is opened:
                 del self._opened[type_]
             raise
 
@@ -106,6 +106,11 @@ class _OpenedOnLoop:
     def is_over(self) -> bool:
         """Whether it was opened, and closed by other code than this."""
         return self._task.done() and self.value.done() and self.value.exception() is None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it could not be opened. A run may be stopped just when it was."""
+        return self.value.done() and self.value.exception() is not None
 
     async def close(self, seconds: float) -> BaseException | None:
         self._closing.set()

@@ -32,6 +32,8 @@ from blackboard.tables.base import MAX_VALUE
 SHORTEST: Final = 6
 MOST_MASKED: Final = 1 << 20
 """Characters of one text that are masked. The middle of a longer one is left out first."""
+LONGEST_CHARACTER: Final = 4
+"""Bytes of one in UTF-8."""
 _TRIES: Final = 1000
 """Places in a value where a cut text may begin that are tried. A value with more of them repeats
 itself, and the first is taken."""
@@ -72,8 +74,12 @@ class Mask:
         return cut_middle(whole, limit)
 
     def output(self, text: str) -> str:
-        """The end of an output, which may begin inside a value: masked, and cut again."""
-        return cut_front(self._masked(text, cut_start=True), LONGEST_OUTPUT)
+        """The end of an output, which may begin inside a value: masked, and cut again. A shorter
+        one than is kept is whole.
+        """
+        size = len(text.encode("utf-8", "backslashreplace"))
+        is_cut = size > LONGEST_OUTPUT - LONGEST_CHARACTER  # it begins with a whole character
+        return cut_front(self._masked(text, cut_start=is_cut), LONGEST_OUTPUT)
 
     def result(self, encoded: bytes, limit: int) -> bytes:
         """JSON with its texts masked, keys too. If names make it longer than `limit` characters,

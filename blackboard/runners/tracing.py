@@ -49,7 +49,7 @@ try:
         SpanExporter,
         SpanExportResult,
     )
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     from opentelemetry.util.types import Attributes
 except ImportError as problem:
@@ -188,7 +188,7 @@ def _masked(span: ReadableSpan, mask: Mask) -> ReadableSpan:
             Event(mask.short(one.name), _masked_values(one.attributes, mask), one.timestamp)
             for one in span.events
         ],
-        links=span.links,
+        links=[Link(one.context, _masked_values(one.attributes, mask)) for one in span.links],
         kind=span.kind,
         status=status,
         start_time=span.start_time,

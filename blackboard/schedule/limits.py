@@ -9,13 +9,13 @@ Windows are written with commas between them, in the zone of the schedule:
     12-24..01-02         days of each year
     holidays             the windows of a calendar, which `[calendars]` has by this name
 
-A slot of a cron expression or a rule that falls into a window is left out. One of an `every` comes
-when the window ends.
+A slot of a cron expression or a rule that falls into a window is left out. One of an `every`, and
+that of an `at`, comes when the window ends.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -126,11 +126,9 @@ NONE = Limits()
 
 
 def _shown_after(moment: datetime, wall: datetime, zone: ZoneInfo) -> datetime:
-    """When clocks show a wall time after a moment. They may have shown it before alone, when they
-    were put back: then a window that is entered again counts minute by minute.
-    """
-    times = [one for one in showings(wall, zone) or [first_shown(wall, zone)] if one > moment]
-    return times[0].astimezone(UTC) if times else moment + timedelta(minutes=1)
+    """When clocks show a wall time, which is later than what they show at a moment."""
+    times = showings(wall, zone) or [first_shown(wall, zone)]
+    return next(one for one in times if one > moment)
 
 
 def limits(

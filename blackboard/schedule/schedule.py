@@ -173,6 +173,11 @@ def without_limits(text: str) -> str:
 def slots_after(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     """All slots strictly later than `after` (aware), in order: UTC."""
     after, until = _utc(after), schedule.limits.until or _END
+    if isinstance(schedule, Once):
+        slot = opens(schedule, schedule.moment)
+        if slot is not None and after < slot <= until:
+            yield slot
+        return
     if not schedule.limits.windows:
         yield from takewhile(until.__ge__, _unlimited(schedule, after))
         return
@@ -196,8 +201,10 @@ def next_due(schedule: Schedule, after: datetime) -> datetime | None:
     return next(slots_after(schedule, after), None)
 
 
-def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int) -> list[datetime]:
-    """The last `limit` slots in (after, until], in order; `Every` counts from `after`.
+def due_between(
+    schedule: Cron | RRule | Once, after: datetime, until: datetime, limit: int
+) -> list[datetime]:
+    """The last `limit` slots in (after, until], in order.
 
     However many slots there are, the work is in proportion to `limit`: when the first `limit`
     slots do not reach `until`, the later half of the time is asked first, and the earlier half
@@ -206,10 +213,6 @@ def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int
     after, until = _utc(after), _utc(until)
     if limit < 1 or until <= after:
         return []
-    if isinstance(schedule, Every) and schedule.limits is NONE:
-        slots = (until - after) // schedule.interval
-        numbers = range(max(slots - limit, 0) + 1, slots + 1)
-        return [after + number * schedule.interval for number in numbers]
     found: list[datetime] = []
     for slot in islice(slots_after(schedule, after), limit + 1):
         if slot > until:
@@ -227,9 +230,12 @@ def interval_of(schedule: Schedule, near: datetime) -> timedelta:
     between two of its next few slots; where it ends, of its last few. One hour when there are not
     two.
     """
-    if isinstance(schedule, Every):
-        return schedule.interval
-    near = _utc(near)
+    return schedule.interval if isinstance(schedule, Every) else _shortest(schedule, _utc(near))
+
+
+@lru_cache(maxsize=4096)
+def _shortest(schedule: Cron | RRule | Once, near: datetime) -> timedelta:
+    """The same. Each claim asks twice, and items of one schedule have the same slots."""
     slots = list(islice(slots_after(schedule, near), FEW))
     if len(slots) < FEW:
         slots = due_between(schedule, _FIRST, near, FEW) + slots
@@ -241,12 +247,9 @@ def opens(schedule: Schedule | None, moment: datetime) -> datetime | None:
     return schedule.limits.opens(moment) if schedule and schedule.limits.windows else moment
 
 
-def _unlimited(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+def _unlimited(schedule: Every | Cron | RRule, after: datetime) -> Iterator[datetime]:
     """The slots strictly later than `after` (UTC), in order, without regard to limits."""
     match schedule:
-        case Once():
-            if schedule.moment > after:
-                yield schedule.moment
         case Every():
             while schedule.interval <= _END - after:
                 after += schedule.interval

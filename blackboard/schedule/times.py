@@ -10,7 +10,8 @@ is wall time in a zone. A day alone begins at midnight.
 """
 
 import re
-from datetime import UTC, datetime, time, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -128,7 +129,6 @@ EARLIEST, LATEST = 1000, 9000
 """Years that a time lies between."""
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY = re.compile(rf"({'|'.join(_DAYS)})(?:\s+(?:at\s+)?(\d{{1,2}}):(\d\d))?")
-_DATE = re.compile(r"\d{4}-?\d\d-?\d\d")
 _REMEDY = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
 _HOW = "write 2026-11-21T09:00, tomorrow 05:00, in 2h or 2h ago"
 
@@ -145,9 +145,9 @@ def read_moment(text: str, zone: str, field: str) -> datetime:
 def last_moment(text: str, zone: str, field: str) -> datetime:
     """An ISO 8601 time as the end of a schedule: a day alone is included. Raises BadInput."""
     moment = read_moment(text, zone, field)
-    if _DATE.fullmatch(text.strip()):
-        following = datetime.fromisoformat(text.strip()) + timedelta(days=1)
-        moment = in_zone(following, zone, field) - timedelta(milliseconds=1)
+    with suppress(ValueError):
+        following = date.fromisoformat(text.strip()) + timedelta(days=1)
+        moment = first_shown(datetime.combine(following, time()), find_zone(zone)) - _MILLISECOND
     return whole_milliseconds(moment.astimezone(UTC))
 
 

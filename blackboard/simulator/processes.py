@@ -172,6 +172,8 @@ class ProcessLoop:
         self._timeline.soon(call)
         return call
 
+    call_soon_threadsafe = call_soon
+
     async def sleep(self, seconds: float) -> None:
         """As `asyncio.sleep`, and faster: nothing is called more often."""
         future = self.create_future()

@@ -33,6 +33,7 @@ from blackboard.simulator.scenario import Fault, Scenario, SimulatedElection
 from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient
 from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError
+from blackboard.worker.grab import Races
 from blackboard.worker.partitions import GroupWorker
 from blackboard.worker.wake import EarliestWake, until_beat
 from blackboard.worker.worker import Mode, Worker
@@ -187,6 +188,7 @@ class Workers:
         groups = {}
         for one in self.scenario.groups:
             runner = SimulatedRunner(self.handler_runs, process, {one.name})
+            bus = partial(self._bus, one.name, process)
             groups[one.name] = group_worker(
                 board.group(one.name),
                 parent=BOARD,
@@ -197,8 +199,7 @@ class Workers:
                 events=events,
                 inline=runner,
                 process=runner,
-                open_bus=(partial(self._bus, one.name, process) if one.is_raced_for else None),
-                times=one.times,
+                races=Races(open_bus=bus, times=one.times) if one.is_raced_for else None,
             )
         member = WorkerProcess(
             process=process,

@@ -173,7 +173,7 @@ class World:
             check_deleted,
             Locks(),
             self._checkpoints,
-            History(lambda item: resolve(item.type, item.spec).fenced),
+            History(settings_of),
             ClaimedSlots(lambda item: resolve(item.type, item.spec).schedule),
             Transitions(settings_of),
             OperatorChanges(settings_of),

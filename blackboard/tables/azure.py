@@ -145,8 +145,10 @@ class AzureTable:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            await self._client.close()
-            await self._credential.close()
+            try:
+                await self._client.close()
+            finally:
+                await self._credential.close()
 
     async def _rows(self, partition: str, first: str, last: str | None, count: int) -> list[Row]:
         """The first `count` rows of a range. A page of the service may have fewer rows than asked

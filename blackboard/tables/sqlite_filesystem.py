@@ -189,8 +189,9 @@ def check_names(path: Path, mounts: Sequence[Mount]) -> None:
     """Raises StoreProblem when the file at `path`, or one that SQLite keeps beside it, may have
     another name.
     """
-    if path.stat().st_nlink > 1:
-        _remove_fresh_name(path)
+    with suppress(OSError):  # the next look says it
+        if path.stat().st_nlink > 1:
+            _remove_fresh_name(path)
     if problem := names_problem(path):
         raise StoreProblem(problem)
     for file in (path, *(Path(f"{path}{end}") for end in SIDE_FILES)):
@@ -210,6 +211,8 @@ def names_problem(path: Path) -> str:
             found = os.lstat(file)
         except FileNotFoundError:
             continue
+        except OSError as error:
+            return unreachable(file, error)
         if not S_ISREG(found.st_mode):
             return f"{file} is not a plain file (put a plain file there, or remove it)"
         if found.st_nlink > 1:
@@ -221,13 +224,24 @@ def names_problem(path: Path) -> str:
     return ""
 
 
+def unreachable(file: str | Path, error: OSError) -> str:
+    """Why nothing is seen of a file."""
+    return f"{file} cannot be reached: {error.strerror}"
+
+
 def check_left_behind(path: Path) -> None:
     """Raises StoreProblem when a new file would use the log of a removed one: SQLite would write
-    its content over the new file.
+    its content over the new file. And where no file can be beside it, as its name is too long.
     """
     for end in SIDE_FILES:
         left = Path(f"{path}{end}")
-        if os.path.lexists(left) and not path.exists():
+        try:
+            left.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StoreProblem(unreachable(left, error)) from None
+        if not path.exists():
             raise StoreProblem(
                 f"{left} is left of a file that is gone (move {path} back beside it, or remove "
                 "what is left)"

@@ -29,6 +29,7 @@ from blackboard.tables.sqlite_filesystem import (
     check_names,
     check_place,
     mount_table,
+    unreachable,
 )
 
 RETRY_AFTER = 1.0
@@ -213,7 +214,7 @@ def _is_there(path: Path) -> bool:
             raise StoreProblem(f"no folder {path.parent} (make it first)") from None
         return False
     except OSError as error:
-        raise StoreProblem(f"{path} cannot be reached: {error.strerror}") from None
+        raise StoreProblem(unreachable(path, error)) from None
     if not S_ISREG(found.st_mode):
         raise StoreProblem(f"{path} is not a file (name the board's file, not its folder)")
     if not found.st_size:

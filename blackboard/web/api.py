@@ -31,12 +31,12 @@ from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.display.sharing import (
     election_record,
     group_record,
-    read_groups,
     read_leaders,
     unreadable_election,
 )
 from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
 from blackboard.protocol.actions import actions
+from blackboard.protocol.groups import read_groups
 from blackboard.protocol.members import Sighting, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.records import (
@@ -55,7 +55,7 @@ from blackboard.table import TableError
 from blackboard.web import shapes
 from blackboard.web.actions import NotAllowed, name_of
 from blackboard.web.filters import Filter, facet_counts
-from blackboard.web.health import LARGEST_EXAMINED, alarms_in
+from blackboard.web.health import LARGEST_EXAMINED, alarms_on
 from blackboard.web.openapi import JSON_TYPE, Operation, description
 from blackboard.web.refusals import WrongType, body_of, client_gone, json_answer, refusal
 from blackboard.web.runs import items_of
@@ -161,20 +161,20 @@ async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes
 
 async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes.RunsAnswer:
     wanted = RunQuery(
-        limit=query.limit + 1,
         outcomes=query.outcome,
         types=query.type,
         since=None if query.since is UNSET else query.since,
         until=None if query.until is UNSET else query.until,
     )
+    limit = query.limit + 1  # one more shows whether there are more
     if query.id is UNSET:
         await _fresh(site)
-        found = await site.runs.newest(items_of(site), wanted)
+        found = await site.runs.newest(items_of(site), wanted, limit=limit)
     else:
         item = await site.board.item(query.id)
         if item is None:
             raise Missing(query.id)
-        found = await newest_runs(site.board, [item], wanted)
+        found = await newest_runs(site.board, [item], wanted, limit=limit)
     shown = [run_summary(one) for one in found[: query.limit]]
     return shapes.RunsAnswer(runs=shown, more=len(found) > query.limit)
 
@@ -203,7 +203,8 @@ async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shape
 
 async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:
     await _fresh(site)
-    alarms = await alarms_in(site, await site.board.table.now())
+    leaders = await read_leaders(site.board)
+    alarms = await alarms_on(site, await site.board.table.now(), leaders)
     if alarms is None:
         problem = f"more than {LARGEST_EXAMINED:,} items are not examined here"
         raise BlackboardError(f"{problem}: use `blackboard check --json`")

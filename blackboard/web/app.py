@@ -97,6 +97,7 @@ def web_app(
 
     async def close() -> None:
         await bulk.close()
+        await fragments.close()
         await snapshot.close()
 
     @contextlib.asynccontextmanager

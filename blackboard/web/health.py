@@ -4,23 +4,23 @@ A board of elections that cannot be read is one of the things that are wrong.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from starlette.requests import Request
 
 from blackboard import cost
-from blackboard.display.health import Alarm, coordinator_in, read_alarms
-from blackboard.display.queries import RunQuery
+from blackboard.display.health import Alarm, Around, alarms_in, coordinator_in
 from blackboard.display.sharing import read_leaders
-from blackboard.model import Run
+from blackboard.protocol.groups import read_groups
+from blackboard.protocol.leaders import Elections
 from blackboard.protocol.reading import BoardStatus
-from blackboard.rules.transitions import FAILING
 from blackboard.schedule.times import parse_duration
-from blackboard.web.charts import numbers_of, sparkline
+from blackboard.web.charts import RunCount, sparkline
 from blackboard.web.recent import OF_AN_ITEM
-from blackboard.web.runs import FAILING_NAMES, MOST, items_of
+from blackboard.web.runs import FAILING_NAMES, MOST_COUNTED, RunFilter, items_of, newest_of
 from blackboard.web.site import Site, WebPage
 
 LATELY = timedelta(hours=24)
@@ -28,18 +28,22 @@ LATELY = timedelta(hours=24)
 SLICES = 24
 """Of that time, in a sparkline."""
 LARGEST_EXAMINED = 5_000
-"""Items of a board that are examined while a page waits."""
-LARGEST_COSTED = 5_000
-"""Items of a board whose cost is computed while a page waits."""
+"""Items of a board that is examined, and whose cost is computed, while a page waits."""
 
 
-async def alarms_in(site: Site, now: datetime) -> Sequence[Alarm] | None:
+async def alarms_on(
+    site: Site, now: datetime, leaders: tuple[Elections, str]
+) -> Sequence[Alarm] | None:
     """What is wrong, as `check` finds it; None: the board is too large to examine for a page."""
-    items = [one.status for one in site.snapshot.entries.values()]
+    snapshot = site.snapshot
+    items = [one.status for one in snapshot.entries.values()]
     if len(items) > LARGEST_EXAMINED:
         return None
-    found = await read_alarms(site.board, BoardStatus(statuses=items, now=now))
-    return found.alarms
+    groups = await read_groups(site.board)
+    around = Around(
+        present=snapshot.present, paused=snapshot.paused, groups=groups, leaders=leaders
+    )
+    return alarms_in(site.board, BoardStatus(statuses=items, now=now), around)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,7 @@ def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
     nothing runs repeatedly, or a board is large.
     """
     items = items_of(site)
-    if len(items) > LARGEST_COSTED:
+    if len(items) > LARGEST_EXAMINED:
         return None
     alive = [one.member for one in site.snapshot.present if not one.lost]
     usual = parse_duration(site.settings.worker.cycle).total_seconds()
@@ -82,21 +86,30 @@ def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
     )
 
 
+async def _counted_lately(
+    site: Site, now: datetime
+) -> tuple[RunCount, Sequence[RunCount], Mapping[str, RunCount]]:
+    """The runs of the last time: all, by slice of it, by type."""
+    since, step = now - LATELY, LATELY / SLICES
+    total = RunCount()
+    slices = [RunCount() for _ in range(SLICES)]
+    by_type: defaultdict[str, RunCount] = defaultdict(RunCount)
+    for run in await newest_of(site, RunFilter(since=since), limit=MOST_COUNTED):
+        number = min(max(int((run.stop - since) / step), 0), SLICES - 1)
+        for one in (total, slices[number], by_type[run.type]):
+            one.add(run)
+    return total, slices, by_type
+
+
 async def health_page(site: Site, request: Request) -> WebPage:
     """Whether all is well, in numbers."""
     await site.snapshot.fresh()
     now = await site.board.table.now()
-    query = RunQuery(limit=10 * MOST, since=now - LATELY)
-    runs, (elections, trouble), alarms = await asyncio.gather(
-        site.runs.newest(items_of(site), query), read_leaders(site.board), alarms_in(site, now)
+    leaders = await read_leaders(site.board)
+    (total, slices, by_type), alarms = await asyncio.gather(
+        _counted_lately(site, now), alarms_on(site, now, leaders)
     )
-    step = LATELY / SLICES
-    slices: list[list[Run]] = [[] for _ in range(SLICES)]
-    for run in runs:
-        slices[min(max(int((run.stop - (now - LATELY)) / step), 0), SLICES - 1)].append(run)
-    by_type: dict[str, list[Run]] = {}
-    for run in runs:
-        by_type.setdefault(run.type, []).append(run)
+    elections, trouble = leaders
     return WebPage(
         template="health.html",
         title="Health",
@@ -106,22 +119,19 @@ async def health_page(site: Site, request: Request) -> WebPage:
             "alarms": alarms,
             "items": site.snapshot.entries,
             "present": site.snapshot.present,
-            "numbers": numbers_of(runs),
-            "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
-            "spark_failed": sparkline(
-                [sum(run.outcome in FAILING for run in one) for one in slices], width=160, height=32
-            ),
-            "spark_lag": sparkline(
-                [numbers_of(one).lag_p99 for one in slices], width=160, height=32
-            ),
+            "numbers": total.numbers(),
+            "spark_runs": sparkline([one.total for one in slices], width=160, height=32),
+            "spark_failed": sparkline([one.failed for one in slices], width=160, height=32),
+            "spark_lag": sparkline([one.numbers().lag_p99 for one in slices], width=160, height=32),
             "by_type": sorted(
-                ((name, numbers_of(one)) for name, one in by_type.items()),
+                ((name, one.numbers()) for name, one in by_type.items()),
                 key=lambda one: (-one[1].runs, one[0]),
             )[:30],
             "counts": site.snapshot.counts,
             "total": len(site.snapshot.entries),
             "since": (now - LATELY).replace(microsecond=0, second=0),
             "of_an_item": OF_AN_ITEM,
+            "of_all": MOST_COUNTED if total.total == MOST_COUNTED else None,
             "bad": FAILING_NAMES,
             "cost": expected_cost(site, now),
         },

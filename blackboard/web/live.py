@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -33,24 +34,40 @@ class Fragments:
     """The live parts of pages, made once for all viewers of one address."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[object, ...], str] = {}
+        self._made: dict[tuple[object, ...], asyncio.Task[str]] = {}
+        """Also those that are being made."""
 
     async def get(self, site: Site, request: Request, page: PageFunction, signature: object) -> str:
         """The live part of the page that a request shows."""
-        key = (request.url.path, request.url.query, request.cookies.get(ZONE_COOKIE))
-        kept = self._made.get((key, signature))
-        if kept is not None:
-            return kept
-        try:
-            found: WebPage = await page(site, request)
-        except (BlackboardError, TableError) as problem:
-            values = {"problem": str(problem), "item_id": ""}
-            found = WebPage(template="error.html", title="Trouble", values=values)
-        html = site.fragment(request, found)
-        if len(self._made) >= MOST_CACHED:
-            self._made.clear()
-        self._made[key, signature] = html
-        return html
+        key = (request.url.path, request.url.query, request.cookies.get(ZONE_COOKIE), signature)
+        making = self._made.get(key)
+        if making is None:
+            if len(self._made) >= MOST_CACHED:
+                self._made = {one: made for one, made in self._made.items() if not made.done()}
+            making = self._made[key] = asyncio.create_task(_fragment(site, request, page))
+            making.add_done_callback(partial(self._drop_failed, key))
+        return await asyncio.shield(making)  # others wait for it, when this viewer is gone
+
+    def _drop_failed(self, key: tuple[object, ...], made: asyncio.Task[str]) -> None:
+        failed = made.cancelled() or made.exception() is not None
+        if failed and self._made.get(key) is made:
+            del self._made[key]
+
+    async def close(self) -> None:
+        """Stop making those that are not ready."""
+        making = [one for one in self._made.values() if not one.done()]
+        for one in making:
+            one.cancel()
+        await asyncio.gather(*making, return_exceptions=True)
+
+
+async def _fragment(site: Site, request: Request, page: PageFunction) -> str:
+    try:
+        found: WebPage = await page(site, request)
+    except (BlackboardError, TableError) as problem:
+        values = {"problem": str(problem), "item_id": ""}
+        found = WebPage(template="error.html", title="Trouble", values=values)
+    return site.fragment(request, found)
 
 
 def stream(

@@ -28,9 +28,9 @@ from blackboard.display.report import (
 )
 from blackboard.display.sharing import (
     election_problem,
-    has_no_leader,
+    group_problem,
+    is_late,
     last_move,
-    read_groups,
     read_leaders,
     unreadable_words,
 )
@@ -38,6 +38,7 @@ from blackboard.errors import BadInput, Missing, MissingRun
 from blackboard.inputs import number_of
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol.actions import actions
+from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, Sighting, with_silence, workers
 from blackboard.protocol.planning import settings_of
@@ -326,7 +327,12 @@ async def leases_page(site: Site, request: Request) -> WebPage:
     return WebPage(
         template="leases.html",
         title="Leases",
-        values={"groups": groups, "chosen": chosen, "last_move": last_move},
+        values={
+            "groups": groups,
+            "chosen": chosen,
+            "problem_of": group_problem,
+            "last_move": last_move,
+        },
     )
 
 
@@ -340,7 +346,7 @@ async def leaders_page(site: Site, request: Request) -> WebPage:
         title="Leaders",
         values={
             "elections": found.statuses,
-            "late": {one.item.id for one in found.statuses if has_no_leader(one, found.now)},
+            "late": {one.item.id for one in found.statuses if is_late(one, found.now)},
             "damaged": damaged,
             "problems": [one for one in (trouble, *damaged.values(), lost) if one],
         },

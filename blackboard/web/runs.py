@@ -15,14 +15,16 @@ from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.rules.transitions import FAILING
-from blackboard.web.charts import RunSpan, heat_map, spans_of, timeline
+from blackboard.web.charts import HeatMap, RunSpan, spans_of, timeline
 from blackboard.web.filters import LONGEST, values_of
 from blackboard.web.pages import RunLine
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, zone_of
 
 MOST = 2_000
-"""Runs of a picture."""
+"""Runs of a timeline."""
+MOST_COUNTED = 20_000
+"""Runs of a page of numbers: each item whose runs are not kept is one more read of the store."""
 OF_A_LIST = 100
 SPANS = (0.25, 1, 3, 6, 12, 24, 72, 168)
 """Hours of a timeline."""
@@ -42,6 +44,8 @@ class RunFilter:
     outcomes: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    begun_by: datetime | None = None
+    """Of a timeline, which shows also what ended after it; no address says it."""
 
     @classmethod
     def of(cls, said: QueryParams) -> "RunFilter":
@@ -56,14 +60,14 @@ class RunFilter:
             until=moment_in(said.get("until", "")),
         )
 
-    def query(self, limit: int) -> RunQuery:
+    def query(self) -> RunQuery:
         """The same for a reader of histories."""
         return RunQuery(
-            limit=limit,
             outcomes=[Outcome(one) for one in self.outcomes],
             types=self.types,
             since=self.since,
             until=self.until,
+            begun_by=self.begun_by,
             pattern=re.compile(re.escape(self.search), re.IGNORECASE) if self.search else None,
         )
 
@@ -104,11 +108,11 @@ async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> list[Run]:
     """The newest runs that match: of one item from its whole history, of all items the newest few
     of each.
     """
-    query = filters.query(limit)
     if not filters.item:
-        return await site.runs.newest(items_of(site), query)
+        return await site.runs.newest(items_of(site), filters.query(), limit=limit)
     item = await site.board.item(filters.item)
-    return await newest_runs(site.board, [] if item is None else [item], query)
+    items = [] if item is None else [item]
+    return await newest_runs(site.board, items, filters.query(), limit=limit)
 
 
 async def runs_page(site: Site, request: Request) -> WebPage:
@@ -146,7 +150,9 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     given = moment_in(query.get("until", ""))
     until = min(given, now) if given else now
     span = timedelta(hours=hours)
-    filters = replace(RunFilter.of(query), since=until - span, until=None, outcomes=())
+    filters = replace(
+        RunFilter.of(query), since=until - span, until=None, begun_by=until, outcomes=()
+    )
     runs = await newest_of(site, filters, limit=MOST)
     spans = spans_of(runs) + _under_way(site, filters, now)
     picture = timeline(spans, since=until - span, until=until, by=by, zone=zone_of(request))
@@ -206,31 +212,43 @@ def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
     return found
 
 
+@dataclass(slots=True)
+class ItemFailures:
+    """How many runs of an item failed."""
+
+    id: str
+    since: datetime
+    """When the first of those stopped that are counted."""
+    runs: int = 0
+    failed: int = 0
+
+
 async def failures_page(site: Site, request: Request) -> WebPage:
     """How many runs failed, by day and hour, and of which items."""
     await site.snapshot.fresh()
     now = await site.board.table.now()
     since = now - timedelta(days=DAYS)
     filters = replace(RunFilter.of(request.query_params), since=since, until=None, outcomes=())
-    runs = await newest_of(site, filters, limit=10 * MOST)
-    counts: dict[str, list[int]] = {}
+    heat = HeatMap(zone_of(request))
+    by_item: dict[str, ItemFailures] = {}
+    runs = await newest_of(site, filters, limit=MOST_COUNTED)
     for run in runs:
-        of_item = counts.setdefault(run.id, [0, 0])
-        of_item[0] += 1
-        of_item[1] += run.outcome in FAILING
-    worst = sorted(
-        ((one, runs, failed) for one, (runs, failed) in counts.items() if failed),
-        key=lambda one: (-one[2], one[0]),
-    )
+        heat.add(run)
+        found = by_item.setdefault(run.id, ItemFailures(run.id, run.stop))
+        found.runs += 1
+        found.failed += run.outcome in FAILING
+        found.since = min(found.since, run.stop)
+    failed = [one for one in by_item.values() if one.failed]
     return WebPage(
         template="failures.html",
         title="Failures",
         values={
-            "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
-            "worst": worst[:20],
+            "days": heat.days(DAYS, until=now),
+            "worst": sorted(failed, key=lambda one: (-one.failed, one.id))[:20],
             "runs": len(runs),
-            "failed": sum(run.outcome in FAILING for run in runs),
+            "failed": sum(one.failed for one in failed),
             "of_an_item": OF_AN_ITEM,
+            "of_all": MOST_COUNTED if len(runs) == MOST_COUNTED else None,
             "bad": FAILING_NAMES,
         },
     )

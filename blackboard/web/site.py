@@ -13,6 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote, urlencode
 from zoneinfo import ZoneInfo
@@ -244,7 +245,9 @@ def zone_of(request: Request) -> tzinfo:
     return _zone(zone_name(request)) or UTC
 
 
+@lru_cache(maxsize=64)
 def _zone(name: str) -> ZoneInfo | None:
+    """Cached: each page asks for it, and names that are no zone take long."""
     try:
         return find_zone(name)
     except BadInput:

@@ -20,15 +20,16 @@ nothing.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from typing import TypeVar
 
 from blackboard.clock import Clock
-from blackboard.errors import BlackboardError
+from blackboard.errors import BadRow, BlackboardError
 from blackboard.model import Action, Item, Lock, Mark, Token
 from blackboard.protocol.actions import actions
 from blackboard.protocol.maintenance import paused_by
@@ -38,6 +39,7 @@ from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
 from blackboard.table import TableError
 
+T = TypeVar("T")
 LOOK_EVERY = 1.0
 """Seconds between two looks, at the least."""
 SHARE_OF_A_LOOK, SHARE_OF_A_READING = 5, 20
@@ -54,12 +56,13 @@ MOST_TRACES = 20_000
 """Locks and due tokens that a look reads; where there are more, all items are read now and then."""
 MOST_CHANGES = 2_000
 """Items that a look reads; where more have changed, all are read when that may be."""
-UNREAD = ""
-"""The trace of an item that is to be read by the next look, whatever shows of it then."""
 AT_ONCE = 32
 """Reads under way at a time."""
 PART = 2_000
 """Items whose status is computed in one go; then others on the event loop have their turn."""
+
+Trace = tuple[type[Lock | Token], int, datetime | None]
+"""What shows of an item that is locked or due: which, the fence, and since when it is due."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +120,11 @@ class Snapshot:
         """The workers that have announced themselves."""
         self._clock = clock
         self._ids: Sequence[str] | None = None
-        self._traces: dict[str, str] = {}
-        """What showed of the items that were locked or due when they were read."""
+        self._traces: dict[str, Trace] = {}
+        """What the last look saw of the items that were locked or due."""
+        self._unread: set[str] = set()
+        """Items that the next look reads, whatever shows of them. A look removes them before it
+        reads them: one that is in here again when it has read it was changed meanwhile."""
         self._actions: AbstractSet[Action] = frozenset()
         """Those that the last look has read."""
         self._is_behind = False
@@ -238,9 +244,7 @@ class Snapshot:
             self._looked_at = self._clock.monotonic()
             if self._is_small or self._full_at < began:  # else the next look is no such reading
                 self._look_took = self._looked_at - began
-            if self.version != before:
-                self._changed.set()
-                self._changed = asyncio.Event()
+            self._announce(since=before)
 
     async def _look_around(self) -> None:
         """Read what is not an item: the workers, and whether the board is paused."""
@@ -251,19 +255,24 @@ class Snapshot:
             self.version += 1
 
     async def reread(self, ids: Iterable[str]) -> None:
-        """Read some items now: they were changed by a viewer. What the store does not answer is
-        kept as `trouble`: they are changed.
+        """Read some items now: they were changed by a viewer, who does not wait for a look that is
+        under way. What the store does not answer is kept as `trouble`: they are changed.
         """
-        async with self._looking:
-            before = self.version
-            try:
-                await self._read(set(ids), {}, await self.board.table.now())
-            except (BlackboardError, TableError) as problem:
-                self.trouble = str(problem)
-                self.version += 1
-            if self.version != before:
-                self._changed.set()
-                self._changed = asyncio.Event()
+        before, ids = self.version, set(ids)
+        self._unread |= ids
+        try:
+            self._put_all(await self._read(ids, {}, await self.board.table.now()))
+        except (BlackboardError, TableError) as problem:
+            self.trouble = str(problem)
+            self.version += 1
+        self._unread |= ids  # a look may have read them later than this, and put them before
+        self._announce(since=before)
+
+    def _announce(self, *, since: int) -> None:
+        """Wake those that wait for another version, if there is one."""
+        if self.version != since:
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     async def _look(self, began: float) -> None:
         if self._is_small and self.at is not None:
@@ -272,19 +281,29 @@ class Snapshot:
         acted = frozenset(await actions(self.board, limit=MOST_ACTIONS))
         now = await self.board.table.now()
         locks, traces = await self._walk(now)
-        ids = self._note(acted, traces, now)
-        if self._may_read_all(began, is_much=self._is_behind or len(ids) > MOST_CHANGES):
+        self._note(acted, traces, now)
+        if self._may_read_all(began, is_much=self._is_behind or len(self._unread) > MOST_CHANGES):
             await self._read_all(began)
             self._traces, self._is_behind = traces or {}, False
             return
         if traces is None:
             return  # too many are due: the next full reading shows them
-        some = set(islice(ids, MOST_CHANGES))
-        await self._read(some, locks, now)
-        # Not before: what could not be read is read by the next look.
-        self._traces = traces | dict.fromkeys(ids - some, UNREAD)
-        self._age(traces.keys() - ids, locks, now)
+        unchanged = traces.keys() - self._unread
+        with self._taken_out(set(islice(self._unread, MOST_CHANGES))) as some:
+            read = await self._read(some, locks, now)
+        read |= self._aged(unchanged, locks, now)
+        self._put_all({one: read[one] for one in read.keys() - self._unread})
         self.at = now
+
+    @contextlib.contextmanager
+    def _taken_out(self, ids: set[str]) -> Iterator[set[str]]:
+        """Items that are read meanwhile; what could not be read is read by the next look."""
+        self._unread -= ids
+        try:
+            yield ids
+        except BaseException:
+            self._unread |= ids
+            raise
 
     def _may_read_all(self, began: float, *, is_much: bool) -> bool:
         """Whether it is time for a full reading; `is_much`: more has changed than a look reads."""
@@ -292,79 +311,98 @@ class Snapshot:
         return began - self._full_at >= (rest if is_much else max(READ_EVERY, rest))
 
     def _note(
-        self, acted: AbstractSet[Action], traces: Mapping[str, str] | None, now: datetime
-    ) -> set[str]:
-        """The items that have changed, which count as unread from now on."""
+        self, acted: AbstractSet[Action], traces: dict[str, Trace] | None, now: datetime
+    ) -> None:
+        """The items that have changed count as unread."""
         new, self._actions = acted - self._actions, acted
         are_named = all(len(one.ids) == one.count and one.verb != "rename" for one in new)
         self._is_behind |= len(new) == MOST_ACTIONS or not are_named
-        ids = {one for change in new for one in change.ids}
+        self._unread |= {one for change in new for one in change.ids}
         if traces is not None:
-            was = self._traces
-            ids |= {one for one in traces.keys() | was.keys() if traces.get(one) != was.get(one)}
+            was, self._traces = self._traces, traces
+            either = traces.keys() | was.keys()
+            self._unread |= {one for one in either if traces.get(one) != was.get(one)}
             while self._coming and self._coming[0][0] <= now:
                 ready, one = heappop(self._coming)
                 entry = None if one in traces else self.entries.get(one)
                 if entry is not None and entry.status.waiting and entry.item.ready == ready:
-                    ids.add(one)  # it came due and is taken, or put off, since
-        self._traces |= dict.fromkeys(ids, UNREAD)
-        return ids
+                    self._unread.add(one)  # it came due and is taken, or put off, since
 
-    async def _walk(self, now: datetime) -> tuple[dict[str, Lock], dict[str, str] | None]:
+    async def _walk(self, now: datetime) -> tuple[dict[str, Lock], dict[str, Trace] | None]:
         """The locks, and what shows of each item that is locked or due; None: it is too much."""
         locks: dict[str, Lock] = {}
-        traces: dict[str, str] = {}
+        traces: dict[str, Trace] = {}
         for number in range(self.board.shards):
             async for one in self.board.walk(number, until=now):
                 if isinstance(one, Token):
-                    traces[one.id] = f"due {one.fence} {one.ready.timestamp()}"
+                    traces[one.id] = Token, one.fence, one.ready
                 else:
                     locks[one.id] = one
-                    traces[one.id] = f"locked {one.fence}"
+                    traces[one.id] = Lock, one.fence, None
                 if len(traces) > MOST_TRACES:
                     return locks, None
         return locks, traces
 
-    async def _read(self, ids: set[str], locks: Mapping[str, Lock], now: datetime) -> None:
-        """Read some items anew."""
+    async def _read(
+        self, ids: set[str], locks: Mapping[str, Lock], now: datetime
+    ) -> dict[str, ItemStatus | None]:
+        """Some items anew; None: there is none, or its row cannot be read."""
         left = list(ids)
-        self._ids = None
-        resolution = self.board.table.resolution
+        found: dict[str, ItemStatus | None] = {}
 
         async def work() -> None:
-            while left:
-                one = left.pop()
-                item = await self.board.existing(one)
-                if item is None:
-                    self._remove(one)
-                    continue
-                lock = locks.get(one)
-                if lock is None and item.running:
-                    lock = await self.board.lock(one)
-                self._put(status_of(item, lock, now=now, resolution=resolution))
+            try:
+                while left:
+                    one = left.pop()
+                    found[one] = await self._status(one, locks.get(one), now)
+            finally:
+                left.clear()  # where a request fails, the others make no more
 
-        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(left)))))
+        ended = await asyncio.gather(
+            *(work() for _ in range(min(AT_ONCE, len(left)))), return_exceptions=True
+        )
+        for problem in ended:
+            if problem is not None:
+                raise problem
+        return found
+
+    async def _status(self, item_id: str, lock: Lock | None, now: datetime) -> ItemStatus | None:
+        item = await _readable(self.board.existing(item_id))
+        if item is None:
+            return None
+        if lock is None and item.running:
+            lock = await _readable(self.board.lock(item_id))
+        return status_of(item, lock, now=now, resolution=self.board.table.resolution)
 
     async def _read_all(self, began: float) -> None:
         """Read all items. Raises Remade when the board was made anew with other shards."""
-        await self.board.check_shards()
-        items = {item.id: item async for item in self.board.items(pause=_others)}
-        locks: dict[str, Lock] = {}
-        if any(item.running for item in items.values()):
-            locks = {lock.id: lock async for lock in self.board.locks()}
-        now, resolution = await self.board.table.now(), self.board.table.resolution
-        self._ids = None
-        for gone in self.entries.keys() - items.keys():
+        with self._taken_out(set(self._unread)):
+            await self.board.check_shards()
+            items = {item.id: item async for item in self.board.items(pause=_others)}
+            locks: dict[str, Lock] = {}
+            if any(item.running for item in items.values()):
+                locks = {lock.id: lock async for lock in self.board.locks()}
+            now, resolution = await self.board.table.now(), self.board.table.resolution
+        for gone in self.entries.keys() - items.keys() - self._unread:
             self._remove(gone)
         for number, item in enumerate(items.values()):
             if number % PART == PART - 1:
                 await _others()
-            self._put(status_of(item, locks.get(item.id), now=now, resolution=resolution))
-        self._coming = [(one.ready, one.id) for one in items.values() if one.waits]
+            if item.id not in self._unread:
+                self._put(status_of(item, locks.get(item.id), now=now, resolution=resolution))
+        there = [one.item for one in self.entries.values()]
+        self._coming = [(one.ready, one.id) for one in there if one.waits]
         heapify(self._coming)
         self._full_at = self._clock.monotonic()
         self._full_took = self._full_at - began
         self.at = now
+
+    def _put_all(self, read: Mapping[str, ItemStatus | None]) -> None:
+        for item_id, status in read.items():
+            if status is None:
+                self._remove(item_id)
+            else:
+                self._put(status)
 
     def _put(self, status: ItemStatus) -> None:
         item = status.item
@@ -372,7 +410,9 @@ class Snapshot:
         if was is not None and _same(was.status, status):
             return
         entry = entry_of(status, self.board.labels(item))
-        if was is not None:
+        if was is None:
+            self._ids = None
+        else:
             self.counts.subtract(was.facets())
         self.counts.update(entry.facets())
         self.entries[item.id] = entry
@@ -384,15 +424,19 @@ class Snapshot:
         was = self.entries.pop(item_id, None)
         if was is not None:
             self.counts.subtract(was.facets())
+            self._ids = None
             self.version += 1
 
-    def _age(self, ids: Iterable[str], locks: Mapping[str, Lock], now: datetime) -> None:
+    def _aged(
+        self, ids: Iterable[str], locks: Mapping[str, Lock], now: datetime
+    ) -> dict[str, ItemStatus | None]:
         """Items that were not written become overdue, their locks stale; runs make progress."""
         resolution = self.board.table.resolution
-        for one in ids:
-            entry = self.entries.get(one)
-            if entry is not None:
-                self._put(status_of(entry.item, locks.get(one), now=now, resolution=resolution))
+        entries = [self.entries[one] for one in ids if one in self.entries]
+        return {
+            one.item.id: status_of(one.item, locks.get(one.item.id), now=now, resolution=resolution)
+            for one in entries
+        }
 
 
 def _same(was: ItemStatus, now: ItemStatus) -> bool:
@@ -404,6 +448,16 @@ def _same(was: ItemStatus, now: ItemStatus) -> bool:
     if was.lock is not None and now.lock is not None and was.lock.progress != now.lock.progress:
         return False
     return was.item == now.item
+
+
+async def _readable(read: Awaitable[T | None]) -> T | None:
+    """What is read; None also for a row that cannot be: all others are shown, and `doctor` names
+    it.
+    """
+    try:
+        return await read
+    except BadRow:
+        return None
 
 
 async def _others() -> None:

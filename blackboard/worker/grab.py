@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from blackboard.bus import Bus, BusAway
+from blackboard.bus import Bus, BusAway, OpenBus
 from blackboard.clock import Clock
 from blackboard.rules.grab import (
     Action,
@@ -39,6 +39,14 @@ from blackboard.rules.grab import (
 
 MOMENT = 0.1
 """Seconds between two looks whether all was let go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Races:
+    """What the nodes of a group race over, and how."""
+
+    open_bus: OpenBus
+    times: Times = field(default_factory=Times)
 
 
 @dataclass(slots=True, kw_only=True)

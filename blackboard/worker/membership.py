@@ -6,16 +6,19 @@ checks that the board has the shards that it had.
 """
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 
 from blackboard import __version__
+from blackboard.events import StoreAway
 from blackboard.model import Member, replace
 from blackboard.protocol.keys import workers_partition
 from blackboard.protocol.members import ANNOUNCE_EVERY, announce, forget, workers
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.rules.breaker import REFUSED
-from blackboard.table import Busy, TableError, Unavailable
+from blackboard.subscribers import Events
+from blackboard.table import Busy, TableError, Unavailable, units
 from blackboard.worker.peers import Peers
 
 ANNOUNCE_AGAIN = 5.0
@@ -30,12 +33,15 @@ SHUTDOWN_TIMEOUT = 3.0
 class Membership:
     """The row of one worker."""
 
-    def __init__(self, board: BoardTable, member: Member, peers: Peers) -> None:
+    def __init__(self, board: BoardTable, member: Member, peers: Peers, events: Events) -> None:
         self._board = board
         self._member = member
         self._peers = peers
+        self._events = events
         self._announced = 0
         """How many times."""
+        self._refused = ""
+        """Why the row is not written, as that was reported."""
 
     async def announce(self, *, running: int) -> None:
         """Write the row, read those of the peers now and then, and wait until it is to be written
@@ -43,6 +49,8 @@ class Membership:
         """
         board = self._board
         try:
+            if not self._announced:
+                self._member = replace(self._member, started=await board.table.now())
             self._member = await announce(board, replace(self._member, running=running))
             self._announced += 1
             if self._announced <= 2 or self._announced % MEETS_EVERY == 0:
@@ -51,9 +59,13 @@ class Membership:
             raise
         except (Busy, Unavailable) as trouble:
             await board.ready(workers_partition(board.name), trouble, failures=1)
-        except TableError:
+        except TableError as trouble:
+            if str(trouble) != self._refused:
+                self._events.emit(StoreAway, message=f"the row of this worker: {trouble}")
+            self._refused = str(trouble)
             await board.clock.sleep(REFUSED.pause())
         else:
+            self._refused = ""
             await board.clock.sleep(ANNOUNCE_AGAIN if self._announced == 1 else ANNOUNCE_EVERY)
 
     async def _meet_peers(self) -> None:
@@ -85,3 +97,11 @@ def new_member(
         cycle=cycle,
         rank=rank,
     )
+
+
+def types_as_text(types: Iterable[str], *, limit: int) -> str:
+    """With commas between them, as many as a value of so many characters holds."""
+    text = ",".join(sorted(types))
+    while units(text) > limit:
+        text = text.rpartition(",")[0]
+    return text

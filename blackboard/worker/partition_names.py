@@ -7,6 +7,7 @@ call that is under way is waited for. Whatever it gives or raises ends no worker
 
 import asyncio
 import math
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
 from blackboard.events import GroupTrouble
-from blackboard.handlers.handler import Names, check_partitions, is_partition
+from blackboard.handlers.handler import A_NAME, Names, check_partitions, is_partition
 from blackboard.phrases import plural
 from blackboard.runners.output import failure
 from blackboard.subscribers import Events
@@ -87,8 +88,10 @@ class PartitionNames:
 
     @property
     def given_up_in(self) -> float:
-        """Seconds that are left for an answer."""
-        return self._asked_at + ANSWERED_WITHIN - self._clock.monotonic()
+        """Seconds that are left for an answer; 0: none is waited for."""
+        if self._asking is None:
+            return 0.0
+        return max(self._asked_at + ANSWERED_WITHIN - self._clock.monotonic(), 0.0)
 
     def ask(self) -> None:
         """Begin to ask for the names, unless that is under way."""
@@ -185,7 +188,7 @@ class PartitionNames:
         """Report what is no name of a partition, when that is other than before."""
         if odd and odd != self._odd:
             which = plural(len(odd), "partition")
-            what = f"{which} of {self._group} left out: {odd[0]} is no printable text"
+            what = f"{which} of {self._group} left out: {odd[0]} is no {A_NAME}"
             self._events.emit(GroupTrouble, message=what)
         self._odd = odd
 
@@ -227,7 +230,4 @@ def _in_thread(function: Callable[[], T]) -> "asyncio.Future[T]":
 
 
 def _shown(odd: object) -> str:
-    try:
-        return repr(odd)
-    except Exception:  # noqa: BLE001 - a __repr__ may raise anything
-        return f"one of the type {type(odd).__name__}"
+    return reprlib.repr(odd) if isinstance(odd, str) else f"one of the type {type(odd).__name__}"

@@ -13,14 +13,14 @@ lets everything go.
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from blackboard.bus import OpenBus
-from blackboard.errors import BadInput, BadRow, BlackboardError
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import (
     BusBack,
     BusUnavailable,
@@ -33,16 +33,13 @@ from blackboard.events import (
 from blackboard.handlers.handler import Handler, Pump
 from blackboard.model import VERSION, Claim, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
-from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import bring_back
 from blackboard.protocol.finished_runs import Released
-from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition
 from blackboard.protocol.members import Sighting, announce, forget, workers
 from blackboard.protocol.reading import BoardGone, BoardTable
-from blackboard.protocol.rows import board_trouble, group_trouble, version_of
 from blackboard.rules.breaker import REFUSED
-from blackboard.rules.due import Move, decide_lock, is_stale, lease
+from blackboard.rules.due import Move, decide_lock, is_stale
 from blackboard.rules.grab import LockHolders, Times
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.shares import (
@@ -60,25 +57,19 @@ from blackboard.table import (
     Busy,
     Conflict,
     Etag,
-    Insert,
-    Merge,
-    Op,
-    Replace,
     TableError,
     Unavailable,
-    Unknown,
-    Value,
-    read,
 )
 from blackboard.tasks import until_one_ends
-from blackboard.worker.grab import LeaseGrab
+from blackboard.worker.grab import LeaseGrab, Races
+from blackboard.worker.group_rows import GroupRows, row_in_the_way
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings, Latest
+from blackboard.worker.membership import new_member
 from blackboard.worker.partition_names import PartitionNames
-from blackboard.worker.release_queue import Releases
+from blackboard.worker.release_queue import LAST_RELEASES, Releases
 from blackboard.worker.running import Runs, Taken
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
-from blackboard.worker.worker import LAST_RELEASES
 
 ROUND = 1 / 3
 """Of a lease, from one look at the group to the next."""
@@ -120,23 +111,26 @@ class GroupWorker:
     parent: str
     """The name of the board that it belongs to."""
     handler: Handler
-    member: Member
-    """The worker's row on the group's board."""
+    owner: str
     events: Events
     holdings: Holdings
     heartbeat: Heartbeat
     releases: Releases
     runs: Runs
     steady: SteadyClock
-    open_bus: OpenBus | None = None
-    """Opens the bus of a pump with the balance `grab`; None: the pump has another balance."""
-    times: Times = field(default_factory=Times)
-    """Of the races over that bus."""
-    _names: PartitionNames = field(init=False)
+    races: Races | None = None
+    """Of a pump with the balance `grab`; None: it has another balance."""
+    member: Member = field(init=False)
+    """The worker's row on the group's board."""
+    _rows: GroupRows = field(init=False)
     _grab: LeaseGrab | None = None
     _holders: LockHolders = field(default_factory=lambda: LockHolders({}))
     """Of the partitions, by the last look."""
     _bus_away_since: float | None = None
+    _uneven_since: float | None = None
+    """Since when it has seen a worker with two partitions more than another."""
+    _is_uneven: bool = False
+    """Whether that has been so for longer than races may take."""
     _group: asyncio.TaskGroup = field(init=False)
     _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """What is cancelled at the end, in the order it was begun."""
@@ -146,16 +140,6 @@ class GroupWorker:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the worker is asked to stop, or a run was released."""
     _begun: float = 0.0
-    _made: tuple[str, ...] | None = None
-    """The names whose rows were to be made last."""
-    _unmade: tuple[str, ...] | None = None
-    """Those whose rows are still to be made."""
-    _is_gone: bool = False
-    """Whether the board of the group is to be made anew."""
-    _lacks_some: bool = False
-    """Whether partitions could not be added: that is tried again."""
-    _lacking: frozenset[str] = frozenset()
-    """Those whose rows are in the way."""
     _announced: float = -math.inf
     _looked: float = 0.0
     """When it last saw the group, or was started, in monotonic seconds."""
@@ -171,21 +155,28 @@ class GroupWorker:
 
     def __post_init__(self) -> None:
         self.runs.ended = self._ended
-        self._names = PartitionNames(
+        group = self.handler.type
+        names = PartitionNames(
             self.pump.partitions,
-            group=self.handler.type,
-            settings=self.runs.calls.settings.get(self.handler.type, {}),
+            group=group,
+            settings=self.runs.calls.settings.get(group, {}),
             clock=self.board.clock,
             events=self.events,
             answered=self._named,
         )
-        if self.open_bus is not None:
-            self.times.check_drain(self.pump.drain.total_seconds())
+        self._rows = GroupRows(
+            board=self.board, parent=self.parent, group=group, names=names, events=self.events
+        )
+        self.member = new_member(
+            self.owner, now=self.board.clock.now(), types=group, cycle=self._round
+        )
+        if self.races is not None:
+            self.races.times.check_drain(self.pump.drain.total_seconds())
             self._grab = LeaseGrab(
-                node=self.member.owner,
-                bus=self.open_bus(on_away=self._bus_away, on_back=self._bus_back),
+                node=self.owner,
+                bus=self.races.open_bus(on_away=self._bus_away, on_back=self._bus_back),
                 clock=self.board.clock,
-                times=self.times,
+                times=self.races.times,
                 start=self._start_beside,
                 claim=self._claim_won,
                 let_go=self._let_go_lost,
@@ -199,9 +190,7 @@ class GroupWorker:
 
     @property
     def _lease(self) -> float:
-        """Seconds: that of the pump, where `[types]` says nothing else."""
-        settings = self.board.resolve(self.handler.type, "{}")
-        return lease(settings, self.board.clock.now()).total_seconds()
+        return self._rows.lease
 
     @property
     def _round(self) -> float:
@@ -238,7 +227,7 @@ class GroupWorker:
                 for task in tuple(self._beside):
                     task.cancel()
         finally:
-            self._names.cancel()
+            self._rows.names.cancel()
             await self.runs.calls.close()
             if self._grab is not None:
                 await self._grab.bus.close()
@@ -249,121 +238,27 @@ class GroupWorker:
         task.add_done_callback(lambda done: self._beside.pop(done, None))
         return task
 
-    # ---- what there is to share
-
     async def _prepared(self) -> bool:
         """Make the group's board and its partitions where they are not there. False: the worker is
         to stop before that could be done.
         """
         while not self._stopping:
-            self._names.ask()
-            self._names.give_up_late()
-            answer = self._names.answer()
-            if answer is None:
-                left = self._names.given_up_in
-                await self._wait(left if left > 0 else REFUSED.pause())
-                continue
-            if answer.refused is not None:
-                raise answer.refused
-            if answer.problem:
-                self._names.report(answer.problem)
-                await self._wait(REFUSED.pause())
-                continue
+            if self._rows.to_make is None:  # it asks the store for nothing while it waits for names
+                self._looked = self.board.clock.monotonic()
             try:
-                await self._make(answer.names)
+                await self._rows.keep()
             except TableError as trouble:
                 await self._after(trouble)
-            except BlackboardError as problem:
-                self._cannot_make(problem)
-                await self._wait(REFUSED.pause())
-            else:
+                continue
+            if self._rows.made is not None:
                 return True
+            await self._wait(self._rows.names.given_up_in or REFUSED.pause())
         return False
-
-    async def _name_again(self) -> None:
-        """Add the partitions that came since, and those that could not be added before. A pump's
-        function may fail, or not answer, and so may that: the others go on.
-        """
-        names = self._unmade
-        if names is None:
-            names = self._made if self._is_gone else self._names_since()
-        if names is None:
-            return
-        self._unmade = names  # where the store does not answer, the next round makes them
-        try:
-            await self._make(names)
-        except BlackboardError as problem:
-            self._cannot_make(problem)
-        self._unmade, self._is_gone = None, False
-
-    def _names_since(self) -> tuple[str, ...] | None:
-        """The names that are due to be made, if there are any. It waits for none."""
-        if self._names.are_due and (self._names.may_change or self._lacks_some):
-            self._names.ask()
-        self._names.give_up_late()
-        answer = self._names.answer()
-        if answer is None or not answer.problem:
-            return None if answer is None else answer.names
-        self._names.report(answer.problem)
-        return None
 
     def _named(self, names: tuple[str, ...] | None) -> None:
         """The next round is at once, unless the names are those that are there."""
-        if names != self._made:
+        if names != self._rows.made:
             self._changed.set()
-
-    def _cannot_make(self, problem: BlackboardError | str) -> None:
-        what = f"the partitions of {self.handler.type} cannot be made: {problem}"
-        self.events.emit(GroupTrouble, message=what)
-
-    async def _make(self, names: Sequence[str]) -> None:
-        """Raises BlackboardError where the board of the group cannot be used. A partition that
-        cannot be added keeps no other from being served.
-        """
-        board, self._made = self.board, tuple(names)
-        meta = meta_partition(board.name)
-        row = await read(board.table, meta, BOARD_KEY)
-        if row is None:
-            await board.make()
-        elif problem := board_trouble(row, meta):
-            raise BlackboardError(problem)
-        await self._describe(len(names))
-        self._lacks_some = True
-        try:
-            left = await ensure(board, names, self.handler.type)
-        except BadRow as bad:
-            self._cannot_make(BadRow(bad.key, bad.problem, board=board.name))
-            return
-        except Conflict:
-            self._cannot_make(self._in_the_way)
-            return
-        self._lacks_some = bool(left)
-        for name in left.keys() - self._lacking:
-            what = f"{name} of {self.handler.type} is left as it is: {left[name]}"
-            self.events.emit(GroupTrouble, message=what)
-        self._lacking = frozenset(left)
-
-    async def _describe(self, partitions: int) -> None:
-        """Write the group's row on its parent, where it is not as it should be."""
-        about: dict[str, Value] = {
-            "version": VERSION,
-            "kind": "pump",
-            "partitions": partitions,
-            "lease": self._lease,
-        }
-        key, meta = group_key(self.handler.type), meta_partition(self.parent)
-        row = await read(self.board.table, meta, key)
-        write: Op
-        if row is None:
-            write = Insert(key, about)
-        elif version_of(row.data) > VERSION or about.items() <= row.data.items():
-            return
-        elif group_trouble(row, meta):
-            write = Replace(key, about, row.etag)  # a row that is no JSON cannot be merged
-        else:
-            write = Merge(key, about, row.etag)
-        with suppress(Conflict, Unknown):  # another worker was faster, or the next one writes it
-            await self.board.table.commit(meta, [write])
 
     # ---- rounds
 
@@ -385,12 +280,12 @@ class GroupWorker:
         """The table was deleted, and the board of the group with it: the next round makes it."""
         what = f"the board {self.board.name!r} is gone: it is made anew"
         self.events.emit(GroupTrouble, message=what)
-        self._is_gone = True
+        self._rows.gone()
         await self._wait(REFUSED.pause())
 
     async def _look_and_act(self) -> float:
         """One look, and what follows of it. Returns the seconds until the next one."""
-        await self._name_again()
+        await self._rows.keep()
         await self._announce()
         if await self.steady.doubts(self.board):
             return CONFIRMED_AFTER
@@ -404,12 +299,13 @@ class GroupWorker:
         if self._grab is not None:
             self._holders = LockHolders(picture.held)
             self._grab.rows_read(look.names, self.holdings.ids)
+            self._see_whether_even(picture, self._grab.times, now)
         if self._races:
             return self._round
         if not picture.held and not picture.stale and now < self._begun + INITIAL_DELAY:
             return self._begun + INITIAL_DELAY - now
         balance = self.pump.balance
-        me = self.member.owner
+        me = self.owner
         there = {*picture.free, *picture.stale}
         self._left = {one: self._left.get(one, now) for one in sorted(there)}
         left = [one for one, since in self._left.items() if since <= now - self._round]
@@ -461,7 +357,7 @@ class GroupWorker:
         resolution = self.board.table.resolution
         stale = {one.id: one.owner for one in look.locks if is_stale(one, resolution=resolution)}
         held = {one.id: one.owner for one in look.locks if one.id not in stale}
-        live = [one for one in look.workers if one.age <= self._lease + resolution]
+        live = [one for one in look.workers if one.age <= _announced_for(one.member) + resolution]
         return Picture(
             held=held,
             stale=stale,
@@ -471,7 +367,7 @@ class GroupWorker:
                 {one.member.owner: _announced_twice(one.member) for one in live},
                 owners=set(held.values()),
                 leaving={one.member.owner for one in look.workers if not one.member.slots},
-                me=self.member.owner,
+                me=self.owner,
                 begins=not any(
                     (look.now - one.since).total_seconds() > self._round
                     for one in look.locks
@@ -492,7 +388,7 @@ class GroupWorker:
         for lock in locks:
             move = decide_lock(
                 lock,
-                owner=self.member.owner,
+                owner=self.owner,
                 types=(),
                 in_flight=in_flight,
                 resolution=self.board.table.resolution,
@@ -508,7 +404,9 @@ class GroupWorker:
         """
         waiting = {one.id: one for one in look.tokens if is_ahead(one.ready, now=look.now)}
         etags = {name: one.etag for name, one in waiting.items()}
-        for name, _ in etags.items() - self._explained.items():
+        for name, etag in etags.items():
+            if self._explained.get(name) == etag:
+                continue
             try:
                 await bring_back(self.board, name)
             except BlackboardError as problem:
@@ -536,7 +434,7 @@ class GroupWorker:
         left = [one for one in tokens if self._settled(one)]
         while left and not self._stopping:
             settings = [self.board.resolve(one.type, one.spec) for one in left]
-            answer = await claim(self.board, left, owner=self.member.owner, settings=settings)
+            answer = await claim(self.board, left, owner=self.owner, settings=settings)
             if answer.broken is None:
                 await self._start(answer.claims)
                 return
@@ -548,7 +446,7 @@ class GroupWorker:
         async def may_run(_item: Item) -> bool:
             return not self._stopping
 
-        taking = override(self.board, lock, owner=self.member.owner, may_run=may_run)
+        taking = override(self.board, lock, owner=self.owner, may_run=may_run)
         if made := await self._taken(lock, taking):
             self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
             await self._start([made])
@@ -583,16 +481,36 @@ class GroupWorker:
 
     @property
     def _races(self) -> bool:
-        """Whether races decide: a bus that is away for longer than a lease leaves it to shares."""
+        """Whether races decide: a bus that is away for longer than a lease leaves it to shares, and
+        so do workers that do not race.
+        """
         since = self._bus_away_since
-        now = self.board.clock.monotonic()
-        return self._grab is not None and (since is None or now - since <= self._lease)
+        is_there = since is None or self.board.clock.monotonic() - since <= self._lease
+        return self._grab is not None and is_there and not self._is_uneven
+
+    def _see_whether_even(self, picture: Picture, times: Times, now: float) -> None:
+        held = Counter(picture.held.values())
+        order = sorted(picture.workers, key=lambda one: (held[one], one))
+        least, most = order[0], order[-1]
+        if held[most] - held[least] < 2:
+            self._uneven_since, self._is_uneven = None, False
+            return
+        if self._uneven_since is None:
+            self._uneven_since = now
+        if now - self._uneven_since > times.maximum and not self._is_uneven:
+            self._is_uneven = True
+            what = (
+                f"{self.handler.type} goes by shares until it is even: {least} holds "
+                f"{held[least]}, {most} {held[most]}, for longer than {times.maximum:g} s (does a "
+                "worker have another Redis, or another balance?)"
+            )
+            self.events.emit(GroupTrouble, message=what)
 
     async def _claim_won(self, name: str) -> bool:
         """Claim a partition that was won in a race, if it is free or stale by now. A worker that is
         late overrides nothing: the next race decides.
         """
-        if self._stopping:
+        if self._stopping or not self._races:
             return False
         try:
             look = await self._look(at_workers=False)
@@ -676,7 +594,7 @@ class GroupWorker:
             pause = self._start_beside(self.board.clock.sleep(LAST_MESSAGES))
             await until_one_ends(leaving, pause)
         with suppress(TableError):
-            await forget(self.board, self.member.owner)
+            await forget(self.board, self.owner)
 
     # ---- beside the rounds
 
@@ -715,16 +633,9 @@ class GroupWorker:
         await self._until(self.board.ready(self.board.shard(0), trouble, failures=1))
 
     def _cannot_serve(self, problem: TableError | BlackboardError) -> None:
-        why = self._in_the_way if isinstance(problem, Conflict) else problem
+        why = row_in_the_way(self.board) if isinstance(problem, Conflict) else problem
         what = f"the group {self.handler.type} cannot be served: {why}"
         self.events.emit(GroupTrouble, message=what)
-
-    @property
-    def _in_the_way(self) -> str:
-        """What a conflict that stays means."""
-        doctor = f"`blackboard --board {self.board.name} doctor`"
-        where = self.board.shard(0)
-        return f"a row in {where} is in the way, or others keep changing it ({doctor})"
 
     async def _wait(self, seconds: float) -> None:
         """So long, or until something has changed."""
@@ -736,6 +647,13 @@ class GroupWorker:
             await until_one_ends(awaited, self._changed.wait())
         finally:
             self._changed.clear()
+
+
+def _announced_for(member: Member) -> float:
+    """Seconds for which an announcement holds: a lease, as that worker has it. So all judge a
+    worker by the same, also while another lease is being deployed.
+    """
+    return member.cycle / ROUND
 
 
 def _announced_twice(member: Member) -> bool:

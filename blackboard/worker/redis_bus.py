@@ -12,7 +12,8 @@ The caller is called once when Redis is away, and once when it is back.
 A Redis that answers may refuse some requests: it has no memory left, is a read-only replica, or its
 rules for this user forbid a command. Then the bus is away, too. Requests of that kind fail at once
 until a pause is over, while the others go on. The bus is back when that kind is done again, and not
-when another is. While it listens, the bus tries that itself, for a partition that does not exist: a
+when another is; so it is after a request without an answer in time, as Redis may hold writes and
+answer reads. While it listens, the bus tries that itself, for a partition that does not exist: a
 node that holds its partitions may have nothing to ask for hours.
 
 Nothing is written twice to be sure: a request without an answer is BusAway, whatever came of it.
@@ -210,6 +211,8 @@ class RedisBus:
                 self._is_up(_Part.CONNECTION)
                 raise BusAway(trouble.problem) from None
             except (RedisError, OSError) as problem:
+                if isinstance(problem, RedisTimeoutError | TimeoutError):
+                    self._failed(part, problem)
                 raise BusAway(self._failed(_Part.CONNECTION, problem).problem) from None
         self._is_up(_Part.CONNECTION, part)
         return answer
@@ -232,7 +235,8 @@ class RedisBus:
             if not down:
                 self._has_failed.clear()
                 continue
-            retry_at = min(self._down[part].retry_at for part in down)
+            tried = {_Part.CONNECTION} & down or down  # before it is up nothing else is asked
+            retry_at = min(self._down[part].retry_at for part in tried)
             await self._clock.sleep(max(retry_at - self._clock.monotonic(), MOMENT))
             for part in sorted(down & self._down.keys()):
                 with suppress(BusAway):

@@ -34,6 +34,8 @@ LAST_RENEWAL = 2.0
 """Seconds, at the most, that it waits for the answer to a renewal of its lock."""
 STUCK = 0.7
 """Seconds of writing after which the runs of a shard keep no slots, on a board of several."""
+LAST_RELEASES = 10.0
+"""Seconds for releasing what was cut short, before a worker ends all the same."""
 LAST_PRUNING = 2.0
 """Seconds, at the most, that a worker which ends goes on to prune."""
 

@@ -10,6 +10,7 @@ and puts them back: due again at once. Asked twice, it gives no grace.
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,27 +18,25 @@ from functools import partial
 from typing import Any
 
 from blackboard.events import FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
-from blackboard.model import Lock, Token, replace
+from blackboard.model import Lock, Token
 from blackboard.phrases import plural
 from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.finished_runs import Released
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.subscribers import Events
-from blackboard.table import Requests, TableError, Unusable
+from blackboard.table import TableError, Unusable
 from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings
 from blackboard.worker.membership import Membership
 from blackboard.worker.permits import Permits
-from blackboard.worker.release_queue import Releases
+from blackboard.worker.release_queue import LAST_RELEASES, Releases
 from blackboard.worker.running import Runs
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 from blackboard.worker.wake import Wake
 from blackboard.worker.walk import Walk
 from blackboard.worker.walk_result import WalkResult
 
-LAST_RELEASES = 10.0
-"""Seconds for releasing what was cut short, before the process ends all the same."""
 CROWDED_PAUSE = 0.2
 """Seconds, at the most, until the next walk when other workers were faster. No `Backoff`: a lost
 race is no failure, and may be tried again at once."""
@@ -81,6 +80,8 @@ class Worker:
     """The store's clock, as `board` follows it."""
     grace: float
     """Seconds that runs have once the worker is asked to stop."""
+    requests: Counter[str] = field(default_factory=Counter)
+    """To the store, by kind, as far as this worker has reported them."""
     _began: float = 0.0
     """In monotonic seconds."""
     _asked_to_stop: int = 0
@@ -88,8 +89,6 @@ class Worker:
     """When it was first asked, in monotonic seconds: the grace counts from then."""
     _more: bool = False
     """Whether the latest walk left something for a slot that becomes free."""
-    _counted: Requests = field(default_factory=Requests)
-    """The requests to the store up to the latest walk."""
     _broken: Unusable | None = None
     """Why the latest walk found that the store cannot work."""
     _remade: Remade | None = None
@@ -259,18 +258,20 @@ class Worker:
             locks=len(result.locks),
             missed=result.missed,
             complete=result.complete,
-            requests=self._new_requests(),
+            requests=self.new_requests(),
             lost=result.lost,
             overdue=tuple(map(_overdue, result.overdue)),
             freed=tuple(map(_freed, result.freed)),
         )
         return result
 
-    def _new_requests(self) -> dict[str, int]:
-        """Requests to the store since the walk before, by kind."""
-        now = replace(self.board.table.requests)
-        spent, self._counted = now.since(self._counted), now
-        return spent.by_kind
+    def new_requests(self) -> dict[str, int]:
+        """Requests to the store since the last report, by kind. Of workers that share an open store
+        each reports what none has reported, so that their sum is what was sent.
+        """
+        new = self.board.table.requests.unreported().by_kind
+        self.requests.update(new)
+        return new
 
     # ---- releases
 

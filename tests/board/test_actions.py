@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import blackboard
-from blackboard import Board, open_blocking
+from blackboard import BadInput, Board, open_blocking
 from blackboard.location import Location
 from blackboard.model import Via
 from blackboard.settings import Settings
@@ -119,8 +119,13 @@ def test_what_changes_nothing_is_not_recorded(url: str) -> None:
             await board.run("davis", trigger="deploy", by="ann")
             await board.pause("davis", by="ann")
             await board.pause("davis", by="ben")
+            await board.rename("davis", "woodland", by="ann")
+            await board.rename("davis", "woodland", by="ben")
+            with pytest.raises(BadInput, match="it is the same"):
+                await board.rename("woodland", "woodland", by="ann")
             assert [(by, verb) for by, verb, *_ in await told(board)] == [
                 ("ann", "pause"),
+                ("ann", "rename"),
                 ("ann", "run"),
             ]
 

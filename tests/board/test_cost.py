@@ -26,7 +26,7 @@ from blackboard.subscribers import Events
 from blackboard.table import Requests
 from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker import wake
+from blackboard.worker import coordinator, wake
 from blackboard.worker.coordinator import CoordinatorTimes
 from blackboard.worker.membership import MEETS_EVERY
 from blackboard.worker.worker import Mode
@@ -70,6 +70,8 @@ def test_a_coordinator_is_elected_counts_and_examines() -> None:
     assert asked_for(replace(load, coordinator=False)).coordinator == 0
     large = asked_for(replace(load, rhythms=spread(10_000))).coordinator
     assert large == pytest.approx((checks + 12 * (12 + 1) + 2 * 12 + 2) * HOURS)
+    larger = asked_for(replace(load, rhythms=[EVERY] * 20_001)).coordinator
+    assert larger == pytest.approx((checks + 12 * (22 + 1)) * HOURS), "it is not examined"
     busy = asked_for(replace(load, rhythms=spread(2, lasts=30 * MINUTE))).coordinator
     assert busy == pytest.approx((checks + countings + 12 * 1 + examination) * HOURS)
 
@@ -79,6 +81,7 @@ def test_the_times_of_the_coordinator_are_what_is_computed_with() -> None:
     assert times.lease / 3 == cost.CHECKED_EVERY
     assert 1 - JITTER / 2 == cost.CHECKED_SOONER
     assert times.counts_every == COUNTED_EVERY
+    assert coordinator.LARGEST_EXAMINED == cost.LARGEST_EXAMINED
 
 
 def test_the_times_of_membership_are_what_is_computed_with() -> None:

@@ -10,11 +10,12 @@ from blackboard.doctor import Examination, examine
 from blackboard.doctor.board_rows import MOST_NAMED
 from blackboard.election import Election
 from blackboard.events import OverdueRun
-from blackboard.model import VERSION, Member, Message, MessageKind
+from blackboard.model import VERSION, Member, Message, MessageKind, Token
 from blackboard.notify.notice_rows import begin, may_look
 from blackboard.notify.notices import of_overdue
 from blackboard.protocol import additions, keys, mail
 from blackboard.protocol.actions import record_action
+from blackboard.protocol.claims import claim
 from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.protocol.members import announce
@@ -25,7 +26,7 @@ from blackboard.protocol.statistics import count, write_statistics
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace, Value
 from tests.cli.command_line import CommandLine, blackboard
-from tests.support.boards import Scene, make_board, story
+from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.groups import GROUP, Group, sharing
 from tests.support.stores import rows_of
 from tests.support.wrong_rows import found, repaired
@@ -85,7 +86,7 @@ async def action(scene: Scene) -> None:
 async def group(scene: Scene) -> None:
     clicks = scene.other.group("clicks")
     await clicks.make()
-    about: dict[str, Value] = {"version": 1, "kind": "pump", "partitions": 1, "lease": 30.0}
+    about: dict[str, Value] = {"version": 1, "kind": "pump", "lease": 30.0}
     await scene.other.table.commit(META, [Insert(keys.group_key("clicks"), about)])
     await additions.ensure(clicks, ["00"], "clicks")
 
@@ -132,6 +133,8 @@ TOLD: list[tuple[Make, str, str, Damage, str, bool, bool]] = [
     (group, META, "group:", OTHER, "D7", True, False),
     (group, META, "group:", {"kind": "pumps"}, "D7", True, False),
     (group, META, "group:", {"lease": "30s"}, "D7", False, False),
+    (group, META, "group:", {"lease": 1e12}, "D7", False, False),
+    (group, META, "group:", {"version": "one"}, "D7", False, False),
     (group, META, "group:", NEWER, "D10", False, False),
     (worker, "town-workers", "worker:", OTHER, "D7", False, True),
     (worker, "town-workers", "worker:", {"seen": "now"}, "D7", False, True),
@@ -159,6 +162,7 @@ TOLD: list[tuple[Make, str, str, Damage, str, bool, bool]] = [
     (elections, f"{LEADERS}-mail", "mail:", {"to": "others"}, "D9", False, True),
     (elections, f"{LEADERS}-mail", "mail:", NEWER, "D10", False, False),
     (group, f"{CLICKS}-meta", "board", {"shards": 2}, "D7", True, False),
+    (group, f"{CLICKS}-meta", "board", {"version": 0}, "D7", True, False),
 ]
 
 
@@ -371,11 +375,48 @@ async def test_a_board_that_belongs_to_it_is_examined_as_well(scene: Scene, name
 
 
 @above_the_store
+@pytest.mark.parametrize(("make", "name"), [(group, CLICKS), (elections, LEADERS)])
+@story
+async def test_a_lost_row_of_a_board_that_belongs_to_it_is_told(
+    scene: Scene, make: Make, name: str
+) -> None:
+    await make(scene)
+    await scene.table.table.commit(f"{name}-meta", [Delete(keys.BOARD_KEY, ANY)])
+    (told,) = (await repaired(scene.other)).findings
+    assert (told.code, told.subject, told.grave) == ("D7", f"{name} board", True)
+    assert "makes it anew" in told.problem
+    for row in await rows_of(scene.table.table, name):
+        await scene.table.table.commit(name, [Delete(row.key, ANY)])
+    assert (await found(scene.other)).findings == []
+
+
+@above_the_store
 @story
 async def test_an_election_without_candidates_is_well(scene: Scene) -> None:
     await elections(scene)
     scene.later(hours=20)
     assert (await found(scene.other)).findings == []
+
+
+@above_the_store
+@story
+async def test_a_leader_of_the_time_when_a_clock_was_wrong_is_told_while_it_leads(
+    scene: Scene,
+) -> None:
+    """No repair takes its lock away."""
+    scene.clock.jump(3653 * 86_400.0)
+    await elections(scene)
+    leaders = await open_elections(scene.other)
+    (item,) = [item async for item in leaders.items()]
+    (token,) = [token async for token in leaders.walk(0, until=item.ready)]
+    assert isinstance(token, Token)
+    await claim(leaders, [token], owner="me", settings=[settings_of("ring", token.spec)])
+    scene.clock.jump(-3653 * 86_400.0)
+    scene.later(seconds=1)
+    for report in (await repaired(scene.other), await found(scene.other)):
+        (told,) = [one for one in report.findings if one.code == "D11"]
+        assert (told.subject, told.grave) == (f"{LEADERS} report", False)
+        assert told.problem.endswith("(until its run ends, or me is restarted)")
 
 
 @sharing()

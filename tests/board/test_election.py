@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import blackboard
-from blackboard.display.sharing import has_no_leader
+from blackboard.display.sharing import is_late
 from blackboard.election import (
     GONE,
     RESIGNED,
@@ -194,7 +194,7 @@ async def test_an_election_that_was_left_while_a_clock_was_ahead_has_a_leader_so
         await town.turns(CHECK)
     town.clock.jump(-3600.0)
     found = await read_status(await town.elections())
-    assert has_no_leader(found.statuses[0], found.now)
+    assert is_late(found.statuses[0], found.now)
     other = await town.candidate()
     await town.until(lambda: other.is_leader, 2 * CHECK)
 
@@ -845,6 +845,19 @@ def test_a_program_without_a_loop_takes_part(tmp_path: Path) -> None:
         leader.won()
         assert (leader.term, bool(lost)) == (3, True)
     assert not leader.is_leader
+
+
+def test_an_election_that_is_entered_twice_goes_on(tmp_path: Path) -> None:
+    with (
+        blackboard.open_blocking(tmp_path / "app.db", create=True) as board,
+        board.election("report", lease="3s") as leader,
+    ):
+        leader.won()
+        with pytest.raises(BlackboardError, match="is entered once"):
+            leader.__enter__()
+        assert leader.is_leader
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_leader_resigns_when_its_board_is_closed(tmp_path: Path) -> None:

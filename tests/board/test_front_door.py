@@ -40,7 +40,9 @@ from blackboard.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from blackboard.protocol.keys import item_key
+from blackboard.model import Token
+from blackboard.protocol.claims import claim
+from blackboard.protocol.keys import item_key, lock_key
 from blackboard.protocol.reading import Remade
 from blackboard.table import ANY, Merge
 from blackboard.worker.worker import Worker
@@ -240,6 +242,28 @@ def test_a_run_is_cancelled_and_a_lock_taken(url: str) -> None:
             assert run.outcome in {"cancelled", "superseded"}
             assert run.note is not None
             assert (run.note.by, run.note.reason) == ("jon", "enough")
+
+    asyncio.run(story())
+
+
+def test_what_is_done_to_an_item_whose_lock_is_damaged_is_no_error(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("a", "feed")
+            table = board._table
+            tokens = [
+                one
+                async for one in table.walk(0, until=await table.table.now())
+                if isinstance(one, Token)
+            ]
+            settings = [table.resolve("feed", one.spec) for one in tokens]
+            await claim(table, tokens, owner="host:1:worker", settings=settings)
+            damaged = Merge(lock_key("a"), {"fence": "high"}, ANY)
+            await table.table.commit(table.partition("a"), [damaged])
+            paused = await board.pause("a")
+            assert (paused.state, paused.running) == ("paused", True)
+            assert (await board.edit("a", every="2h")).schedule == "every 2h"
+            assert (await board.resume("a")).state == "active"
 
     asyncio.run(story())
 
@@ -628,6 +652,36 @@ def test_a_cancelled_worker_puts_back_what_it_runs(url: str) -> None:
                 item = await board.item("a")
                 assert (item.running, item.outcome, item.attempt) == (False, "cancelled", 1)
                 assert item.ready == item.stop
+
+    asyncio.run(story())
+
+
+def test_a_board_that_is_cancelled_while_it_closes_ends_its_workers_first(url: str) -> None:
+    async def story() -> None:
+        boards, working = list[Board](), list[asyncio.Task[None]]()
+
+        async def block() -> None:
+            async with opened(url) as board:
+                boards.append(board)
+                await board.add("a", "long")
+                working.append(asyncio.ensure_future(board.worker().work()))
+
+                async def runs() -> bool:
+                    return (await board.item("a")).running
+
+                await until(runs)
+                this = asyncio.current_task()
+                assert this is not None
+                asyncio.get_running_loop().call_soon(this.cancel)
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.ensure_future(block())
+        assert working[0].done()
+        with pytest.raises(BlackboardError, match="this board is closed"):
+            await boards[0].item("a")
+        async with opened(url) as board:
+            item = await board.item("a")
+            assert (item.running, item.outcome) == (False, "cancelled")
 
     asyncio.run(story())
 

@@ -10,6 +10,7 @@ import pytest
 
 import blackboard
 from blackboard.errors import BadInput
+from blackboard.handlers import code
 from blackboard.handlers.registry import load
 from tests.support.patience import patience
 from tests.support.processes import Site, Started, eventually, own_environ
@@ -122,6 +123,23 @@ def test_an_importable_package_is_scanned_with_its_submodules(
         "one",
     ]
     assert sorted(load(["scanned_pkg.inner"], tmp_path)) == ["inner/__init__", "inner/two"]
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_a_link_that_leads_back_to_a_folder_above_is_passed_over(
+    tmp_path: Path, *, package: bool
+) -> None:
+    for folder in ("loopjobs", "otherjobs"):
+        (tmp_path / folder).mkdir()
+        if package:
+            (tmp_path / folder / "__init__.py").touch()
+    text = "from blackboard import handler\n\n@handler\ndef feed(item, ctx): ...\n"
+    (tmp_path / "loopjobs" / "feeds.py").write_text(text)
+    (tmp_path / "loopjobs" / "loop").symlink_to(".")
+    (tmp_path / "loopjobs" / "other").symlink_to("../otherjobs")
+    (tmp_path / "otherjobs" / "back").symlink_to("../loopjobs")
+    assert [*load(["loopjobs"], tmp_path)] == ["feed"]
+    assert not [one for one in code.changed() if one.startswith(str(tmp_path))]
 
 
 def test_a_clash_of_names_is_told_with_both_paths(tmp_path: Path) -> None:

@@ -162,6 +162,20 @@ def test_a_variable_beside_what_does_not_fit_is_not_named() -> None:
 
 
 @dataclasses.dataclass
+class Numbered:
+    names: dict[int, str]
+
+
+def test_keys_may_be_of_what_json_writes_as_text() -> None:
+    numbered = described(Numbered, "handler")
+    given = {"names": {"1": "a"}}
+    numbered.check(given)
+    assert numbered.made(given) == Numbered({1: "a"})
+    with pytest.raises(BadInput, match=r"^params\.names: one of its keys: Expected `int`"):
+        numbered.made({"names": {"x": "a"}}, written={"names": {"x": "${A}"}})
+
+
+@dataclasses.dataclass
 class Span:
     """Which refuses by itself."""
 

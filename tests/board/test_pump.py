@@ -59,12 +59,13 @@ def test_the_durations_of_a_pump_may_be_seconds() -> None:
         ({"partitions": 0}, "partitions 0 is neither"),
         ({"partitions": True}, "partitions True is neither"),
         ({"partitions": "abc"}, "partitions 'abc' is neither"),
-        ({"partitions": b"abc"}, "partition 97 is no name"),
+        ({"partitions": b"abc"}, "partitions b'abc' is neither"),
         ({"partitions": MOST_PARTITIONS + 1}, "partitions 1001 is neither"),
         ({"partitions": []}, "0 partitions (1 to 1,000)"),
         ({"partitions": ["a", "a"]}, "two partitions have one name"),
         ({"partitions": ["a", ""]}, "partition '' is no name"),
         ({"partitions": ["a", 7]}, "partition 7 is no name"),
+        ({"partitions": ["x" * 1_001]}, "is no name (printable text of 1 to 1,000 characters)"),
         ({"partitions": lambda a, b: ["x"]}, "partitions is a function of (a, b)"),
         ({"partitions": 1, "lease": "2s"}, "lease: '2s' is too short (3s at the least)"),
         ({"partitions": 1, "lease": "soon"}, "lease: 'soon'"),
@@ -79,6 +80,48 @@ def test_what_cannot_be_used_is_named_when_the_module_is_imported(
     with pytest.raises(BadInput, match=r"pump 'clicks' \(.*test_pump.py:") as refused:
         declared(**said)
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"slots": 2}, "slots: 'clicks' is a group of partitions"),
+        ({"concurrency": 2}, "concurrency: 'clicks' is a group of partitions"),
+        ({"concurrency": 1, "key": "host"}, "concurrency: 'clicks' is a group of partitions"),
+        ({"until": "2026-01-01"}, "until: 'clicks' is a group of partitions"),
+        ({"max_runs": 1}, "max_runs: 'clicks' is a group of partitions"),
+        ({"cron": "@daily"}, "cron: 'clicks' is a group of partitions"),
+    ],
+)
+def test_no_worker_is_made_with_limits_of_a_group(
+    said: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    lines = "".join(f"{name} = {value!r}\n" for name, value in said.items())
+    settings = tmp_path / "blackboard.toml"
+    settings.write_text(f"[types.clicks]\n{lines}")
+
+    async def story() -> None:
+        handlers = [pump("clicks", partitions=6)(serve)]
+        store = tmp_path / "x.db"
+        opened = blackboard.open(store, handlers=handlers, settings=settings, create=True)
+        async with opened as board:
+            board.worker()
+
+    with pytest.raises(BadInput, match=problem):
+        asyncio.run(story())
+
+
+def test_no_schedule_is_given_to_a_partition(tmp_path: Path) -> None:
+    async def story() -> None:
+        opened = blackboard.open(tmp_path / "x.db", name="town.clicks", create=True)
+        async with opened as board:
+            await board.add("07", "clicks")
+            with pytest.raises(BadInput, match=r"until: the partitions of town.clicks are held"):
+                await board.edit("07", until="2026-01-01")
+            with pytest.raises(BadInput, match=r"every: the partitions of town.clicks are held"):
+                await board.add("08", "clicks", every="1h")
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("name", ["", "a-b", "a.b", "x" * 61, 7])
@@ -181,6 +224,11 @@ def test_a_function_that_gives_names_may_take_the_settings_of_its_group(names: A
     found = declared(partitions=names).pump
     assert found is not None
     assert list(found.partitions({})) == ["a", "b"]  # type: ignore[operator, arg-type]
+
+
+@pump("clicks", partitions=lambda: ["a"])
+def typed(partition: Any, ctx: Any) -> None:
+    """Type checkers take a function of nothing, too."""
 
 
 def test_a_worker_with_an_end_serves_no_partitions(

@@ -145,7 +145,10 @@ BAD = [
     ("an id twice", '[[items]]\nid="a"\ntype="t"\n[[items]]\nid="a"\ntype="t"', "id", 5, "twice"),
     ("an empty id", '[[items]]\nid = ""\ntype = "t"', "id", 2, "it is empty"),
     ("no Redis", '[redis]\nurl = "http://x"', "url", 2, "redis://HOST:6379/0"),
-    ("an empty type", '[[items]]\nid = "a"\ntype = ""', "type", 3, "it is empty"),
+    ("an empty type", '[[items]]\nid = "a"\ntype = ""', "type", 3, "printable text"),
+    ("a type of two", '[[items]]\nid = "a"\ntype = "he,llo"', "type", 3, "without commas"),
+    ("a long id", f'[[items]]\nid = "{"x" * 1_001}"\ntype = "t"', "id", 2, "1,000 at the most"),
+    ("a bad first", '[[items]]\nid = "a"\ntype = "t"\nfirst = "soon"', "first", 4, "is no time"),
     ("no number", '[[items]]\nid="a"\ntype="t"\nparams.x = nan', "params.x", 4, "no number"),
     (
         "deep params",

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,31 @@ def test_what_is_still_written_to_a_file_that_was_moved_is_given(
     assert (tmp_path / "taken").read_text() == "0 one\n4 two\n8 end\n0 three\n"
 
 
+def test_a_last_line_that_is_completed_while_it_is_looked_at_is_a_line_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.log"
+    file.write_text("one\nhalf")
+    place = next_lines(str(file), Place(), 12).behind
+    place = next_lines(str(file), place, 12).behind
+    file.rename(tmp_path / "a.1")
+    file.write_text("new\n")
+    last_line = tail._last_line
+
+    def completed(*about: Any) -> Batch:
+        with (tmp_path / "a.1").open("a") as log:
+            log.write(" done\nmore\n")
+        monkeypatch.setattr(tail, "_last_line", last_line)
+        return last_line(*about)
+
+    monkeypatch.setattr(tail, "_last_line", completed)
+    taken = list[bytes]()
+    while not taken or taken[-1] != b"new\n":
+        found = next_lines(str(file), place, 12)
+        taken, place = [*taken, *filter(None, [found.lines])], found.behind
+    assert taken == [b"half done\n", b"more\n", b"new\n"]
+
+
 def test_what_another_program_saved_is_no_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,9 +269,10 @@ def test_a_file_that_became_shorter_is_read_from_its_beginning(
 def test_a_command_that_fails_fails_the_run_and_the_lines_stay(tmp_path: Path) -> None:
     file, saved = tmp_path / "a.log", list[Any]()
     file.write_text("one\n")
-    table = {"files": ["*.log"], "command": [sys.executable, "-c", "raise SystemExit(3)"]}
-    with pytest.raises(CommandFailed, match="exit code 3"):
-        asyncio.run(followed(file, saved, lambda: False, **table))
+    for script, how in (("exit 3", "exit code 3"), ("kill -9 $$", "killed by SIGKILL")):
+        table = {"files": ["*.log"], "command": ["sh", "-c", script]}
+        with pytest.raises(CommandFailed, match=f"the command failed: {how}"):
+            asyncio.run(followed(file, saved, lambda: False, **table))
     with pytest.raises(BadInput, match=r"jobs\.tail\.command: cannot run 'nowhere'"):
         asyncio.run(followed(file, saved, lambda: False, files=["*"], command=["nowhere"]))
     assert positions(saved) == [0]
@@ -300,6 +327,20 @@ def test_a_command_that_is_stopped_takes_with_it_what_it_has_started(tmp_path: P
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(story())
+    began = int(whole_lines(pid)[0])
+    eventually(lambda: is_gone(began), "it ends")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_command_that_has_ended_leaves_nothing_that_it_has_started(
+    tmp_path: Path, code: int
+) -> None:
+    file, pid, saved = tmp_path / "a.log", tmp_path / "pid", list[Any]()
+    file.write_text("one\n")
+    script = f"cat > /dev/null; sleep 300 & echo $! > {pid}; exit {code}"
+    table = {"files": ["*.log"], "command": ["sh", "-c", script]}
+    with pytest.raises(CommandFailed) if code else nullcontext():
+        asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4], **table))
     began = int(whole_lines(pid)[0])
     eventually(lambda: is_gone(began), "it ends")
 

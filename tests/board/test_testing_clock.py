@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard import BadInput, Context, Item, Retry, handler
+from blackboard.model import Mark
+from blackboard.protocol.maintenance import pause_board
+from blackboard.protocol.reading import BoardTable
 from blackboard.testing import BoardUnderTest, azurite_board, context, sqlite_board
 
 __all__ = ["azurite_board", "sqlite_board"]
@@ -70,6 +73,19 @@ def test_a_worker_that_works_for_a_day_runs_each_thing_when_it_is_due(
         ("davis", 0), ("davis", 8), ("davis", 16), ("keene", 0), ("keene", 2), ("keene", 4),
     ]  # fmt: skip
     assert sqlite_board.result("keene") == 3
+    assert sqlite_board.now() - start >= timedelta(hours=20)
+
+
+def test_what_is_due_and_cannot_be_run_keeps_no_work_from_its_end(
+    sqlite_board: BoardUnderTest,
+) -> None:
+    async def paused(board: BoardTable) -> None:
+        await pause_board(board, Mark(by="ann", at=await board.table.now()))
+
+    start = sqlite_board.now()
+    sqlite_board.add("davis", "feed")
+    sqlite_board.do(paused)
+    assert sqlite_board.work(feed, lasting="20h") == []
     assert sqlite_board.now() - start >= timedelta(hours=20)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import Item, Lock, Mark, Outcome, QueuedRun, State, replace
+from blackboard.model import Applied, Item, Lock, Mark, Outcome, QueuedRun, State, replace
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import pause, run_now
+from blackboard.protocol.rename_marks import copied_name
 from blackboard.rules.due import Move
 from blackboard.rules.status import status_of
 from blackboard.spec import RunSettings, Spec, resolve
@@ -210,13 +211,17 @@ def why(
             {"state": State.PAUSED, "paused": MARK.replace("feeds are broken", "renamed to a b")},
             {},
             Move.LEAVE,
-            ["to change     `blackboard rename davis 'a b'` finishes what was interrupted"],
+            ["to change     `blackboard rename davis 'a b'` finishes it"],
         ),
         (
-            {"state": State.PAUSED, "paused": MARK.replace("feeds are broken", "renamed from a")},
+            {
+                "state": State.PAUSED,
+                "paused": MARK.replace("feeds are broken", "renamed from a"),
+                "applied": (Applied(name=copied_name("a", 0), at=NOW),),
+            },
             {},
             Move.LEAVE,
-            ["to change     `blackboard rename a davis` finishes what was interrupted"],
+            ["to change     `blackboard rename a davis` finishes it"],
         ),
         (
             {"state": State.DONE},
@@ -266,6 +271,12 @@ def why(
                     "none is at work"
                 )
             ],
+        ),
+        (
+            RUNS | {"state": State.PAUSED},
+            {"lock": replace(LOCK, age=130.0)},
+            Move.OVERRIDE,
+            ["takes calendars frees it; attempt 2 may start when the item is resumed"],
         ),
         (
             RUNS | {"planned": NOW - 2 * HOUR},

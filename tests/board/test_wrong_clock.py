@@ -1,5 +1,6 @@
 """A clock that was years ahead sets a board back: `doctor` says so, and a repair puts it right."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,11 +10,13 @@ from blackboard.doctor import Examination, examine
 from blackboard.model import Outcome, State
 from blackboard.protocol import reading
 from blackboard.protocol.additions import add
+from blackboard.protocol.claims import pass_over
 from blackboard.protocol.edits import edit, pause, resume, run_now
 from blackboard.protocol.planning import planning_of
+from blackboard.rules.due import Move
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec
-from tests.support.boards import Scene, story
+from tests.support.boards import Scene, settings_of, story
 from tests.support.plans import DAY, HOUR
 from tests.support.wrong_rows import codes, found, repaired
 
@@ -136,13 +139,95 @@ async def test_a_run_under_way_while_the_clock_is_put_right_is_told_until_it_end
     made = await scene.claimed()
     await set_clock(scene, -YEARS)
     scene.later(seconds=30)
-    assert codes(await found(scene.board)) == ["D11"]
-    assert codes(await repaired(scene.board)) == ["D11"]
+    for report in (await found(scene.board), await repaired(scene.board)):
+        assert (codes(report), report.clean) == (["D11"], True)
     assert (await scene.lock()).nonce == made.nonce, "it may be alive"
     await scene.let_go(made)
     davis = await scene.item()
     assert davis.ready <= scene.clock.now() + HOUR
     assert (await repaired(scene.board)).clean
+    assert (await found(scene.board)).findings == []
+
+
+@pytest.mark.parametrize("said", [SCHEDULES["cron"], {"at": "2026-11-21T08:30Z"}])
+@story
+async def test_the_history_of_a_wrong_clock_is_not_held_against_an_item_that_was_repaired(
+    scene: Scene, said: dict[str, str]
+) -> None:
+    await set_clock(scene, HOUR)
+    await scene.add(**said)
+    await scene.let_go(await scene.claimed())
+    await set_clock(scene, -HOUR)
+    assert (await repaired(scene.board)).clean
+    for _ in range(2):
+        assert (await found(scene.board)).findings == []
+        scene.later(minutes=90)
+
+
+async def is_left_alone(scene: Scene) -> None:
+    """Nothing happens to it."""
+
+
+async def is_edited(scene: Scene) -> None:
+    await edit(scene.other, "davis", lambda *_: Spec(cron="*/5 * * * *"))
+
+
+async def is_asked_for(scene: Scene) -> None:
+    await run_now(scene.other, "davis")
+
+
+async def is_resumed(scene: Scene) -> None:
+    await pause(scene.other, "davis", scene.mark())
+    await resume(scene.other, "davis", scene.mark())
+
+
+async def is_passed_over(scene: Scene) -> None:
+    token = await scene.token()
+    settings = settings_of("feed", token.spec)
+    assert await pass_over(scene.other, token, move=Move.SKIP, settings=settings)
+
+
+HOURLY = {"cron": "0 * * * *", "missed": "none"}
+NEVER_RAN: dict[str, tuple[dict[str, str], bool, Callable[[Scene], Awaitable[None]]]] = {
+    "an every, added": ({"every": "1h", "jitter": "10m"}, False, is_left_alone),
+    "a cron, added": ({"cron": "0 * * * *"}, False, is_left_alone),
+    "edited": ({"every": "1h"}, True, is_edited),
+    "asked for": ({"every": "1h"}, True, is_asked_for),
+    "resumed": ({"every": "1h"}, True, is_resumed),
+    "passed over": (HOURLY, True, is_passed_over),
+    "passed over, and done": ({**HOURLY, "until": "2026-12-24"}, True, is_passed_over),
+}
+
+
+@pytest.mark.parametrize(("said", "was_there", "happens"), NEVER_RAN.values(), ids=NEVER_RAN)
+@story
+async def test_what_a_wrong_clock_planned_for_an_item_that_never_ran_is_told_and_put_right(
+    scene: Scene,
+    said: dict[str, str],
+    *,
+    was_there: bool,
+    happens: Callable[[Scene], Awaitable[None]],
+) -> None:
+    async def added() -> None:
+        spec = Spec(**said)  # type: ignore[arg-type]
+        await add(scene.other, item_id="davis", item_type="feed", spec=spec)
+
+    if was_there:
+        await added()
+        assert (await found(scene.board)).findings == []
+    await set_clock(scene, YEARS)
+    if not was_there:
+        await added()
+    await happens(scene)
+    await set_clock(scene, -YEARS)
+    scene.later(seconds=30)
+    assert codes(await found(scene.board)) == ["D11"]
+    assert await alarms(scene) == ["clock"]
+    assert (await repaired(scene.board)).clean
+    assert (await found(scene.board)).findings == []
+    assert await alarms(scene) == []
+    scene.later(hours=1)
+    await scene.let_go(await scene.claimed())
     assert (await found(scene.board)).findings == []
 
 

@@ -107,6 +107,7 @@ def test_a_command_that_changes_something_is_one_action(
         ("ack davis", 1),
         ("edit davis --every 8h", 0),
         ("pause absent", 2),
+        ("rename davis davis", 2),
         ("add woodland --type calendars", 0),
     ],
 )
@@ -116,6 +117,12 @@ def test_a_command_that_changes_nothing_leaves_no_action(
     towns(*command.split(), code=code)
     assert actions(towns) == []
     assert towns("log", "--actions").out == "no actions\n"
+
+
+def test_a_rename_that_was_done_already_is_one_action(towns: CommandLine) -> None:
+    done = [towns("rename", "davis", "woodland", "--json").json[0]["changed"] for _ in range(2)]
+    assert done == [True, False]
+    assert [one["verb"] for one in actions(towns)] == ["rename"]
 
 
 def test_an_apply_says_how_many_it_changed(towns: CommandLine) -> None:
@@ -155,9 +162,20 @@ def test_people_are_shown_when_who_what_which_and_why(towns: CommandLine) -> Non
     assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ  ", absolute[1])
 
 
-@pytest.mark.parametrize("args", [["davis"], ["--follow"], ["--since", "1h"], ["--fence", "0"]])
-def test_what_chooses_runs_chooses_no_actions(towns: CommandLine, args: list[str]) -> None:
-    assert towns.refused("log", "--actions", *args).startswith("actions: all actions of the board")
+@pytest.mark.parametrize(
+    ("args", "names"),
+    [
+        (["davis"], "ids"),
+        (["--follow", "--json"], "--follow"),
+        (["--since", "1h", "--full"], "--since, --full"),
+        (["--fence", "0", "-n", "1"], "--fence"),
+    ],
+)
+def test_what_chooses_runs_chooses_no_actions(
+    towns: CommandLine, args: list[str], names: str
+) -> None:
+    said = towns.refused("log", "--actions", *args)
+    assert said == f"actions: all actions of the board are shown (leave out {names})"
 
 
 def test_the_items_of_a_command_that_ends_in_the_middle_are_recorded(

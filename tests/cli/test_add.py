@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from blackboard.clock import SystemClock
 from blackboard.model import State
 from blackboard.spec import Spec, decode_spec
 from tests.cli.command_line import CommandLine, blackboard
@@ -228,6 +229,23 @@ def test_what_leaves_a_schedule_without_a_time_is_named(
     problem = blackboard.refused("add", "a", "--type", "feed", *said)
     assert problem.startswith(f"{field}: there is no next time by it")
     blackboard("add", "a", "--type", "feed", *said, "--first", "now")
+
+
+def test_times_are_the_stores_where_the_clock_of_this_host_is_wrong(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead(SystemClock):
+        def now(self) -> datetime:
+            return super().now() + timedelta(hours=2)
+
+    blackboard("init")
+    monkeypatch.setattr("blackboard.cli.edit.SystemClock", Ahead)
+    until = datetime.now(UTC) + timedelta(hours=1)
+    blackboard("add", "a", "--type", "feed", "--every", "10m", "--until", until.isoformat())
+    blackboard("add", "b", "--type", "feed", "--at", "in 30m")
+    assert blackboard.item("b").slot < until
+    blackboard("edit", "b", "--at", "in 40m")
+    assert blackboard.item("b").slot < until
 
 
 def test_a_type_of_the_settings_gives_the_schedule(blackboard: CommandLine) -> None:

@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 
 from blackboard.cli.plan import ApplyPlan, Declaration, differences, make_plan
-from blackboard.model import Item, State, replace
+from blackboard.model import Item, Mark, State, replace
 from blackboard.protocol import additions, edits
 from blackboard.protocol.additions import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rename import rename
 from blackboard.settings import ItemTable, Settings, resolver
 from blackboard.spec import Spec, decode_spec, encode_spec, resolve
-from blackboard.table import ANY, Merge
+from blackboard.table import ANY, Merge, Unavailable
 from tests.cli.command_line import CommandLine, blackboard, piped
 from tests.support.clocks import START
+from tests.support.faults import Fault, FaultyTable
 
 __all__ = ["blackboard"]
 
@@ -180,21 +182,63 @@ def test_two_files_do_not_declare_one_item_nor_have_settings_both(blackboard: Co
     assert "have settings" in blackboard.refused("apply", "three.toml", "four.toml")
 
 
-def test_at_a_terminal_prune_asks(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(StringIO):
+    """A standard input with what a person answers."""
 
+    def isatty(self) -> bool:
+        return True
+
+
+def test_at_a_terminal_prune_asks(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     blackboard.write(items("ann", "ben"))
     blackboard("apply")
     blackboard.write(items("ann", "cleo"))
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     said = blackboard("apply", "--prune", code=1)
-    assert "- ben (calendars)" in said.err
+    assert (said.out + said.err).count("- ben (calendars)") == 1
+    assert "Remove 1 item (ben), and do the rest?" in said.err
     assert "nothing was changed" in said.err
     assert blackboard.ids() == ["ann", "ben"]
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
-    blackboard("apply", "--prune")
+    said = blackboard("apply", "--prune")
+    assert (said.out + said.err).count("- ben (calendars)") == 1
+    assert blackboard.ids() == ["ann", "cleo"]
+
+
+def test_programs_get_the_plan_after_the_answer(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blackboard.write(items("ann", "ben"))
+    blackboard("apply")
+    blackboard.write(items("ann"))
+    for answer, code in ("n", 1), ("y", 0):
+        monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+        said = blackboard("apply", "--prune", "--json", code=code)
+        assert said.err.index("- ben (calendars)") < said.err.index("Remove 1 item (ben)")
+        removed = [one["id"] for one in said.json["remove"]] if said.out else []
+        assert removed == ["ben"] * (answer == "y")
+
+
+def test_a_new_plan_is_shown_before_it_is_asked_again(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blackboard.write(items("ann", "ben", "cleo"))
+    blackboard("apply")
+    blackboard.write(items("ann"))
+    remove = edits.remove
+
+    async def removes(board: BoardTable, _item_id: str, **_about: Any) -> Any:
+        await remove(board, "ben")
+        return await remove(board, "ben")
+
+    monkeypatch.setattr(edits, "remove", removes)
+    monkeypatch.setattr("sys.stdin", Terminal("y\nn\n"))
+    said = blackboard("apply", "--prune", code=1)
+    assert "2 to remove" in said.out
+    assert "Remove 1 item (cleo), and do the rest?" in said.err
+    assert said.out.endswith(
+        "- cleo (calendars)\n0 to add, 0 to change, 1 to remove, 1 unchanged\n"
+    )
     assert blackboard.ids() == ["ann", "cleo"]
 
 
@@ -283,6 +327,28 @@ def test_one_that_cannot_be_changed_is_named_and_the_rest_is_changed(
         "ann": "every 2h",
         "cleo": "every 2h",
     }
+
+
+def test_one_that_is_being_renamed_is_named_and_the_rest_is_changed(
+    blackboard: CommandLine,
+) -> None:
+    """The rename is killed before it removes the old one."""
+    blackboard.write(items("ann", "ben", "old"))
+    blackboard("apply")
+
+    async def killed(board: BoardTable) -> None:
+        table = FaultyTable(board.table)
+        mark = Mark(by="ann", at=await board.table.now())
+        table.script(Fault.NONE, Fault.NONE, Fault.AWAY)
+        with pytest.raises(Unavailable):
+            await rename(board.asked_through(table), "old", "new", mark)
+
+    blackboard.on_board(killed)
+    blackboard.write("\n".join(f"{items(one)}every = '2h'\n" for one in ("ann", "new", "ben")))
+    said = blackboard("apply", code=2)
+    words = "new is left as it is: new is being renamed: `blackboard rename old new` finishes it"
+    assert words in " ".join(said.err.split())
+    assert {blackboard.item(one).schedule for one in ("ann", "ben")} == {"every 2h"}
 
 
 def merge(blackboard: CommandLine, item_id: str, data: Any) -> None:
@@ -472,17 +538,28 @@ def test_export_of_some_items_and_for_programs(blackboard: CommandLine) -> None:
     assert decode_spec(blackboard.item("other").spec) == Spec(every="8h")
 
 
-@pytest.mark.parametrize("args", [["apply"], ["export"], ["edit", "davis", "--every", "1h"]])
+async def damage(board: BoardTable) -> None:
+    spoiled = Merge(item_key("davis"), {"spec": '{"retries": "many"}'}, ANY)
+    await board.table.commit(board.partition("davis"), [spoiled])
+
+
+@pytest.mark.parametrize("args", [["apply"], ["edit", "davis", "--every", "1h"]])
 def test_a_damaged_spec_is_told_in_one_line(blackboard: CommandLine, args: list[str]) -> None:
     blackboard.write(FILE)
     blackboard("apply")
-
-    async def damage(board: BoardTable) -> None:
-        spoiled = Merge(item_key("davis"), {"spec": '{"retries": "many"}'}, ANY)
-        await board.table.commit(board.partition("davis"), [spoiled])
-
     blackboard.on_board(damage)
     assert blackboard(*args, code=1).err.startswith("blackboard: the spec of 'davis' cannot be")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_damaged_spec_is_left_out_of_an_export(blackboard: CommandLine, form: list[str]) -> None:
+    blackboard("init")
+    blackboard("add", "davis", "keene", "--type", "t")
+    whole = blackboard("export", "keene", *form).out
+    blackboard.on_board(damage)
+    said = blackboard("export", *form, code=1)
+    assert said.out == whole
+    assert said.err.startswith("blackboard: warning: davis is left out: its spec cannot be read: ")
 
 
 def test_an_item_of_others_that_cannot_be_computed_is_left_alone_and_named(

@@ -82,7 +82,7 @@ VERBS = {
     "no slots": (["worker", "--slots", "0"], "Invalid value for '--slots': 0 is not", "1<=x"),
     "fewer than no slots": (["worker", "--slots", "-3"], "Invalid value for '--slots'", "1<=x"),
     "a type without handler": (
-        ["worker", "--jobs", "jobs", "--types", "helo"],
+        ["worker", "--jobs", "jobs", "--types", "hello, helo"],
         "types: no handler for 'helo'",
         "there are handlers for: hello",
     ),

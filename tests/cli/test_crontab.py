@@ -234,6 +234,38 @@ def test_every_line_that_cannot_be_taken_is_named(
     assert "'root' is a user, as in /etc/crontab (take the column out" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("named", "linked", "written", "zone"),
+    [
+        (":Europe/Berlin", "Asia/Tokyo", "Asia/Seoul", "Europe/Berlin"),
+        ("", "Asia/Tokyo", "Asia/Seoul", "Asia/Tokyo"),
+        ("", "", "Asia/Seoul\n", "Asia/Seoul"),
+        ("", "", "", "UTC"),
+    ],
+)
+def test_the_zone_is_that_of_this_host_or_a_warning_says_that_it_is_not_known(
+    blackboard: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    named: str,
+    linked: str,
+    written: str,
+    zone: str,
+) -> None:
+    localtime = blackboard.folder / "localtime"
+    if linked:
+        localtime.symlink_to(blackboard.folder / "zoneinfo" / linked)
+    else:
+        localtime.touch()  # as where a container is given this file alone
+    monkeypatch.setenv("TZ", named)
+    monkeypatch.setattr(crontab, "LOCALTIME", localtime)
+    monkeypatch.setattr(crontab, "TIMEZONE", blackboard.write(written, "timezone"))
+    monkeypatch.setattr("sys.stdin", piped("0 3 * * * /usr/bin/a\n"))
+    said = blackboard("import-crontab", "-", "--json")
+    assert said.json[0]["timezone"] == zone
+    assert ("UTC is taken; --tz names it" in said.err) == (zone == "UTC")
+
+
 def test_a_program_with_a_user_of_its_name_is_no_user(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,15 +1,17 @@
 """`blackboard why`, `workers`, `check` and `doctor`."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from blackboard.model import Member, Outcome
-from blackboard.protocol import keys, members
+from blackboard.model import VERSION, Mark, Member, Outcome
+from blackboard.protocol import edits, keys, members
 from blackboard.protocol.members import announce
 from blackboard.protocol.permits import Limit, take
 from blackboard.protocol.reading import BoardTable
-from blackboard.table import ANY, Delete, Merge
+from blackboard.protocol.rename_marks import RENAMED_TO
+from blackboard.table import ANY, Data, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -88,6 +90,40 @@ def test_why_says_which_runs_hold_the_slots_of_all_workers(towns: CommandLine) -
     appear(towns, "host:3:c", slots=1)
     (davis,) = towns("why", "davis", "--json").json
     assert davis["facts"]["next"].startswith("any of the 2 workers that take calendars starts it ")
+
+
+def test_why_says_which_runs_hold_the_slots_of_a_type(towns: CommandLine) -> None:
+    """Also where a worker has others that are free."""
+    (towns.folder / "blackboard.toml").write_text("[types.calendars]\nslots = 1\n")
+    appear(towns, "host:1:a")
+    towns.start("keene", owner="host:1:a")
+    (davis,) = towns("why", "davis", "--json").json
+    assert davis["facts"]["next"].startswith("the slots of calendars are full: held by keene; ")
+    assert davis["facts"]["to change"].startswith("a higher `slots` in [types.calendars]; or ")
+    appear(towns, "host:2:b")
+    (davis,) = towns("why", "davis", "--json").json
+    assert davis["facts"]["next"].startswith("any of the 2 workers that take calendars starts it ")
+
+
+@pytest.mark.parametrize("column", ["spec", "once"])
+def test_what_no_command_reads_is_told_by_why_and_doctor(towns: CommandLine, column: str) -> None:
+    """The params of a run where its type is counted by one of them: no worker claims it."""
+    jobs = towns.folder / "work"
+    jobs.mkdir()
+    handler = '@handler("calendars", key="url")\ndef f(item, ctx): ...\n'
+    (jobs / "calendars.py").write_text(f"from blackboard import handler\n{handler}")
+    towns.write('[board]\njobs = ["work"]\n')
+    appear(towns, "host:1:a")
+    send(towns, Merge(keys.item_key("davis"), {column: "{bad"}, ANY))
+    (davis,) = towns("why", "davis", "--json").json
+    assert davis["facts"]["next"].startswith(
+        "its settings cannot be computed here (its spec cannot be read: "
+    )
+    assert davis["facts"]["to change"] == "`blackboard rm davis`, and `blackboard add` it anew"
+    found = towns("doctor", "--json", code=1).json["findings"]
+    (told,) = [one for one in found if one["code"] == "D12"]
+    assert told["problem"].startswith("no worker runs it: its spec cannot be read: ")
+    assert "doctor" not in told["problem"] + davis["facts"]["next"]
 
 
 def test_why_says_which_runs_hold_the_permits_of_a_type(towns: CommandLine) -> None:
@@ -206,6 +242,25 @@ def test_check_says_that_a_newer_version_wrote_what_no_worker_starts(towns: Comm
     assert [one.endswith(NEWER) for one in overdue] == [True, False]
 
 
+def test_check_is_well_where_a_newer_version_has_states_of_its_own(towns: CommandLine) -> None:
+    appear(towns, "rabbit:7:abc")
+    newer: Data = {"version": VERSION + 1, "state": "hibernating"}
+    send(towns, Merge(keys.item_key("davis"), newer, ANY))
+    assert towns("check").out == "all well: 1 item\n"
+    for command in ("why", "show", "run"):
+        assert "a newer version wrote it: upgrade blackboard" in towns(command, "davis", code=2).err
+
+
+def test_why_says_that_a_newer_version_wrote_the_token_alone(towns: CommandLine) -> None:
+    appear(towns, "rabbit:7:abc")
+    item = towns.item("davis")
+    token = keys.next_key(item.ready, item.id)
+    send(towns, Merge(token, {"version": VERSION + 1}, ANY))
+    told = towns("why", "davis").out
+    assert f"  version    {NEWER}\n" in told
+    assert "starts it" not in told
+
+
 def test_why_waits_for_a_paused_board_to_be_resumed(towns: CommandLine) -> None:
     towns("pause", "keene")
     towns("add", "over", "--type", "calendars", "--at", "2020-01-01T00:00Z", "--missed", "none")
@@ -293,6 +348,38 @@ def test_check_names_what_is_wrong(towns: CommandLine) -> None:
     assert set(problems[0]) == {"id", "type", "problem", "since", "message"}
     assert towns("check", "--type", "feeds", code=1).out.startswith("stale ")
     assert towns("check", "davis").out == "all well: 1 item\n"
+
+
+def test_check_names_a_rename_that_was_interrupted(towns: CommandLine) -> None:
+    """One that is under way is no alarm."""
+
+    async def pause(board: BoardTable) -> None:
+        now = await board.table.now()
+        for item_id, minutes in (("davis", 2), ("keene", 0)):
+            at = now - timedelta(minutes=minutes)
+            mark = Mark(by="ann", at=at, reason=f"{RENAMED_TO}new {item_id}")
+            await edits.pause(board, item_id, mark)
+
+    towns.on_board(pause)
+    said = towns("check", code=1).out
+    assert [line.split()[:2] for line in said.splitlines()] == [["renaming", "davis"]]
+    assert said.endswith("is being renamed: `blackboard rename davis 'new davis'` finishes it\n")
+    assert "D14" in towns("doctor", code=1).out
+    towns("rename", "davis", "new davis")
+    assert "renam" not in towns("check", code=1).out
+
+
+def test_items_of_a_newer_version_that_cannot_be_read_are_named_and_no_alarm(
+    towns: CommandLine,
+) -> None:
+    """As while the hosts of a deployment get the new version, one after the other."""
+    odd: Data = {"version": VERSION + 1, "state": "hibernating"}
+    send(towns, *(Merge(keys.item_key(one), odd, ANY) for one in ("davis", "keene")))
+    named = "2 items left out, which a newer version wrote: item:davis, item:keene"
+    for args, code in (["show"], 0), (["check"], 0), (["export"], 1), (["export", "--json"], 1):
+        said = towns(*args, code=code)
+        assert f"{named} (upgrade blackboard)" in " ".join(said.err.split()), args
+        assert "cannot be read" not in said.err + said.out
 
 
 @pytest.mark.parametrize("nothing", ["0", "0s", "00 ms"])

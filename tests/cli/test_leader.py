@@ -107,6 +107,7 @@ def test_a_lock_that_is_stale_is_no_leader(elections: CommandLine) -> None:
 
 
 def test_a_paused_election_is_no_alarm(elections: CommandLine) -> None:
+    assert "pause '*'`" in elections.refused("pause", "--board", LEADERS)
     elections("pause", "old", "--board", LEADERS)
     change(elections, "item:old", stop=timedelta_ago(elections, 60))
     assert lines(elections("leader", "old").out)[1][1] == "paused"
@@ -158,6 +159,16 @@ def test_commands_of_items_work_on_elections(elections: CommandLine) -> None:
     assert elections("doctor", "--board", LEADERS).code == 0
     (member,) = elections("workers", "--board", LEADERS, "--json").json
     assert (member["types"], member["alive"]) == (["report"], True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--until", "2026-01-01"), ("--max-runs", "1"), ("--every", ""), ("--cron", "@daily")],
+)
+def test_an_election_keeps_its_schedule(elections: CommandLine, options: tuple[str, str]) -> None:
+    """It could be done by another, and no candidate would lead any more."""
+    said = elections.refused("edit", "old", *options, "--board", LEADERS)
+    assert "the elections of blackboard.leaders are held" in said
 
 
 def test_watching_needs_a_terminal(elections: CommandLine) -> None:

@@ -14,13 +14,13 @@ from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause, resume
 from blackboard.protocol.finished_runs import FinishedRun
-from blackboard.protocol.keys import group_key, item_key, meta_partition
+from blackboard.protocol.keys import group_key, item_key, meta_partition, next_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import release
 from blackboard.rules.shares import names_of
 from blackboard.rules.status import status_of
 from blackboard.settings import Settings, resolver
-from blackboard.table import ANY, Insert, Merge, Replace, Value, read
+from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace, Value, read
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.plans import NOON, item
 
@@ -176,6 +176,92 @@ def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> Non
     answer = town("check", "--json", code=1).json
     assert [(one["problem"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
     assert town("check", "--type", "other").code == 0
+
+
+def test_a_partition_that_is_done_is_named_with_what_brings_it_back(town: CommandLine) -> None:
+    async def done(board: BoardTable) -> None:
+        found = await group(board)
+        item = await found.item("1")
+        assert item is not None
+        rows: list[Op] = [
+            Merge(item_key("1"), {"state": "done", "ready": item.ready - timedelta(hours=1)}, ANY),
+            Delete(next_key(item.ready, "1"), ANY),
+        ]
+        await found.table.commit(found.partition("1"), rows)
+
+    town.on_board(done)
+    remedy = "`blackboard --board blackboard.clicks run 1`"
+    (problem,) = town("check", "--json", code=1).json["problems"]
+    assert (problem["problem"], problem["id"]) == ("unowned", "clicks/1")
+    assert remedy in problem["message"]
+    assert remedy in town("leases", code=1).out
+    assert remedy in town("leases", "clicks", "--json", code=1).json["problem"]
+    town("run", "1", "--board", "blackboard.clicks")
+    assert town("leases").code == 0
+
+
+CLICKS = ("--board", "blackboard.clicks")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("every", "1h"),
+        ("cron", "@daily"),
+        ("rrule", "FREQ=DAILY"),
+        ("at", "2026-12-24T18:00"),
+        ("until", "2026-01-01"),
+        ("max-runs", "1"),
+        ("blackout", "sat-sun"),
+        ("missed", "none"),
+        ("jitter", "1h"),
+    ],
+)
+def test_no_schedule_is_given_to_what_is_held(town: CommandLine, option: str, value: str) -> None:
+    """It could be done by it, and no worker would serve it any more."""
+    refused = f"{option.replace('-', '_')}: the partitions of blackboard.clicks are held"
+    assert refused in town.refused("edit", "1", f"--{option}", value, *CLICKS)
+    assert refused in town.refused("add", "3", "--type", "clicks", f"--{option}", value, *CLICKS)
+    key = option.replace("-", "_")
+    text = value if value.isdigit() else f'"{value}"'
+    file = town.write(f'[[items]]\nid = "1"\ntype = "clicks"\n{key} = {text}\n', "clicks.toml")
+    assert refused.replace(": ", f": {file.name}:4: ", 1) in town.refused(
+        "apply", file.name, *CLICKS
+    )
+    assert town("show", "--json", *CLICKS).json[1]["state"] == "active"
+
+
+def test_what_a_row_says_of_its_times_is_taken_back(town: CommandLine) -> None:
+    async def said(board: BoardTable) -> None:
+        rows = [Merge(item_key("1"), {"spec": '{"until":"2026-01-01"}'}, ANY)]
+        await board.table.commit("blackboard.clicks", rows)
+
+    town.on_board(said)
+    town("edit", "1", "--description", "clicks of Keene", *CLICKS)
+    town("edit", "1", "--until", "", *CLICKS)
+    refused = town.refused("edit", "1", "--until", "2026-01-01", *CLICKS)
+    assert "are held" in refused
+
+
+@pytest.mark.parametrize("named", [("pause", "--board", CLICKS[1]), (*CLICKS, "pause", "--board")])
+def test_the_board_of_a_group_is_paused_partition_by_partition(
+    town: CommandLine, named: tuple[str, ...]
+) -> None:
+    """Its workers would go on."""
+    refused = town.refused(*named)
+    assert "board: blackboard.clicks has what is held" in refused
+    assert "`blackboard --board blackboard.clicks pause '*'`" in refused
+    town("pause", "*", *CLICKS)
+    assert {one["paused"] for one in town("leases", "clicks", "--json").json["partitions"]} == {
+        True
+    }
+    assert "was not paused" in town("resume", "--board", CLICKS[1]).out
+
+
+def test_a_partition_is_of_its_groups_type(town: CommandLine) -> None:
+    refused = "type: the partitions of blackboard.clicks are of the type clicks"
+    assert refused in town.refused("edit", "1", "--type", "shell", *CLICKS)
+    assert refused in town.refused("add", "3", "--type", "shell", *CLICKS)
 
 
 def failed(town: CommandLine, partition: str, *, times: int = 2) -> None:

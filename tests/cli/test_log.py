@@ -1,5 +1,6 @@
 """`blackboard log`: the runs of items, newest first."""
 
+import asyncio
 import json
 import re
 import signal
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from blackboard.cli import log
+from blackboard.clock import SystemClock
 from blackboard.display.layout import measure
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.model import LogLine, Outcome, Run, replace
+from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
@@ -218,13 +221,16 @@ def test_no_runs_is_no_error(towns: CommandLine) -> None:
     assert towns("log", "--outcome", "cancelled", "--json").json == []
 
 
+FOLLOWED = "follow: it shows a line for each run, until Ctrl-C (leave out "
 REFUSED = [
     (["nobody"], "id: no item 'nobody'"),
     (["--since", "soon"], "since: 'soon' is no time"),
     (["--until", "soon"], "until: 'soon' is no time"),
     (["--grep", "("], "grep: '(' is no regular expression"),
-    (["--follow", "--until", "now"], "follow: it goes on until Ctrl-C"),
-    (["--follow", "--fence", "1"], "follow: it goes on until Ctrl-C"),
+    (["--follow", "--until", "now"], f"{FOLLOWED}--until)"),
+    (["--follow", "--fence", "1"], f"{FOLLOWED}--fence)"),
+    (["davis", "-f", "--output", "--absolute"], f"{FOLLOWED}--output, --absolute)"),
+    (["--follow", "--full", "--json"], f"{FOLLOWED}--full)"),
 ]
 
 
@@ -246,7 +252,7 @@ def test_only_items_that_can_matter_are_read(towns: CommandLine) -> None:
             return runs(item_id, **about)
 
         board.runs = counted  # type: ignore[method-assign]
-        return await newest_runs(board, items, RunQuery(limit=1))
+        return await newest_runs(board, items, RunQuery(), limit=1)
 
     assert [one.id for one in towns.on_board(newest)] == ["backup"]
     assert asked == ["backup"]
@@ -352,6 +358,34 @@ def test_runs_are_followed_as_they_end(towns: CommandLine, form: list[str]) -> N
     ids = [json.loads(line)["id"] if form else line.split()[2] for line in lines]
     assert ids == ["dayton", "backup", "keene", "davis"]
     assert "no calendar" in lines[3]
+
+
+def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def asked(board: BoardTable) -> None:
+        await run_now(board, "keene")
+
+    def next_run() -> None:
+        towns.on_board(asked)
+        towns.finish(towns.start("keene"), result={"events": 3})
+
+    class Ahead(SystemClock):
+        looks = 0
+
+        def now(self) -> datetime:
+            return super().now() + timedelta(hours=1)
+
+        async def sleep(self, _: float) -> None:
+            type(self).looks += 1
+            if self.looks == 2:
+                raise KeyboardInterrupt
+            await asyncio.to_thread(next_run)
+
+    monkeypatch.setattr(log, "SystemClock", Ahead)
+    assert told(towns("log", "--since", "30m", "--json")) == ALL
+    lines = towns("log", "--follow", "--since", "30m", "-n", "1").out.splitlines()
+    assert [line.split()[2] for line in lines] == ["backup", "keene"]
 
 
 @pytest.mark.not_on_azurite("what is shown does not depend on the store")

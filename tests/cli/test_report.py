@@ -110,6 +110,17 @@ def test_a_file_that_is_no_report_is_named(towns: CommandLine, content: str, pro
     assert "davis.report.json" in said
 
 
+def test_a_report_that_is_too_large_is_not_called_damaged(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = reported(towns, REPORT).stat().st_size
+    monkeypatch.setattr("blackboard.display.report._LARGEST", size)
+    assert "better" in towns("report", "davis").out
+    monkeypatch.setattr("blackboard.display.report._LARGEST", size - 1)
+    said = towns("report", "davis", code=1).err
+    assert f"davis.report.json is too large: more than {size - 1} bytes" in said
+
+
 def test_nothing_but_reports_is_read(towns: CommandLine) -> None:
     reported(towns, REPORT, name="secret.json")
     assert "does not end with .report.json" in towns("report", "davis", code=1).err

@@ -12,7 +12,7 @@ from blackboard.protocol import claims
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.members import announce
-from blackboard.protocol.permits import Limit, in_use, take
+from blackboard.protocol.permits import Limit, occupied, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
@@ -62,6 +62,14 @@ def robbed(item, ctx):
     from blackboard.cli import called
     assert called(["unlock", item.id]) == 0
     assert ctx.lost.wait(60)
+    return ctx.lost.reason
+
+@handler("robbed-coroutine")
+async def robbed_coroutine(item, ctx):
+    import asyncio
+    from blackboard.cli import called
+    assert await asyncio.to_thread(called, ["unlock", item.id]) == 0
+    assert await ctx.lost.wait(60)
     return ctx.lost.reason
 
 @handler("counted", concurrency=1)
@@ -367,7 +375,7 @@ def test_a_run_here_has_a_permit_like_any_other(jobs: CommandLine) -> None:
     assert history(jobs, "b") == []
     here(jobs, "c")
     limit = Limit("counted", "", 1)
-    assert jobs.on_board(lambda board: in_use(board, limit)) == []
+    assert len(jobs.on_board(lambda board: occupied(board, limit))) == 0
 
 
 def test_a_run_here_is_told_of_a_row_that_counts_as_a_permit_and_cannot_be_read(
@@ -424,7 +432,7 @@ def test_a_coroutine_runs_here(jobs: CommandLine) -> None:
     ("item_id", "outcome", "error"),
     [
         ("failing", Outcome.FAILED, "ValueError: no such town"),
-        ("stopped", Outcome.CANCELLED, "interrupted by Ctrl-C"),
+        ("stopped", Outcome.CANCELLED, "interrupted"),
         ("given-up", Outcome.FAILED, "CancelledError"),
         ("unfit", Outcome.FAILED, "the handler returned object"),
     ],
@@ -440,14 +448,17 @@ def test_a_run_here_that_ends_badly_is_told_and_kept(
     assert "blackboard/cli" not in run.error
 
 
-def test_a_handler_here_is_told_when_its_lock_is_lost(jobs: CommandLine) -> None:
-    jobs("edit", "robbed", "--stale-after", "3s")
-    said = here(jobs, "robbed", code=1)
+@pytest.mark.parametrize("item_type", ["robbed", "robbed-coroutine"])
+def test_a_handler_here_is_told_when_its_lock_is_lost(jobs: CommandLine, item_type: str) -> None:
+    jobs("add", "a", "--type", item_type, "--every", "8h", "--stale-after", "3s")
+    said = here(jobs, "a", code=1)
     assert "its lock was overridden, unlocked or removed" in said.err
-    assert [run.outcome for run in history(jobs, "robbed")] == [Outcome.SUPERSEDED]
+    assert [run.outcome for run in history(jobs, "a")] == [Outcome.SUPERSEDED]
 
 
 SIGNALS = """
+import asyncio
+from contextlib import suppress
 from blackboard import handler
 
 @handler("plain-signals")
@@ -457,17 +468,52 @@ def plain(item, ctx):
 @handler("signals")
 async def coroutine(item, ctx):
     return [await one.wait(0.01) for one in (ctx.stopping, ctx.lost)]
+
+@handler("left-signals")
+async def left(item, ctx):
+    asyncio.ensure_future(ctx.stopping.wait())
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ctx.lost.wait(), 0.01)
+    return [False, False]
 """
 
 
-@pytest.mark.parametrize("item_type", ["plain-signals", "signals"])
+@pytest.mark.parametrize("item_type", ["plain-signals", "signals", "left-signals"])
 def test_a_handler_that_runs_here_may_wait_for_its_signals(
     towns: CommandLine, item_type: str
 ) -> None:
-    towns.write(SIGNALS, "signals.py")
+    towns.write(SIGNALS, "my_signals.py")
     towns("add", item_type, "--type", item_type, "--every", "8h")
-    towns("run", item_type, "--here", "--jobs", "signals.py")
+    said = processed("run", item_type, "--here", "--jobs", "my_signals.py", folder=towns.folder)
+    assert said.returncode == 0, said.stderr
     assert towns("show", item_type, "--json").json[0]["result"] == [False, False]
+
+
+ENDED = """
+import asyncio, signal
+from blackboard import handler
+
+@handler("SIGHUP")
+def plain(item, ctx):
+    signal.raise_signal(signal.SIGHUP)
+
+@handler("SIGTERM")
+async def coroutine(item, ctx):
+    asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+    await ctx.lost.wait(60)
+"""
+
+
+@pytest.mark.parametrize("item_type", ["SIGHUP", "SIGTERM"])
+def test_a_run_here_that_a_signal_ends_gives_its_lock_back(
+    towns: CommandLine, item_type: str
+) -> None:
+    towns.write(ENDED, "ended.py")
+    towns("add", item_type, "--type", item_type, "--every", "8h")
+    said = processed("run", item_type, "--here", "--jobs", "ended.py", folder=towns.folder)
+    assert (said.returncode, "interrupted" in said.stderr) == (1, True)
+    assert [run.outcome for run in history(towns, item_type)] == [Outcome.CANCELLED]
+    assert not towns.item(item_type).running
 
 
 FORKS = """

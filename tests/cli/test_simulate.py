@@ -162,6 +162,19 @@ def test_without_items_it_is_the_board_that_is_simulated(blackboard: CommandLine
     assert said["late"]["later_than_a_cycle"] > 0
 
 
+def test_a_slot_that_its_type_says_may_be_missed_is_no_broken_promise(
+    blackboard: CommandLine,
+) -> None:
+    """More items than slots, so that some are late; what they do then stands in `[types]`."""
+    blackboard.write('[types.feed]\ncron = "* * * * *"\nmissed = "none"\nmissed_after = "5s"\n')
+    blackboard("init")
+    blackboard("add", *(f"feed{number}" for number in range(6)), "--type", "feed")
+    args = ("simulate", "--workers", "1", "--slots", "2", "--hours", "0.2", "--takes", "40s")
+    said = blackboard(*args, "--json").json
+    assert said["violation"] is None
+    assert said["runs"] < 6 * 12
+
+
 def test_a_run_takes_as_long_as_its_last_one(blackboard: CommandLine) -> None:
     blackboard("init")
     blackboard("add", "slow", "--type", "feed", "--every", "1h")
@@ -240,7 +253,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_broken_promise_is_told_with_its_story(blackboard: CommandLine) -> None:
-    args = ("--json", *SMALL, "--takes", "1m")
+    args = ("--json", *SMALL, "--takes", "1m", "--hours", "0.9999999")
     said = blackboard(*args, code=1).json
     found = said["violation"]
     assert found["kind"] == "OVERRIDE"
@@ -248,7 +261,7 @@ def test_a_broken_promise_is_told_with_its_story(blackboard: CommandLine) -> Non
     assert any(f" claims {found['item']}, fence 1" in line for line in said["story"])
     assert f"overrides {found['item']}" in said["story"][-1]
     assert said["again"] == (
-        "blackboard --json simulate --items 6 --every 10m --takes 1m --workers 2 --hours 1"
+        "blackboard --json simulate --items 6 --every 10m --takes 1m --workers 2 --hours 0.9999999"
     )
     told = blackboard(*args[1:], code=1).out
     assert f"{found['kind']}: {found['what']} ({found['item']})" in told

@@ -124,6 +124,15 @@ def test_a_change_of_the_jobs_is_seen(town: CommandLine) -> None:
     assert "new" not in town("types").out
 
 
+def test_a_file_that_is_saved_while_the_jobs_are_imported_is_seen_by_the_next_command(
+    town: CommandLine,
+) -> None:
+    saves = "\nfile = Path(__file__)\nfile.write_text(file.read_text().replace('2h', '3h'))\n"
+    town.write(JOBS + saves, "townjobs/reports.py")
+    assert "2h" in town("types").out
+    assert "3h" in town("types").out
+
+
 def test_commands_that_need_no_types_import_nothing(town: CommandLine) -> None:
     town.write("import time\n\ntime.sleep(3600)\n", "townjobs/slow.py")
     for args in (["show"], ["log"], ["status"], ["workers"], ["export"]):

@@ -1,8 +1,10 @@
 """pause, resume, cancel, unlock, rm: what they do, what they answer, what they leave alone."""
 
 import json
+import signal
 import sys
 from io import StringIO
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,10 @@ from blackboard.cli import pause as pause_module
 from blackboard.model import Mark, Outcome, State
 from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rename import rename
+from blackboard.table import Unavailable
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.faults import Fault, FaultyTable
 
 __all__ = ["blackboard"]
 
@@ -206,6 +211,28 @@ def test_rm_asks_on_a_terminal(
     assert towns.ids() == left
 
 
+@pytest.mark.parametrize("args", [["rm", "da*"], ["apply", "--prune"]])
+def test_ctrl_c_at_a_question_ends_the_command_at_once(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, args: list[str]
+) -> None:
+    waiting = list[Keyboard]()
+
+    class Interrupted(Keyboard):
+        def readline(self, _size: int | None = -1, /) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            waiting.append(self)
+            return "y\n"
+
+    towns.write('[[items]]\nid = "ann"\ntype = "calendars"\n')
+    towns("apply")
+    towns.write("[board]\n")
+    before = towns.rows()
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert towns(*args, code=130).err.endswith("interrupted\n")
+    assert not waiting
+    assert towns.rows() == before
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -272,6 +299,26 @@ def test_an_item_is_renamed(towns: CommandLine) -> None:
     towns("pause", "dayton")
     said = "dixon is the name of dayton now and is paused, as it was\n"
     assert towns("rename", "dayton", "dixon").out == said
+
+
+def test_what_is_being_renamed_is_refused_and_the_others_are_changed(towns: CommandLine) -> None:
+    """The rename is killed before it removes the old one."""
+
+    async def killed(board: BoardTable) -> None:
+        table = FaultyTable(board.table)
+        table.script(Fault.NONE, Fault.NONE, Fault.AWAY)
+        mark = Mark(by="ann", at=await board.table.now())
+        with pytest.raises(Unavailable):
+            await rename(board.asked_through(table), "davis", "woodland", mark)
+
+    towns.on_board(killed)
+    refused = "woodland is being renamed: `blackboard rename davis woodland` finishes it"
+    said = towns("edit", "*", "--every", "3h", code=1)
+    assert refused in said.err
+    assert len(said.out.splitlines()) == len(towns.ids()) - 1
+    assert refused in towns("resume", "woodland", code=1).err
+    towns("rename", "davis", "woodland")
+    assert towns.item("woodland").schedule == "every 3h"
 
 
 def test_an_item_gets_another_type(towns: CommandLine) -> None:

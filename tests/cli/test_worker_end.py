@@ -10,7 +10,7 @@ import pytest
 
 from blackboard import open_blocking
 from tests.support.patience import patience
-from tests.support.processes import eventually, own_environ
+from tests.support.processes import eventually, own_environ, site
 
 JOBS = """
 import atexit, os, time
@@ -76,6 +76,57 @@ def test_a_worker_whose_terminal_is_closed_lets_its_runs_finish(tmp_path: Path) 
     assert process.returncode == 0
     with open_blocking(tmp_path / "board.db") as board:
         assert (board.item("a").outcome, board.item("a").running) == ("ok", False)
+
+
+RELOADED = """
+import asyncio, signal
+from pathlib import Path
+from blackboard import handler
+
+@handler("slow", every="1h")
+async def slow(item, ctx):
+    for one in item.params["events"]:
+        if one == "saved":
+            Path("jobs.py").open("a").write("# saved")
+        else:
+            signal.raise_signal(signal.SIGTERM)
+        for _ in range(100):
+            await asyncio.sleep(0)
+"""
+LOOKING = "from blackboard.cli import main, worker; worker.LOOK_EVERY = 0; main()"
+
+
+@pytest.mark.parametrize("events", [["asked", "saved"], ["saved", "asked"]])
+def test_a_worker_that_is_asked_to_stop_ends_in_its_grace_whatever_is_saved(
+    tmp_path: Path, events: list[str]
+) -> None:
+    (tmp_path / "jobs.py").write_text(RELOADED)
+    with open_blocking(tmp_path / "board.db", create=True) as board:
+        board.add("a", "slow", every="1h", params={"events": events})
+        options = ("--store", "board.db", "worker", "--jobs", "jobs.py", "--reload")
+        with site(tmp_path, "board.db") as place:
+            assert place.start(*options, program=("-c", LOOKING)).ended() == 0
+        assert [run.outcome for run in board.runs("a")] == ["ok"]
+
+
+UNLISTED = f"""
+import blackboard.cli.worker
+
+def changed():
+    raise PermissionError("no listing of the jobs")
+
+blackboard.cli.worker.changed = changed
+{LOOKING}
+"""
+
+
+def test_a_worker_that_cannot_see_whether_its_jobs_have_changed_ends(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    options = ("--store", "board.db", "worker", "--jobs", "jobs.py", "--reload", "--init")
+    (tmp_path / "go").touch()
+    with site(tmp_path, "board.db") as place:
+        assert place.start(*options, program=("-c", UNLISTED)).ended() == 1
+        assert "no listing of the jobs" in (tmp_path / "stderr-0").read_text()
 
 
 OFTEN = """

@@ -81,7 +81,7 @@ def answer(kind: str) -> None:
         case "retry":
             raise Retry("5m", "429 Too Many Requests, token hunter2hunter2")
         case "retry-silently":
-            raise Retry(0.5)
+            raise Retry(1.5)
         case "skip":
             raise Skip("the feed is closed on Sundays, token hunter2hunter2")
         case "fail":

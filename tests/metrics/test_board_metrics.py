@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.display.sharing import GroupLeases
 from blackboard.metrics import MOST_NAMES, OTHERS, exposition
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Member, Statistics, Token, TypeCounts, replace
 from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
+from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board
@@ -42,12 +42,12 @@ async def take(board: BoardTable, item_id: str) -> None:
 
 
 async def group(scene: Scene) -> BoardTable:
-    """A group of three partitions."""
+    """A group of four partitions."""
     board = scene.board.group("clicks")
     row = Insert(group_key("clicks"), {"version": 1, "kind": "pump", "lease": 30.0})
     await board.table.commit(meta_partition(scene.board.name), [row])
     made = await make_board(board.table, scene.clock, name=board.name)
-    await ensure(made, ["00", "01", "02"], "clicks")
+    await ensure(made, ["00", "01", "02", "03"], "clicks")
     return made
 
 
@@ -69,6 +69,9 @@ async def test_the_figures_are_those_of_the_rows(scene: Scene) -> None:
     await scene.claimed("davis")
     partitions = await group(scene)
     await take(partitions, "01")
+    await take(partitions, "03")
+    for name in ("02", "03"):
+        await pause(partitions, name, scene.mark())
     elections = await open_elections(scene.board, create=True)
     for name in ("led", "free", "stopped"):
         await add(elections, item_id=name, item_type="mutex", spec=Spec(stale_after="5m"))
@@ -89,8 +92,9 @@ async def test_the_figures_are_those_of_the_rows(scene: Scene) -> None:
         ("workers", "lost"): 1,
         ("slots",): 8,
         ("slots_taken",): 2,
-        ("partitions", "clicks", "held"): 1,
-        ("partitions", "clicks", "free"): 2,
+        ("partitions", "clicks", "held"): 2,
+        ("partitions", "clicks", "free"): 1,
+        ("partitions", "clicks", "paused"): 1,
         ("partition_free_seconds", "clicks"): 90,
         ("leader", "led"): 1,
         ("leader", "free"): 0,

@@ -39,7 +39,7 @@ from tests.support.clocks import START, ManualClock
 from tests.support.events import ended
 from tests.support.expositions import PREFIX, families, samples
 
-ITEM = ("w", "davis", "feed", 7)
+ITEM = (ended().worker, "davis", "feed", 7)
 STARTED = WorkerStarted("w", slots=8, cycle=60.0, types=("clicks", "feed"), groups=("clicks",))
 
 
@@ -102,6 +102,55 @@ def test_a_worker_counts_what_the_history_has(tmp_path: Path) -> None:
     assert found["worker_info", blackboard.__version__, history[0].worker] == 1
 
 
+def test_workers_of_one_open_board_count_each_request_once(tmp_path: Path) -> None:
+    """One after the other, and two at a time."""
+    metrics = WorkerMetrics()
+
+    async def story() -> int:
+        async with blackboard.open(tmp_path / "town.db", handlers=[feed], create=True) as board:
+            board.subscribe(metrics)
+            for number in range(4):
+                await board.add(f"item-{number}", "feed")
+                await board.worker().work("idle")
+            for number in range(4, 8):
+                await board.add(f"item-{number}", "feed")
+            async with asyncio.TaskGroup() as group:
+                for _ in range(2):
+                    group.create_task(board.worker(slots=1).work("idle"))
+            return board._table.table.requests.total
+
+    sent = asyncio.run(story())
+    assert (
+        sum(value for key, value in values(metrics).items() if "store_requests" in key[0]) == sent
+    )
+
+
+def test_what_a_worker_could_not_release_is_in_progress_no_longer_when_it_has_ended() -> None:
+    metrics = WorkerMetrics()
+    for event in (
+        STARTED,
+        RunStarted("w", "davis", "feed", 7, due=START, attempt=1),
+        RunStarted("w", "07", "clicks", 3, due=START, attempt=1),
+        RunStarted("x", "keene", "feed", 1, due=START, attempt=1),
+        WorkerStopped("w", runs=0, requests={}),
+    ):
+        metrics(event)
+    found = values(metrics)
+    assert found["runs_in_progress", "feed"] == 1, "that of another worker"
+    assert found["partitions_held", "clicks"] == 0
+
+
+def test_a_worker_that_begins_changes_nothing_of_what_another_holds() -> None:
+    metrics = WorkerMetrics()
+    metrics(STARTED)
+    metrics(RunStarted("w", "07", "clicks", 3, due=START, attempt=1))
+    metrics(WorkerStarted("x", slots=8, cycle=60.0, types=("clicks", "feed"), groups=("clicks",)))
+    metrics(WorkerStarted("y", slots=8, cycle=60.0, types=("feed",), groups=()))
+    assert values(metrics)["partitions_held", "clicks"] == 1
+    metrics(RunStarted("w", "08", "clicks", 3, due=START, attempt=1))
+    assert values(metrics)["partitions_held", "clicks"] == 2
+
+
 def test_both_formats_are_valid_and_say_the_same() -> None:
     metrics = WorkerMetrics(clock=ManualClock())
     for event in (STARTED, ended(seconds=3.0), ended(Outcome.FAILED)):
@@ -113,6 +162,22 @@ def test_both_formats_are_valid_and_say_the_same() -> None:
     for family in families(body):
         assert family.name.startswith(PREFIX)
         assert family.documentation.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text; version=abc",
+        "application/openmetrics-text; version=1.x",
+        "text/plain; version=",
+        "text/plain; version=1.0.0; escaping=odd",
+        "\xff;=;,version",
+    ],
+)
+def test_what_accept_cannot_mean_is_answered_in_a_format_that_is_usual(accept: str) -> None:
+    kind, body = WorkerMetrics().exposition(accept)
+    assert kind.startswith(("text/plain", "application/openmetrics-text"))
+    assert list(families(body))
 
 
 def walked(**about: Any) -> Walked:

@@ -19,7 +19,7 @@ from blackboard.events import (
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
 from blackboard.notify import sending
-from blackboard.notify.notice_rows import HANDOVER
+from blackboard.notify.notice_rows import HANDOVER, begin
 from blackboard.notify.notices import Notice, confirmed
 from blackboard.notify.notifier import Notifier
 from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, PING_EVERY
@@ -30,7 +30,7 @@ from blackboard.protocol.edits import pause
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
-from blackboard.table import ANY, Merge, read
+from blackboard.table import ANY, Merge, Unavailable, read
 from tests.support.clocks import SeededChance
 from tests.support.faults import Fault
 from tests.support.receivers import NOTICE, Box, ends, in_states, notices, notifying, told
@@ -297,6 +297,50 @@ async def test_a_store_that_is_away_puts_it_off(place: Workplace) -> None:
         await told(box, ("failed", "davis"))
 
 
+@with_workers
+async def test_a_newer_notice_does_not_wait_for_what_put_off_the_one_before(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    tries = begins_away(monkeypatch, 1)
+    async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
+        await place.announced()
+        fail(notifier, 1)
+        await until(lambda: notifier._waiting and tries, "it waits again")
+        await place.sleeps(NOTICE_ROWS.pause())
+        fail(notifier, 1)
+        await told(box, ("failed", "item0"))
+
+
+@with_workers
+async def test_a_worker_that_ends_tries_what_was_put_off_once_more_and_at_once(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    tries = begins_away(monkeypatch, 9)
+    async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
+        await place.announced()
+        fail(notifier, 2)
+        await until(lambda: len(tries) == 2, "both are tried")
+        await place.sleeps(NOTICE_ROWS.pause())
+    assert len(tries) == 4
+    assert not notifier._waiting
+
+
+def begins_away(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
+    """The store is away so many times when the row of a notice is written; the ids, each time."""
+    tries: list[str] = []
+
+    async def away(board: BoardTable, notice: Notice, *, again: timedelta | None) -> str | None:
+        tries.append(notice.id)
+        if len(tries) <= times:
+            raise Unavailable("the store is away")
+        return await begin(board, notice, again=again)
+
+    monkeypatch.setattr(module, "begin", away)
+    return tries
+
+
 # ---- how much is told
 
 
@@ -379,9 +423,8 @@ async def test_a_great_many_wait_without_their_texts(
     box, at = Box(), await place.worker()
     async with notifying(at, box) as notifier:
         fail(notifier, 25)
-        assert [one.error for one in notifier._waiting.values()] == ["ValueError: bad"] * 10 + [
-            ""
-        ] * 10
+        errors = [one.notice.error for one in notifier._waiting.values()]
+        assert errors == ["ValueError: bad"] * 10 + [""] * 10
         assert at.of(NoticeFailed)[0].message == "notices: more than 20 wait; the rest is dropped"
         notifier._waiting.clear()
 

@@ -266,9 +266,9 @@ def test_a_command_reads_json_and_finds_the_rest_in_its_environment(
 @pytest.mark.parametrize(
     ("argv", "problem", "final"),
     [
-        (("false",), "it ended with 1", False),
-        (("sh", "-c", "exit 7", "${SECRET}"), "it ended with 7", False),
-        (("sh", "-c", "kill -9 $$"), "it ended with -9", False),
+        (("false",), "it ended: exit code 1", False),
+        (("sh", "-c", "exit 7", "${SECRET}"), "it ended: exit code 7", False),
+        (("sh", "-c", "kill -9 $$"), "it ended: killed by SIGKILL", False),
         (("/absent/program",), "it cannot be run: No such file or directory", True),
         (("echo", "a\0b"), "it cannot be run: it holds a NUL character", True),
         (("echo", "${ABSENT}"), "the environment variable ABSENT is not set", True),

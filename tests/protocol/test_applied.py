@@ -171,6 +171,20 @@ async def test_an_item_remembers_as_many_names_as_fit_and_refuses_more(scene: Sc
 
 
 @story
+async def test_long_names_for_which_the_row_has_no_room_are_refused_as_well(scene: Scene) -> None:
+    """A character may take two of UTF-16, or six of JSON."""
+
+    async def ask_too_often() -> None:
+        for n in range(MOST):
+            await run_now(scene.board, "davis", trigger=f"{n:03}".ljust(LONGEST_NAME, "\U0001f41d"))
+
+    await scene.add("davis")
+    with pytest.raises(BlackboardError, match=r"changed 1\d\d times within 10m: try again"):
+        await ask_too_often()
+    assert ALWAYS < len((await scene.item()).applied) < MOST
+
+
+@story
 async def test_a_name_that_no_item_holds_is_refused(scene: Scene) -> None:
     await scene.add("davis")
     with pytest.raises(BadInput, match="64 at the most"):

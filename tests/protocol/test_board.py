@@ -1,6 +1,7 @@
 """One board of a table: made once, opened again, read as records."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -10,12 +11,13 @@ from blackboard.model import VERSION, Lock, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import New, add, add_many
 from blackboard.protocol.edits import remove
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings, Spec
 from blackboard.subscribers import Events
-from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable, Unknown
+from blackboard.table import ANY, Delete, Insert, Merge, Row, Table, Unavailable, Unknown
+from blackboard.tables.base import ForwardingTable
 from blackboard.worker.store_breaker import StoreBreaker
 from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.clocks import ManualClock, SeededChance
@@ -208,6 +210,35 @@ async def test_a_claim_under_way_is_known_to_whoever_asks_for_the_same_worker(
     assert known == {made.nonce}
     assert not renewing.in_flight
     await scene.let_go(made)
+
+
+class Watched(ForwardingTable):
+    """Notes where scans begin."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self.begun: list[str] = []
+
+    def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        self.begun.append(first)
+        return self.table.scan(partition, first, last, limit)
+
+
+@story
+async def test_of_one_item_the_lock_is_read_alone(scene: Scene) -> None:
+    for name in ("a", "b", "c"):
+        await scene.add(name)
+        if name != "c":
+            await scene.claimed(name)
+    watched = Watched(scene.board.table)
+    board = scene.board.asked_through(watched)
+    for names, begun in ((["a"], [keys.lock_key("a")]), (["a", "b"], [keys.LOCK]), (["c"], [])):
+        watched.begun.clear()
+        found = await read_status(board, [await scene.item(name) for name in names])
+        assert watched.begun == begun
+        assert [one.lock is not None for one in found.statuses] == [name != "c" for name in names]
 
 
 @story

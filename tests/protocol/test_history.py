@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blackboard.doctor import Examination, examine
-from blackboard.model import Item, Outcome, Run, State, replace
+from blackboard.model import VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.retention import (
@@ -145,6 +145,17 @@ async def test_who_prunes_at_the_same_time_leaves_it_to_the_other(scene: Scene) 
     await forgotten(scene)
 
 
+@story
+async def test_as_many_runs_are_read_as_are_asked_for_whatever_lies_between(scene: Scene) -> None:
+    await history(scene, 6)
+    bad = [Merge(keys.run_key("davis", fence), {"outcome": "soon"}, ANY) for fence in (5, 6)]
+    await scene.table.table.commit(scene.board.partition("davis"), bad)
+    for limit, fences in ((0, []), (3, [4, 3, 2]), (9, [4, 3, 2, 1]), (None, [4, 3, 2, 1])):
+        assert [run.fence async for run in scene.board.runs("davis", limit=limit)] == fences
+    assert len(scene.board.unreadable_runs) == 2
+    await forgotten(scene)
+
+
 # ---- histories that no release of their own looks at
 
 
@@ -215,8 +226,19 @@ async def test_a_row_that_cannot_be_read_is_not_in_the_way_of_others(scene: Scen
     await unlooked(scene)
     bad = [Merge(keys.run_key("a", 20), {"outcome": "soon"}, ANY)]
     await scene.table.table.commit(scene.board.partition("a"), bad)
-    assert await housekept(scene) == Pruned(runs=60)
-    assert (await scene.rows("run:a:"))[0].key == keys.run_key("a", 20)
+    assert await housekept(scene) == Pruned(runs=79)
+    assert [row.key for row in await scene.rows("run:a:")] == [keys.run_key("a", 20)]
+    await tidied(scene)
+
+
+@story
+async def test_runs_of_a_newer_version_are_left_alone(scene: Scene) -> None:
+    await unlooked(scene)
+    newer = [Merge(keys.run_key("a", 7), {"version": VERSION + 1}, ANY)]
+    await scene.table.table.commit(scene.board.partition("a"), newer)
+    assert await housekept(scene) == Pruned(runs=79)
+    await examine(scene.board, Examination(retention=TEN, repair=True))
+    assert [run.fence for run in await scene.runs("a")] == [7]
     await tidied(scene)
 
 

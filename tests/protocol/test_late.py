@@ -15,7 +15,7 @@ from blackboard.protocol.edits import cancel, remove, unlock
 from blackboard.protocol.finished_runs import ReleaseOutcome, fit
 from blackboard.protocol.releases import release
 from blackboard.protocol.settling import REFUSED, UNANSWERED
-from blackboard.results import warnings_in
+from blackboard.results import LONGEST_WARNING, MOST_WARNINGS, warnings_in
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
 from tests.support.boards import Scene, finished, story
@@ -129,6 +129,20 @@ async def test_a_long_error_fits_a_row(scene: Scene) -> None:
     assert len(kept) == LONGEST_ERROR
     await release(scene.board, [long])
     assert (await scene.item()).error == kept
+
+
+@story
+async def test_as_many_warnings_are_kept_as_fit_a_row(scene: Scene) -> None:
+    """In JSON a control character takes six."""
+    await scene.add("davis")
+    made = finished(await scene.claimed("davis"), result={"events": 3})
+    said = tuple(f"{n:02d}".ljust(LONGEST_WARNING, "\1") for n in range(MOST_WARNINGS))
+    (let_go,) = await release(
+        scene.board, [replace(made, ended=replace(made.ended, warnings=said))]
+    )
+    item, run = await scene.item(), let_go.run
+    assert (run.outcome, run.result, run.error) == (Outcome.OK, '{"events":3}', "")
+    assert item.warnings == run.warnings == said[:10]
 
 
 # ---- late

@@ -8,7 +8,7 @@ from blackboard.model import Applied, Claim, Outcome, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import Freed, adopt, mark_standstill, override, renew, take_over
-from blackboard.protocol.edits import edit, pause, remove, run_now, unlock
+from blackboard.protocol.edits import edit, pause, remove, resume, run_now, unlock
 from blackboard.rules.due import TAKEOVERS, Move, decide_lock
 from blackboard.spec import Spec
 from blackboard.table import (
@@ -265,6 +265,37 @@ async def test_the_lock_of_a_paused_item_is_freed_and_nothing_is_run(scene: Scen
     assert await scene.rows("lock:") == []
     assert await scene.tokens() == []
     assert await scene.outcomes() == [(1, "abandoned")]
+
+
+@story
+async def test_the_run_of_a_paused_item_is_made_again_when_it_is_resumed(scene: Scene) -> None:
+    await scene.add("davis")
+    await scene.let_go(await scene.claimed("davis"))
+    asked = (await run_now(scene.other, "davis", once={"n": 5})).item
+    await scene.claimed("davis")
+    await run_now(scene.other, "davis", once={"n": 6})
+    await pause(scene.other, "davis", scene.mark())
+    await stale(scene)
+    assert await override(scene.board, await scene.lock(), owner="you") is None
+    await resume(scene.other, "davis", scene.mark())
+    item, token = await scene.item(), await scene.token()
+    assert (token.slot, token.once, token.attempt) == (asked.slot, '{"n":5}', 2)
+    assert token.ready == scene.clock.now()
+    assert [one.once for one in item.requests] == ['{"n":6}']
+    assert item.failures == 1
+
+
+@story
+async def test_the_run_of_a_paused_item_that_kills_its_workers_is_given_up(scene: Scene) -> None:
+    await scene.add("davis", every="1h")
+    made = await scene.claimed("davis")
+    tired = [Merge(keys.lock_key("davis"), {"attempt": TAKEOVERS + 1}, ANY)]
+    await scene.table.table.commit(scene.board.partition("davis"), tired)
+    await pause(scene.other, "davis", scene.mark())
+    await stale(scene)
+    assert await override(scene.board, await scene.lock(), owner="you") is None
+    item = await scene.item()
+    assert (item.attempt, item.slot > made.item.slot) == (1, True)
 
 
 @story

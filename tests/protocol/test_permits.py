@@ -12,7 +12,6 @@ from blackboard.protocol.permits import (
     Limit,
     forget_lost,
     give_back,
-    in_use,
     occupied,
     renew,
     take,
@@ -22,6 +21,7 @@ from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Insert, Merge, Refused
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
+from tests.support.stores import rows_of
 
 TWO = Limit("feed", "", 2)
 PARTITION = keys.permits_partition("town")
@@ -32,7 +32,7 @@ async def taken(board: BoardTable, *items: str, limit: Limit = TWO, by: str = "m
 
 
 async def used(scene: Scene, limit: Limit = TWO) -> list[str]:
-    return [one.id for one in await in_use(scene.other, limit)]
+    return list((await occupied(scene.other, limit)).items)
 
 
 @story
@@ -41,9 +41,9 @@ async def test_there_are_so_many_and_no_more(scene: Scene) -> None:
     assert await taken(scene.other, "b", "c", by="you") == ["b"]
     assert await taken(scene.board, "c") == []
     assert sorted(await used(scene)) == ["a", "b"]
-    held = await in_use(scene.other, TWO)
-    assert sorted(one.number for one in held) == [0, 1]
-    assert {one.owner for one in held} == {"me", "you"}
+    rows = await rows_of(scene.other.table, PARTITION)
+    assert [row.data["number"] for row in rows] == [0, 1]
+    assert {row.data["owner"] for row in rows} == {"me", "you"}
 
 
 @story
@@ -70,12 +70,10 @@ async def test_many_workers_at_once_take_no_more_than_there_are(scene: Scene) ->
     some = await asyncio.gather(
         *(taken(board, f"item-{n}", limit=limit) for n in range(6) for board in boards(scene))
     )
-    held = await in_use(scene.other, limit)
-    assert sum(map(len, some)) == len(held) <= 5
-    assert len({one.number for one in held}) == len(held)
+    assert sum(map(len, some)) == len(await used(scene, limit)) <= 5
     while await taken(scene.board, "another", limit=limit):
         pass
-    assert len(await in_use(scene.other, limit)) == 5
+    assert len(await used(scene, limit)) == 5
 
 
 def boards(scene: Scene) -> tuple[BoardTable, BoardTable]:

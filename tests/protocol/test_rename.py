@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import AlreadyThere, BadInput, BeingRenamed, BlackboardError, Missing
 from blackboard.model import State, replace
 from blackboard.protocol.additions import add
-from blackboard.protocol.edits import edit, pause, remove, resume, run_now
+from blackboard.protocol.edits import acknowledge, edit, pause, remove, resume, run_now
 from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec
@@ -28,6 +29,7 @@ from blackboard.table import (
 from blackboard.tables.base import ForwardingTable
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
+from tests.support.verbs import VERBS
 
 KEPT = ("type", "spec", "slot", "planned", "runs", "failures", "checkpoint", "outcome", "result")
 """What an item has whatever its name is."""
@@ -41,6 +43,19 @@ async def served(scene: Scene) -> None:
     """An item with a history, that waits."""
     await scene.add("davis")
     await scene.let_go(await scene.claimed("davis"))
+
+
+async def killed_at(
+    scene: Scene, request_: int, old_id: str = "davis", new_id: str = "woodland"
+) -> None:
+    """A rename whose process is killed before this request of its own."""
+
+    async def killed() -> None:
+        raise asyncio.CancelledError
+
+    scene.table.script(*[Fault.NONE] * request_, killed)
+    with pytest.raises(asyncio.CancelledError):
+        await rename(scene.board, old_id, new_id, scene.mark())
 
 
 @story
@@ -82,7 +97,9 @@ async def test_what_is_done_stays_done(scene: Scene) -> None:
 
 @story
 async def test_runs_that_were_asked_for_are_taken_along(scene: Scene) -> None:
+    """At once, whatever the jitter of the new id."""
     await served(scene)
+    await edit(scene.board, "davis", lambda *_: Spec(cron="0 3 * * *", jitter="1h"))
     for number in range(3):
         await run_now(scene.board, "davis", once={"n": number})
     before = await scene.item()
@@ -90,6 +107,22 @@ async def test_runs_that_were_asked_for_are_taken_along(scene: Scene) -> None:
     after = await scene.item("woodland")
     assert (after.once, after.requests) == (before.once, before.requests)
     assert after.requests
+    assert after.ready - after.slot < timedelta(minutes=1)
+
+
+@story
+async def test_a_failure_that_was_acknowledged_stays_so(scene: Scene) -> None:
+    """Also where the new id had an item with a higher fence."""
+    await served(scene)
+    await remove(scene.board, "davis")
+    await scene.add("elko")
+    await scene.let_go(await scene.claimed("elko"), "failed")
+    await acknowledge(scene.board, "elko", scene.mark("known"), fence=1)
+    before = (await scene.item("elko")).acknowledged
+    await rename(scene.board, "elko", "davis", scene.mark())
+    after = await scene.item("davis")
+    assert (after.fence, after.is_acknowledged) == (2, True)
+    assert after.acknowledged == before.replace('"fence":1', '"fence":2')
 
 
 @story
@@ -183,19 +216,13 @@ async def test_two_renames_at_a_time_leave_one_item(scene: Scene, request_: int,
 
 
 @story
-async def test_a_copy_whose_rename_died_is_named_where_another_one_was_done(scene: Scene) -> None:
+async def test_a_copy_whose_rename_died_goes_where_another_one_was_done(scene: Scene) -> None:
     await served(scene)
-
-    async def killed() -> None:
-        await rename(scene.other, "davis", "dixon", scene.mark())
-        raise asyncio.CancelledError
-
-    scene.table.script(Fault.NONE, Fault.NONE, killed)
-    with pytest.raises(asyncio.CancelledError):
+    await killed_at(scene, 2)
+    await rename(scene.other, "davis", "dixon", scene.mark())
+    with pytest.raises(Missing, match="davis"):
         await rename(scene.board, "davis", "woodland", scene.mark())
-    with pytest.raises(BlackboardError, match="woodland is a copy of davis, which got another id"):
-        await rename(scene.board, "davis", "woodland", scene.mark())
-    assert (await scene.item("woodland")).state is State.PAUSED
+    assert (await scene.item("woodland")).state is State.REMOVED
     assert (await scene.item("dixon")).state is State.ACTIVE
 
 
@@ -207,21 +234,97 @@ async def test_a_rename_to_another_id_goes_on_where_one_died(scene: Scene) -> No
     assert (done.item.id, done.item.state, done.item.paused) == ("dixon", State.ACTIVE, "")
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+@pytest.mark.parametrize("verb", VERBS)
 @story
-async def test_a_copy_that_was_resumed_too_early_is_left_alone(scene: Scene) -> None:
+async def test_a_copy_is_not_changed_before_its_rename_is_done(
+    scene: Scene, verb: str, *, is_paused: bool
+) -> None:
+    """The next rename would write over it."""
+    await scene.add("elko")
+    if is_paused:
+        await pause(scene.board, "elko", scene.mark("feeds are broken"))
+    before = await scene.item("elko")
+    await killed_at(scene, 2 - is_paused, "elko", "davis")
+    copy = await scene.item()
+    with pytest.raises(
+        BeingRenamed, match="davis is being renamed: `blackboard rename elko davis`"
+    ):
+        await VERBS[verb](scene)
+    with pytest.raises(BeingRenamed):
+        await rename(scene.board, "davis", "dixon", scene.mark())
+    assert await scene.item() == copy
+    await rename(scene.board, "elko", "davis", scene.mark())
+    after = await scene.item()
+    assert (same(after), after.state) == (same(before), before.state)
+    assert (after.paused, (await scene.item("elko")).state) == (before.paused, State.REMOVED)
+
+
+@story
+async def test_what_reads_like_the_pause_of_a_rename_and_is_a_persons_ends_as_others(
+    scene: Scene,
+) -> None:
+    await scene.add("davis")
+    await pause(scene.board, "davis", scene.mark("renamed from elko"))
+    await resume(scene.board, "davis", scene.mark())
+    assert (await scene.item()).state is State.ACTIVE
+
+
+@pytest.mark.parametrize("request_", [1, 2])
+@story
+async def test_a_pause_meanwhile_is_not_lost(scene: Scene, request_: int) -> None:
+    """The rename has paused the item itself, and resumes it."""
     await served(scene)
 
-    async def resumed() -> None:
-        await resume(scene.other, "woodland", scene.mark())
-        raise asyncio.CancelledError
+    async def paused() -> None:
+        done = await pause(scene.other, "davis", scene.mark("feeds are broken"))
+        assert done.changed
 
-    scene.table.script(Fault.NONE, Fault.NONE, resumed)
-    with pytest.raises(asyncio.CancelledError):
+    scene.table.script(*[Fault.NONE] * request_, paused)
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert (after.state, "feeds are broken" in after.paused) == (State.PAUSED, True)
+
+
+@story
+async def test_an_item_that_is_resumed_after_its_rename_died_runs_under_one_id(
+    scene: Scene,
+) -> None:
+    await served(scene)
+    for number in range(2):
+        await run_now(scene.board, "davis", once={"n": number})
+    await killed_at(scene, 2)
+    await resume(scene.board, "davis", scene.mark())
+    await scene.let_go(await scene.claimed("davis"))
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert (after.once, after.requests) == ('{"n":1}', ())
+    assert [token.id for token in await scene.tokens()] == ["woodland"]
+
+
+@story
+async def test_a_new_item_of_the_old_id_is_not_copied_over_the_renamed_one(scene: Scene) -> None:
+    """The rename died before its last step, and a file that declares the old id was applied."""
+    await served(scene)
+    before = await scene.item()
+    await killed_at(scene, 3)
+    await scene.add("davis", every="7h")
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert (same(after), after.state) == (same(before), State.ACTIVE)
+    assert (await scene.item()).schedule == "every 7h"
+    with pytest.raises(AlreadyThere):
         await rename(scene.board, "davis", "woodland", scene.mark())
-    with pytest.raises(BlackboardError, match="woodland, the copy of davis, was resumed already"):
+
+
+@story
+async def test_an_item_that_was_removed_after_its_rename_died_stays_removed(scene: Scene) -> None:
+    await served(scene)
+    await killed_at(scene, 2)
+    await remove(scene.board, "davis")
+    with pytest.raises(Missing):
         await rename(scene.board, "davis", "woodland", scene.mark())
-    assert (await scene.item("woodland")).state is State.ACTIVE
-    assert (await scene.item("davis")).state is State.PAUSED
+    assert [item async for item in scene.board.items()] == []
 
 
 class NoticesAway(ForwardingTable):

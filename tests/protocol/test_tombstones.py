@@ -165,16 +165,20 @@ async def test_many_go_in_few_batches(scene: Scene) -> None:
     assert [len(batch) for batch in deletions] == [20, 10]
 
 
+@pytest.mark.parametrize("damage", [{"outcome": "soon"}, {"version": VERSION + 1}])
 @story
-async def test_one_whose_history_cannot_be_read_stays_and_the_others_go(scene: Scene) -> None:
+async def test_one_whose_history_cannot_be_read_stays_and_the_others_go(
+    scene: Scene, damage: dict[str, Value]
+) -> None:
     gone = await a_life(scene)
     await a_life(scene, "elko")
     key = keys.run_key("davis", 1)
     partition = scene.other.partition("davis")
-    await scene.table.table.commit(partition, [Merge(key, {"outcome": "soon"}, ANY)])
+    await scene.table.table.commit(partition, [Merge(key, damage, ANY)])
     scene.later(hours=2)
-    assert (await housekept(scene.board)).tombstones == 1
+    assert await housekept(scene.board) == Pruned(runs=3, tombstones=1)
     assert await scene.item() == gone
+    assert [row.key for row in await scene.rows("run:")] == [key]
     for row in await scene.rows("run:"):
         await scene.table.table.commit(partition, [Delete(row.key, row.etag)])
 

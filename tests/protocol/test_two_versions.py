@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 from blackboard.doctor import Examination, examine
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BadRow
 from blackboard.events import LockAdopted, LockOverridden, RunEnded
 from blackboard.handlers.handler import handler, handlers_of
 from blackboard.model import VERSION, Member
 from blackboard.protocol import edits, keys
+from blackboard.protocol.additions import ensure
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
+from blackboard.protocol.groups import read_groups
 from blackboard.protocol.members import ANNOUNCE_EVERY, announce, workers
 from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.rename import rename
 from blackboard.rules.due import Move
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
 from tests.support.boards import Scene, disagreements, make_board, settings_of, story
@@ -296,6 +299,19 @@ async def test_an_id_is_not_added_over_a_newer_tombstone(scene: Scene) -> None:
 
 
 @story
+async def test_an_item_is_not_renamed_over_a_newer_tombstone(scene: Scene) -> None:
+    await scene.add()
+    await scene.add("dixon")
+    before = await scene.item()
+    await edits.remove(scene.other, "dixon")
+    raised = await raise_version(scene, "item:", item_id="dixon")
+    with pytest.raises(BadInput, match="newer version"):
+        await rename(scene.board, "davis", "dixon", scene.mark())
+    assert {(await scene.item("dixon")).etag} == set(raised.values())
+    assert await scene.item() == before
+
+
+@story
 async def test_a_missed_slot_of_an_item_that_became_newer_is_left_alone(scene: Scene) -> None:
     """Its token was read before."""
     await scene.add(cron="0 * * * *", missed="none")
@@ -379,9 +395,28 @@ async def test_a_state_that_this_version_does_not_know_hides_no_other_item(scene
     await scene.table.table.commit(partition, [odd])
     await looked_at(scene, "davis")
     assert [one.code for one in (await examine(scene.other, Examination())).findings] == ["D10"]
+    assert [item.id async for item in scene.other.items()] == ["davis"]
+    assert (scene.other.unreadable, scene.other.newer) == ([], [odd.key])
+    with pytest.raises(BadRow, match="a newer version wrote it: upgrade blackboard"):
+        await edits.pause(scene.other, "newer", scene.mark())
     await scene.table.table.commit(
         partition, [Merge(odd.key, {"version": VERSION, "state": "active"}, ANY)]
     )
+
+
+@story
+async def test_a_partition_in_a_state_of_a_higher_version_is_not_damaged(scene: Scene) -> None:
+    meta, group = keys.meta_partition("town"), scene.other.group("clicks")
+    row: Data = {"kind": "pump", "lease": 30.0, "version": VERSION}
+    await scene.table.table.commit(meta, [Insert(f"{keys.GROUP}clicks", row)])
+    await group.make()
+    await ensure(group, ["1"], "clicks")
+    odd = Merge(keys.item_key("1"), {"version": NEWER, "state": "hibernating"}, ANY)
+    await scene.table.table.commit(group.shard(0), [odd])
+    (found,) = await read_groups(scene.other)
+    words = f"a newer version wrote the row {odd.key} in town.clicks (upgrade blackboard)"
+    assert (found.damaged, found.unreadable, found.newer) == ([], [], [words])
+    assert await ensure(group, ["1"], "clicks") == {"1": words}
 
 
 @story

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -267,6 +268,30 @@ def test_a_group_goes_by_shares_while_redis_refuses_writes(
         assert worker.text.count("Redis refuses") == 1
 
 
+def test_boards_of_one_name_in_two_stores_do_not_meet_on_redis(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    args = ("worker", "--init", "--jobs", str(JOBS), "--store", "board.db")
+    folders = [tmp_path / name for name in ("north", "south")]
+    with ExitStack() as stack:
+        for folder in folders:
+            folder.mkdir()
+            (folder / "blackboard.toml").write_text(SETTINGS)
+            found = stack.enter_context(site(folder, "board.db"))
+            found.works(found.start(*args, environ={REDIS_URL: redis_server.url}))
+        notes = [folder / "notes" for folder in folders]
+
+        def began() -> list[list[str]]:
+            lines = [[line.split() for line in whole_lines(one)] for one in notes]
+            return [sorted(one[2] for one in some if one[0] == "began") for some in lines]
+
+        all_run = [[*"012345"]] * 2
+        eventually(lambda: began() == all_run, "all partitions are held")
+        saved = len(whole_lines(notes[1]))
+        eventually(lambda: len(whole_lines(notes[1])) > saved + 600, "some seconds go by")
+        assert began() == all_run, "nothing moves"
+
+
 def test_a_redis_that_hangs_is_away(redis_server: RedisServer) -> None:
     """Its connections stay open. The one that listens is asked for a sign of life."""
 
@@ -281,6 +306,34 @@ def test_a_redis_that_hangs_is_away(redis_server: RedisServer) -> None:
             await answered(opened.bus)
             await heard_again(opened.bus, messages)
         assert opened.said[-1] == "back"
+
+    tell(story)
+
+
+@pytest.mark.parametrize("verb", ["races", "writes", "clearing", "publishing"])
+def test_a_redis_that_holds_writes_is_away_until_it_does_them_again(
+    redis_server: RedisServer, verb: str
+) -> None:
+    """What it answers to reads meanwhile does not count."""
+
+    async def story() -> None:
+        opened = Opened(redis_server.url)
+        bus = opened.bus
+        asked: dict[str, Callable[[], Awaitable[object]]] = {
+            "races": lambda: bus.set_if_absent(Hash.GRAB, "07", "fox"),
+            "writes": lambda: bus.put(Hash.ALLOCATION, "07", "fox"),
+            "clearing": lambda: bus.drop_if(Hash.GRAB, "07", "fox"),
+            "publishing": lambda: bus.publish(Channel.ALLOCATED, "07"),
+        }
+        async with bus.listen(), Redis.from_url(redis_server.url) as redis:
+            await redis.client_pause(100_000, all=False)
+            for _ in range(2):
+                with pytest.raises(BusAway, match="Redis is away: TimeoutError"):
+                    await asked[verb]()
+                await answered(bus)
+            assert len(opened.said) == 1
+            await redis.client_unpause()
+            await until(lambda: opened.said[1:] == ["back"])
 
     tell(story)
 

@@ -6,6 +6,7 @@ import pytest
 
 from blackboard.model import NEVER, Item, State, replace
 from blackboard.rules.next_run import (
+    LONGEST_AFTER,
     LONGEST_WAIT,
     TOLERANCE,
     Planning,
@@ -44,6 +45,7 @@ def test_a_minute_is_nobodys_fault() -> None:
 # --- what explains a time
 
 RAN: Said = {"start": NOON - HOUR, "stop": NOON - HOUR}
+NEVER_RAN: Said = {"start": None, "stop": None}
 THREE = datetime(2026, 11, 22, 3, tzinfo=UTC)
 EXPLAINED: dict[str, tuple[Said, Said]] = {
     "the next of an every": (EVERY, {"slot": NOON + 7 * HOUR}),
@@ -57,10 +59,52 @@ EXPLAINED: dict[str, tuple[Said, Said]] = {
         {"at": "2030-01-01T00:00Z"},
         {"slot": datetime(2030, 1, 1, tzinfo=UTC)},
     ),
+    "an every that opens after its interval": (
+        {"every": "1h", "blackout": "12:30-23:00"},
+        {"slot": NOON + 11 * HOUR},
+    ),
     "a retry": (DAILY, {"slot": NOON - HOUR, "attempt": 3, "ready": NOON + HOUR}),
+    "a retry that its handler asked for": (
+        {"rrule": "FREQ=YEARLY;INTERVAL=3"},
+        {"slot": NOON - HOUR, "attempt": 2, "ready": NOON - HOUR + LONGEST_AFTER},
+    ),
     "asked for": (DAILY, {"slot": NOON, "ready": NOON, "planned": THREE}),
     "asked for, and nothing planned": ({}, {"slot": NOON, "ready": NOON, "planned": NEVER}),
-    "never ran": (EVERY, {"slot": NOON + YEARS, "start": None, "stop": None}),
+    "never ran, at the first time that was named": (
+        EVERY,
+        {**NEVER_RAN, "slot": NOON + YEARS, "first": NOON + YEARS},
+    ),
+    "never ran, and waits for the end of its windows after that": (
+        {**EVERY, "blackout": "2026-12-01..2026-12-24"},
+        {
+            **NEVER_RAN,
+            "slot": datetime(2026, 12, 25, tzinfo=UTC),
+            "first": datetime(2026, 12, 2, tzinfo=UTC),
+        },
+    ),
+    "never ran, and waits for its first jitter": (
+        EVERY,
+        {**NEVER_RAN, "slot": NOON - HOUR, "ready": NOON + 5 * HOUR},
+    ),
+    "never ran, and its one time has moved with a calendar": (
+        {"at": "2026-12-24T18:00Z"},
+        {
+            **NEVER_RAN,
+            "slot": datetime(2026, 12, 27, tzinfo=UTC),
+            "schedule": "at 2026-12-24T18:00:00+00:00",
+        },
+    ),
+    "never ran, and has no schedule any more": ({}, {**NEVER_RAN, "slot": NOON + YEARS}),
+    "done before a first time that was named": (
+        {**EVERY, "until": "2026-12-01"},
+        {
+            **NEVER_RAN,
+            "slot": NOON + 30 * DAY,
+            "first": NOON + 30 * DAY,
+            "state": State.DONE,
+            "schedule": "every 8h (until 2026-12-01)",
+        },
+    ),
     "done with a time that has passed": (
         {"at": "2026-11-21T11:00Z"},
         {"slot": NOON - HOUR, "state": State.DONE, "schedule": "at 2026-11-21T11:00:00+00:00"},
@@ -74,6 +118,14 @@ EXPLAINED: dict[str, tuple[Said, Said]] = {
 }
 UNEXPLAINED: dict[str, tuple[Said, Said]] = {
     "an every": (EVERY, {"slot": NOON + 9 * HOUR}),
+    "an every that never ran": (EVERY, {**NEVER_RAN, "slot": NOON + HOUR}),
+    "a cron that never ran": (DAILY, {**NEVER_RAN, "slot": THREE + DAY}),
+    "a first jitter": (EVERY, {**NEVER_RAN, "slot": NOON, "ready": NOON + YEARS}),
+    "asked for, and never ran": (EVERY, {**NEVER_RAN, "slot": NOON + YEARS, "planned": NOON}),
+    "later than the first time that was named": (
+        EVERY,
+        {**NEVER_RAN, "slot": NOON + YEARS, "first": NOON + DAY},
+    ),
     "an every, ready alone": (EVERY, {"slot": NOON, "ready": NOON + 9 * HOUR}),
     "a cron": (DAILY, {"slot": THREE + DAY}),
     "a cron, ready alone": (DAILY, {"slot": THREE, "ready": NOON + YEARS}),
@@ -134,7 +186,7 @@ def test_a_first_time_that_was_named_explains_no_other_time(name: str) -> None:
 
 
 LONG: dict[str, Said] = {
-    "a retry": {"slot": NOON - HOUR, "attempt": 3, "ready": NOON + 3 * DAY},
+    "a retry": {"slot": NOON - HOUR, "attempt": 3, "ready": NOON + 400 * DAY},
     "a jitter": {"slot": THREE, "ready": THREE + 3 * DAY},
 }
 
@@ -145,7 +197,7 @@ def test_a_wait_that_only_a_handler_explains_is_not_judged_without_it(name: str)
     spec = encode_spec(Spec(cron="0 3 * * *"))
     schedule = settings(**DAILY).schedule
     assert schedule is not None
-    patient = replace(handler(), spec=Spec(backoff="4d", jitter="4d"))
+    patient = replace(handler(), spec=Spec(backoff="500d", jitter="4d"))
     told = {}
     for known, handlers in {
         "nothing": {},
@@ -167,12 +219,15 @@ EARLY = {
 
 
 @pytest.mark.parametrize("name", EARLY)
+@pytest.mark.parametrize("ran", [NOON + YEARS, None])
 @pytest.mark.parametrize("paused", ["", "{}"])
-def test_what_is_done_before_its_time_waits_for_it_again(name: str, paused: str) -> None:
-    """Under a clock that was ahead its last slot had come."""
+def test_what_is_done_before_its_time_waits_for_it_again(
+    name: str, paused: str, ran: datetime | None
+) -> None:
+    """Under a clock that was ahead its last slot had come, and was run or passed over."""
     by = planning(**EARLY[name])
     said = {"slot": NOON - HOUR, "state": State.DONE, "schedule": by.settings.text}
-    one = made({**said, "start": NOON + YEARS, "stop": NOON + YEARS, "paused": paused})
+    one = made({**said, "start": ran, "stop": ran, "paused": paused})
     assert "is done, but is due 2026-" in ahead(one, by, now=NOON)
     back = brought_back(one, by, now=NOON)
     assert ahead(back, by, now=NOON) == ""
@@ -180,12 +235,11 @@ def test_what_is_done_before_its_time_waits_for_it_again(name: str, paused: str)
     assert NOON < back.ready == back.slot == back.planned <= datetime(2027, 1, 1, tzinfo=UTC)
 
 
-def test_what_is_done_stays_done_when_it_never_ran_or_a_minute_is_all_that_is_wrong() -> None:
+def test_what_is_done_stays_done_when_a_minute_is_all_that_is_wrong() -> None:
     by = planning(at="2026-11-21T12:00:30Z")
     said = {"slot": NOON - HOUR, "state": State.DONE, "schedule": by.settings.text}
     assert still_to_come(made(said), by, now=NOON) is None
     assert still_to_come(made(said), by, now=NOON - HOUR) == NOON + SECOND * 30
-    assert still_to_come(made({**said, "start": None}), by, now=NOON - HOUR) is None
 
 
 @pytest.mark.parametrize(
@@ -193,8 +247,12 @@ def test_what_is_done_stays_done_when_it_never_ran_or_a_minute_is_all_that_is_wr
     [
         (EVERY, {"slot": NOON - HOUR}, TOLERANCE),
         (DAILY, {"slot": NOON, "planned": THREE}, TOLERANCE),
-        (DAILY, {"slot": NOON - HOUR, "attempt": 2}, LONGEST_WAIT),
-        ({**DAILY, "backoff": "3d"}, {"slot": NOON - HOUR, "attempt": 2}, 3 * DAY),
+        (DAILY, {"slot": NOON - HOUR, "attempt": 2, "stop": NOON}, LONGEST_AFTER),
+        (
+            {**DAILY, "backoff": "400d"},
+            {"slot": NOON - HOUR, "attempt": 2, "stop": NOON},
+            400 * DAY,
+        ),
         (DAILY, {"slot": NOON - HOUR}, LONGEST_WAIT),
     ],
     ids=["every", "asked for", "a retry", "a long backoff", "a jitter"],
@@ -207,11 +265,17 @@ def test_how_long_after_its_slot_a_token_may_be_ready(
     assert is_set_back(made({**said, "ready": NOON + longest + SECOND}), by, now=NOON)
 
 
+def test_an_every_that_opens_after_its_interval_is_planned_anew_for_then() -> None:
+    closed = planning(every="1h", blackout="12:30-23:00")
+    lost = made({"slot": NOON + YEARS, "start": NOON})
+    assert brought_back(lost, closed, now=NOON).slot == NOON + 11 * HOUR
+
+
 @pytest.mark.parametrize("start", [NOON - HOUR, NOON])
 def test_an_every_is_planned_anew_from_a_start_that_is_to_be_trusted(start: datetime) -> None:
     lost = made({"slot": NOON + YEARS, "start": start})
     assert brought_back(lost, planning(**EVERY), now=NOON).slot == start + 8 * HOUR
-    wrong = replace(lost, start=NOON + SECOND)
+    wrong = replace(lost, start=NOON + TOLERANCE + SECOND)
     assert brought_back(wrong, planning(**EVERY), now=NOON).slot == NOON
 
 
@@ -242,6 +306,10 @@ def test_either_schedule_may_explain_a_time() -> None:
     both = Planning(settings=settings(every="1h"), schedules=[new, old])
     assert not is_set_back(one, both, now=NOON)
     assert is_set_back(one, planning(every="1h"), now=NOON)
+    daily = settings(**DAILY).schedule
+    assert daily is not None
+    both = Planning(settings=settings(every="1h"), schedules=[new, daily])
+    assert not is_set_back(made({"slot": THREE, "ready": THREE + HOUR}), both, now=NOON)
 
 
 @pytest.mark.parametrize(("schedule", "within"), [(EVERY, 8 * HOUR), (DAILY, DAY)])

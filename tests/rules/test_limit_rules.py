@@ -89,6 +89,20 @@ def test_the_first_slot_is_in_no_window() -> None:
     assert edited.slot == NOON + 2 * HOUR
 
 
+def test_an_at_in_a_window_is_due_when_that_ends() -> None:
+    """Whatever the item had before."""
+    at, end = closed(at="2026-11-21T13:00Z", missed="none"), NOON + 2 * HOUR
+    assert first_slot(at, first=None, now=NOON - DAY) == end
+    assert rescheduled(item(), settings=at, now=NOON).slot == end
+    for before in (running(start=NOON), running(start=NOON, planned=end)):
+        ended = run_of(before, Outcome.OK, now=NOON + MINUTE)
+        after = released(before, ended, settings=at, fraction=0.5)
+        assert (after.state, after.slot, after.ready) == (State.ACTIVE, end, end)
+    last = running(start=end)
+    ended = run_of(last, Outcome.OK, now=end)
+    assert released(last, ended, settings=at, fraction=0.5).state is State.DONE
+
+
 WAITING = item(slot=NOON - MINUTE)
 """Ready a minute before a window, which ends after two hours."""
 

@@ -63,6 +63,25 @@ def test_jitter_delays_the_token_and_not_the_slot_by_the_items_own_part() -> Non
     assert first.ready - first.slot == plan.ready - plan.slot
 
 
+@pytest.mark.parametrize("missed", ["one", "all", "none"])
+@pytest.mark.parametrize("jitter", ["10m", "59m", "3h"])
+def test_a_run_that_waited_for_its_jitter_covers_no_slot_but_its_own(
+    missed: str, jitter: str
+) -> None:
+    run = settings(cron="*/5 * * * *", jitter=jitter, missed=missed)
+    first = new_item(run)
+    ended = after(running(slot=first.slot, start=first.ready), "ok", run=run, now=first.ready)
+    assert ended.slot - first.slot == ended.ready - first.ready == 5 * MINUTE
+
+
+def test_a_late_run_covers_the_slots_whose_jitter_has_passed() -> None:
+    run = settings(cron=HOURLY, jitter="59m")
+    wait = timedelta(minutes=59) * phase("davis")
+    for late, hours in ((-MINUTE, 2), (MINUTE, 3)):
+        start = NOON + 2 * HOUR + wait + late
+        assert after(running(start=start), "ok", run=run, now=start).slot == NOON + hours * HOUR
+
+
 @pytest.mark.parametrize(("window", "waits"), [(0.0, False), (0.9, False), (1.1, True)])
 def test_an_item_whose_jitter_ends_in_a_time_without_runs_runs_at_its_slot(
     *, window: float, waits: bool

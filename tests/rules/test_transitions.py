@@ -444,6 +444,16 @@ def test_a_run_that_is_freed_is_tried_again_without_a_backoff() -> None:
     assert (again.ready, again.attempt, again.outcome) == (NOW, 2, Outcome.FAILED)
 
 
+@pytest.mark.parametrize(("outcome", "failures"), [(Outcome.ABANDONED, 3), (Outcome.CANCELLED, 2)])
+def test_a_run_that_is_freed_while_its_item_is_paused_waits_to_be_made_again(
+    outcome: Outcome, failures: int
+) -> None:
+    held = replace(RUNNING, state=State.PAUSED, paused="{}", failures=2, once="{}")
+    after = freed(held, run(held, outcome), settings=GOES_ON, again=True)
+    said = (after.state, after.slot, after.ready, after.attempt, after.failures, after.once)
+    assert said == (State.PAUSED, held.slot, NOW, 2, failures, "{}")
+
+
 def test_only_a_shutdown_puts_a_cancelled_run_back() -> None:
     ended = run(RUNNING, Outcome.CANCELLED)
     assert released(RUNNING, ended, settings=GOES_ON, fraction=0.5).slot == NOON + HOUR
@@ -566,7 +576,7 @@ def test_a_slot_that_was_asked_for_makes_way_for_a_new_schedule_unless_it_runs()
 # ---- what a wrong clock planned
 
 
-FAR = NOON + 99 * DAY
+FAR = NOON + 999 * DAY
 
 
 def repaired(before: Item, by: RunSettings = GOES_ON) -> Item:

@@ -1,18 +1,17 @@
 """The next times of an item, as `next` and the pages show them."""
 
 import math
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 import pytest
 
-from blackboard.model import Item, State, replace
+from blackboard.model import Item, QueuedRun, State, replace
 from blackboard.rules import upcoming as upcoming_rules
+from blackboard.rules.due import is_missed
 from blackboard.rules.next_run import phase
 from blackboard.rules.upcoming import upcoming
-from blackboard.schedule.schedule import Schedule, slots_after
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, running, settings
 
@@ -27,8 +26,10 @@ WAITING = item()
 LATER = item(slot=NOON + HOUR)
 ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
 """A run that was asked for; its schedule goes on at the next hour."""
+RETRIED = replace(WAITING, ready=NOON + 1.5 * HOUR, attempt=2)
 PAUSED = replace(WAITING, state=State.PAUSED, paused="{}")
 JITTER = timedelta(minutes=3)
+QUEUED = QueuedRun(name="1", slot=NOON, once="")
 
 
 def spread(said: RunSettings, wait: timedelta) -> RunSettings:
@@ -54,7 +55,10 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (running(start=NOON + HOUR), EVERY, {"now": NOON + 2 * HOUR}, [9, 17, 25]),
         (running(), CRON, {}, [1, 2, 3]),
         (running(), NO_SCHEDULE, {}, []),
-        (replace(running(), start=None), EVERY, {"now": NOON + HOUR}, [9, 17, 25]),
+        # it covers the slots that it outlasts, or has one more run for them, or one for each
+        (running(), CRON, {"now": NOON + 2.5 * HOUR}, [2.5, 3, 4]),
+        (running(), settings(cron=HOURLY, missed="all"), {"now": NOON + 2.5 * HOUR}, [2.5, 2.5, 3]),
+        (running(), UNMISSED, {"now": NOON + 2.5 * HOUR}, [3, 4, 5]),
         # later than a time
         (WAITING, EVERY, {"after": NOON - HOUR}, [0, 8, 16]),
         (WAITING, EVERY, {"after": NOON}, [8, 16, 24]),
@@ -63,6 +67,12 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (WAITING, CRON, {"after": NOON}, [1, 2, 3]),
         (WAITING, CRON, {"after": NOON + 5 * HOUR}, [6, 7, 8]),
         (WAITING, NO_SCHEDULE, {"after": NOON}, []),
+        (WAITING, settings(cron=HOURLY, missed="all"), {"after": NOON + 5 * HOUR}, [6, 7, 8]),
+        (WAITING, EVERY, {"wait": JITTER, "after": NOON + 81 * HOUR}, [88, 96, 104]),
+        # an `every` counts from its first start, which the jitter puts off
+        (replace(WAITING, ready=NOON + HOUR), EVERY, {"after": NOON + 81 * HOUR}, [89, 97, 105]),
+        (RETRIED, CRON, {}, [1.5, 2, 3]),
+        (RETRIED, CRON, {"after": NOON + HOUR}, [1.5, 2, 3]),
         # what an operator asked for, and the slot that the schedule has planned
         (ASKED, CRON, {}, [1 / 6, 1, 2]),
         (ASKED, CRON, {"after": NOON + HOUR}, [2, 3, 4]),
@@ -71,6 +81,14 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (ASKED, CRON, {"now": NOON + HOUR}, [1 / 6, 2, 3]),
         (replace(ASKED, planned=NOON), CRON, {}, [1 / 6, 1, 2]),
         (replace(ASKED, planned=NOON + 1.5 * HOUR), CRON, {}, [1 / 6, 1.5, 2]),
+        # the first slot, which was named, stays beside it
+        (replace(WAITING, planned=NOON + 30 * DAY), EVERY, {}, [0, 720, 728]),
+        (replace(WAITING, planned=NOON + 30 * DAY), EVERY, {"after": NOON + HOUR}, [720, 728, 736]),
+        (replace(WAITING, planned=NOON + 30 * DAY), NO_SCHEDULE, {}, [0, 720]),
+        # what was asked for besides comes first
+        (replace(WAITING, requests=(QUEUED,)), CRON, {}, [0, 0, 1]),
+        (replace(WAITING, requests=(QUEUED,)), CRON, {"after": NOON + HOUR / 2}, [1, 2, 3]),
+        (replace(running(), requests=(QUEUED,)), CRON, {"now": NOON + 0.5 * HOUR}, [0.5, 1, 2]),
         # a part of the jitter, by which a run is ready after its slot
         (replace(WAITING, ready=NOON + JITTER), CRON, {"wait": JITTER}, [0.05, 1.05, 2.05]),
         (ASKED, CRON, {"wait": JITTER}, [1 / 6, 1.05, 2.05]),
@@ -78,8 +96,10 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (ASKED, CRON, {"wait": JITTER, "after": NOON + HOUR + JITTER}, [2.05, 3.05, 4.05]),
         (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR}, [3.05, 4.05, 5.05]),
         (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR + JITTER}, [4.05, 5.05, 6.05]),
-        # a run that is late covers the slots up to its start, and their jitter
-        (WAITING, CRON, {"wait": JITTER, "now": NOON + HOUR + MINUTE}, [0, 2.05, 3.05]),
+        # a run that is late covers the slots whose jitter has passed
+        (WAITING, CRON, {"wait": JITTER, "now": NOON + HOUR + MINUTE}, [0, 1.05, 2.05]),
+        (WAITING, CRON, {"wait": JITTER, "now": NOON + 1.06 * HOUR}, [0, 2.05, 3.05]),
+        (replace(WAITING, ready=NOON + 2.5 * HOUR), CRON, {"wait": 150 * MINUTE}, [2.5, 3.5, 4.5]),
         # where the part of the jitter ends in a time without runs, the run is ready at its slot
         (WAITING, CLOSED, {"wait": JITTER}, [0, 1, 2.05]),
         (WAITING, CLOSED, {"wait": JITTER, "after": NOON + HOUR}, [2.05, 3.05, 4.05]),
@@ -90,13 +110,14 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR, "wait": JITTER}, [1.55, 2.05, 3.05]),
         (WAITING, EVERY_CLOSED, {"now": NOON + 1.2 * HOUR, "wait": JITTER}, [1.5, 9.5, 17.5]),
         (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR, "after": NOON + 1.5 * HOUR}, [2, 3, 4]),
+        (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR, "after": NOON + 1.3 * HOUR}, [1.5, 2, 3]),
         (WAITING, CLOSED, {"now": NOON + 1.7 * HOUR}, [0, 2, 3]),
         (WAITING, UNMISSED, {"now": NOON + 1.2 * HOUR}, [2, 3, 4]),
         (WAITING, UNMISSED, {"now": NOON + MINUTE}, [0, 1, 2]),
         (WAITING, UNMISSED, {"now": NOON + 6 * MINUTE}, [1, 2, 3]),
         (WAITING, UNMISSED, {"now": NOON + 3 * HOUR + MINUTE}, [3, 4, 5]),
         (WAITING, UNMISSED, {"now": NOON + 3 * HOUR + 6 * MINUTE}, [4, 5, 6]),
-        (running(), UNMISSED, {"now": NOON + 3 * HOUR + MINUTE}, [1, 2, 3]),
+        (running(), UNMISSED, {"now": NOON + 3 * HOUR + MINUTE}, [4, 5, 6]),
         (ASKED, CLOSED, {"now": NOON + 1.2 * HOUR}, [1 / 6, 2, 3]),
         (item(slot=NOON + 1.2 * HOUR), CLOSED, {}, [1.5, 2, 3]),
         (item(slot=NOON + 1.2 * HOUR), UNMISSED, {}, [2, 3, 4]),
@@ -107,6 +128,17 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (replace(running(), runs=1), settings(cron=HOURLY, max_runs=3), {}, [1]),
         (replace(running(), runs=2), settings(cron=HOURLY, max_runs=3), {}, []),
         (replace(WAITING, runs=1), settings(cron=HOURLY, max_runs=4), {"after": NOON}, [1, 2]),
+        (WAITING, settings(cron=HOURLY, max_runs=9), {"after": NOON + 5 * HOUR}, [6, 7, 8]),
+        (WAITING, settings(cron=HOURLY, max_runs=8), {"after": NOON + 5.5 * HOUR}, [6, 7]),
+        (WAITING, settings(cron=HOURLY, max_runs=6), {"after": NOON + 5 * HOUR}, []),
+        (WAITING, settings(every="8h", max_runs=5), {"after": NOON + 20 * HOUR}, [24, 32]),
+        (WAITING, settings(every="8h", max_runs=3), {"after": NOON + 20 * HOUR}, []),
+        (
+            WAITING,
+            settings(every="8h", max_runs=5, blackout="20:00-20:30"),
+            {"after": NOON + 20 * HOUR},
+            [24.5, 32.5],
+        ),
         (ASKED, settings(cron=HOURLY, max_runs=2), {}, [1 / 6, 1]),
         # a paused item counts as if it were resumed, one that is done has no times
         (PAUSED, CRON, {}, [0, 1, 2]),
@@ -126,17 +158,21 @@ def test_the_next_times_of_an_item(
 
 
 def test_times_far_away_are_not_reached_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[datetime] = []
+    steps: list[datetime] = []
 
-    def counted(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-        for slot in slots_after(schedule, after):
-            read.append(slot)
-            yield slot
+    def counted(one: Item, *, now: datetime, settings: RunSettings) -> bool:
+        steps.append(now)
+        return is_missed(one, now=now, settings=settings)
 
-    monkeypatch.setattr(upcoming_rules, "slots_after", counted)
-    for said in (CRON, EVERY):
-        assert next(upcoming(WAITING, said, now=NOON, after=NOON + 999 * DAY)) > NOON + 999 * DAY
-    assert 0 < len(read) < 9
+    monkeypatch.setattr(upcoming_rules, "is_missed", counted)
+    after = NOON + 999 * DAY
+    limited = [settings(**one, max_runs=99_999) for one in ({"every": "8h"}, {"cron": HOURLY})]
+    for said in (CRON, EVERY, EVERY_CLOSED, *limited):
+        assert next(upcoming(WAITING, said, now=NOON, after=after)) > after
+    ended = [settings(every="8h", until="2027-06-01"), settings(cron=HOURLY, max_runs=9_999)]
+    for said in ended:
+        assert [*upcoming(WAITING, said, now=NOON, after=after)] == []
+    assert 0 < len(steps) < 20
 
 
 def test_times_are_whole_milliseconds() -> None:

@@ -72,6 +72,20 @@ def test_of_a_long_log_the_last_lines_are_kept_and_of_a_long_line_both_ends(
 
 
 @on_each_runner
+def test_a_line_that_is_long_in_json_does_not_drop_those_before_it(on: Any, type_: str) -> None:
+    async def story(runner: Runner) -> None:
+        ended = await run(runner, type_, texts=["before", "\x00" * LONGEST_LINE])
+        texts = [one.text for one in ended.log if one.level == "INFO"]
+        assert len(texts[-1]) == LONGEST_LINE // 2
+        assert texts[-1].endswith("\x00")
+        ended = await run(runner, type_, texts=["before", "\x00" * 500])
+        assert next(one.text for one in ended.log if one.level == "INFO") == "before"
+        assert len(msgspec.json.encode(ended.log)) <= LONGEST_LOG + 1
+
+    on(story)
+
+
+@on_each_runner
 def test_secrets_in_a_log_are_masked(on: Any, type_: str) -> None:
     async def story(runner: Runner) -> None:
         call = call_of(type_, texts=["token hunter2hunter2"])

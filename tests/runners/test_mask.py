@@ -145,13 +145,23 @@ def test_a_value_that_the_kept_output_begins_within_is_masked() -> None:
     assert {"${TOKEN}", ""} <= told
 
 
+def test_an_output_that_is_kept_whole_may_begin_as_a_value_ends() -> None:
+    mask = Mask({"PASSWORD": "db-password-production"})
+    said = "production deploy finished"
+    assert mask.output(said) == said
+    assert mask.output(said + "." * LONGEST_OUTPUT).startswith(".")
+    cut = said + "." * (LONGEST_OUTPUT - len(said) - 3)
+    assert mask.output(cut).startswith("${PASSWORD} deploy finished.")
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("value", ["x" * 4_000_000, "key-0001\n" * 100_000 + "end" * 10])
 def test_masking_takes_time_in_proportion_to_what_is_masked(value: str) -> None:
     """Looking for each end of the value by itself would take an hour."""
     mask = Mask({"LONG": value})
     assert mask.ended(Ended(outcome=Outcome.OK)) == Ended(outcome=Outcome.OK)
-    said = Ended(outcome=Outcome.OK, output=f"{value[-8000:]}.", error="none", result=["x"] * 9000)
+    output = f"{value[1 - LONGEST_OUTPUT :]}."
+    said = Ended(outcome=Outcome.OK, output=output, error="none", result=["x"] * 9000)
     told = mask.ended(said)
     assert (told.error, told.result) == (said.error, said.result)
     assert set(told.output.split("\n")) <= {"${LONG}", "${LONG}."}

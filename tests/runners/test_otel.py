@@ -160,9 +160,12 @@ async def loop(item, ctx):
 
 @handler("child", every="1h")
 def child(item, ctx):
-    with TRACER.start_as_current_span(f"of {item.id}", attributes={"attempt": ctx.attempt}):
+    token = item.params.get("token", "")
+    here = trace.get_current_span().get_span_context()
+    about = {"attributes": {"attempt": ctx.attempt}, "links": [trace.Link(here, {"url": token})]}
+    with TRACER.start_as_current_span(f"of {item.id}", **about):
         if item.id == "fails":
-            raise ValueError(f"no {item.params['token']}")
+            raise ValueError(f"no {token}")
 """
 ITEMS = {("loop", "a"), ("child", "works"), ("child", "again"), ("child", "fails")}
 SETTINGS = """
@@ -230,6 +233,7 @@ def test_spans_of_a_child_process_are_below_their_run(tmp_path: Path, service: s
         assert found[f"of {item}"].trace_id == found[f"run {item_type} {item}"].trace_id
     assert found["run child fails"].status.message == "ValueError: no ${CANARY}"
     assert "no ${CANARY}" in str(found["of fails"].events)
+    assert "${CANARY}" in str(found["of fails"].links)
     assert "canary" not in str(spans)
     [metrics] = [ExportMetricsServiceRequest.FromString(one.body) for one in sent[-1:]]
     assert "blackboard.run.duration" in str(metrics)

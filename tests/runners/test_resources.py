@@ -132,6 +132,31 @@ def test_a_run_that_is_stopped_while_they_open_stops_no_other() -> None:
     asyncio.run(story())
 
 
+def test_a_run_that_is_stopped_as_they_open_leaves_them_open_for_the_next() -> None:
+    async def story() -> None:
+        gate, resources, notes = asyncio.Event(), LoopResources(), list[str]()
+
+        class Pool:
+            async def __aenter__(self) -> None:
+                await gate.wait()
+                notes.append("opened")
+
+            async def __aexit__(self, *_: object) -> None:
+                notes.append("closed")
+
+        first = asyncio.create_task(resources.of("t", Pool))
+        await asyncio.sleep(0)
+        resources._opened["t"].value.add_done_callback(lambda _: first.cancel())
+        gate.set()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        await resources.of("t", Pool)
+        assert await resources.close(1.0) == []
+        assert notes == ["opened", "closed"]
+
+    asyncio.run(story())
+
+
 def test_what_does_not_close_in_time_is_given_up() -> None:
     async def story() -> None:
         class Stuck:

@@ -1,5 +1,6 @@
 """The limits of schedules: an end, a number of runs, windows without slots."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from blackboard.errors import BadInput
 from blackboard.schedule.limits import WEEKDAYS, Limits, check_calendars, limits
 from blackboard.schedule.schedule import (
+    Cron,
     Schedule,
     due_between,
     make_schedule,
@@ -52,6 +54,11 @@ def slots(one: Schedule, after: datetime, number: int) -> list[str]:
         ("cron 0 9 * * *", "11-21..01-02", ["Sun 03 09:00", "Mon 04 09:00"]),
         ("cron 0 9 * * *", "2026-11-21..2026-11-22, 11-23", ["Tue 24 09:00", "Wed 25 09:00"]),
         ("cron 0 9 * * *", "fri-mon", ["Tue 24 09:00", "Wed 25 09:00"]),
+        ("at 2026-11-21T12:00Z", "sat", ["Sun 22 00:00"]),
+        ("at 2026-11-21T12:00Z", "sun", ["Sat 21 12:00"]),
+        ("at 2026-11-20T11:00Z", "11:00-13:00", ["Fri 20 13:00"]),
+        ("at 2026-11-20T11:00Z", "11:00-12:00", []),
+        ("at 2026-11-21T12:00Z", "mon-sun", []),
         ("every 8h", "12:00-22:00", ["Fri 20 22:00", "Sat 21 06:00", "Sat 21 22:00"]),
         ("every 8h", "sat-sun", ["Fri 20 20:00", "Mon 23 00:00", "Mon 23 08:00"]),
         ("rrule FREQ=DAILY;BYHOUR=9", "sat", ["Sun 22 09:00", "Mon 23 09:00"]),
@@ -149,6 +156,9 @@ def test_a_text_is_read_back_as_the_same_schedule(said: str, bounds: dict[str, o
         ("2026-12-31T12:00", "every 8h (until 2026-12-31T12:00:00+01:00)"),
         ("2026-12-31T23:59:59Z", "every 8h (until 2027-01-01T00:59:59+01:00)"),
         ("2026-10-25", "every 8h (until 2026-10-25)"),
+        ("20261231", "every 8h (until 2026-12-31)"),
+        ("2026-W53-4", "every 8h (until 2026-12-31)"),
+        ("8999-12-31", "every 8h (until 8999-12-31)"),
     ],
 )
 def test_a_day_is_an_end_as_it_was_written(said: str, text: str) -> None:
@@ -159,16 +169,17 @@ def test_a_day_is_an_end_as_it_was_written(said: str, text: str) -> None:
 
 
 def test_the_last_moment_is_included_where_a_window_ends_just_then() -> None:
-    """An `every` moves to the end of a window."""
+    """An `every` and an `at` move to the end of a window."""
     until = FRIDAY + 10 * HOUR
-    one = schedule("every 8h", blackout="12:00-22:00", until=until)
-    assert slots(one, FRIDAY, 9) == ["Fri 20 22:00"]
-    one = schedule("every 8h", blackout="12:00-22:01", until=until)
-    assert slots(one, FRIDAY, 9) == []
+    for said in ("every 8h", "at 2026-11-20T13:00Z"):
+        one = schedule(said, blackout="12:00-22:00", until=until)
+        assert slots(one, FRIDAY, 9) == ["Fri 20 22:00"]
+        one = schedule(said, blackout="12:00-22:01", until=until)
+        assert slots(one, FRIDAY, 9) == []
 
 
 def test_slots_go_on_behind_several_windows() -> None:
-    one = schedule("cron 0 */6 * * *", blackout="sat 06:00-18:00, sun 06:00-07:00")
+    one = Cron("0 */6 * * *", limits=limits(blackout="sat 06:00-18:00, sun 06:00-07:00"))
     found = due_between(one, FRIDAY, FRIDAY + 48 * HOUR, 99)
     assert [f"{slot:%a %H}" for slot in found] == [
         "Fri 18",
@@ -177,9 +188,8 @@ def test_slots_go_on_behind_several_windows() -> None:
         "Sun 00",
         "Sun 12",
     ]
-    one = schedule("every 8h", blackout="sat")
-    found = due_between(one, FRIDAY, FRIDAY + 48 * HOUR, 99)
-    assert [f"{slot:%a %H}" for slot in found] == ["Fri 20", "Sun 00", "Sun 08"]
+    every = schedule("every 8h", blackout="sat")
+    assert slots(every, FRIDAY, 3) == ["Fri 20 20:00", "Sun 22 00:00", "Sun 22 08:00"]
 
 
 _BLACKOUTS = st.lists(
@@ -213,12 +223,10 @@ def test_slots_are_those_of_the_schedule_that_are_in_no_window(
     blackout: str, zone: str, begin: datetime
 ) -> None:
     """Beside a search minute by minute."""
-    plain, limited = (
-        schedule("cron */20 * * * *", zone),
-        schedule("cron */20 * * * *", zone, blackout=blackout),
-    )
-    until = begin + timedelta(days=9)
     bounds = limits(blackout=blackout, zone=zone)
+    plain = Cron("*/20 * * * *", zone)
+    limited = replace(plain, limits=bounds)
+    until = begin + timedelta(days=9)
     expected = [
         slot for slot in due_between(plain, begin, until, 1_000) if bounds.opens(slot) == slot
     ]

@@ -20,6 +20,7 @@ from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.simulator.bus import SharedBus, SimulatedBus
 from blackboard.subscribers import Events
+from blackboard.worker.grab import Races
 from blackboard.worker.partitions import GroupWorker
 from tests.support.boards import disagreements
 from tests.support.fleet import Fleet, Network, NetworkTable, with_fleet
@@ -116,11 +117,12 @@ class Group:
     hands: dict[str, Hand] = field(default_factory=dict)
     shared: SharedBus = field(default_factory=SharedBus)
     """Of pumps with the balance `grab`."""
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def board(self) -> BoardTable:
         found = self.fleet.board.group(GROUP)
-        found.resolve = resolver(Settings(), Registry([self.handler]))
+        found.resolve = resolver(self.settings, Registry([self.handler]))
         return found
 
     def bus(self, *, on_away: Callable[[str], None], on_back: Callable[[], None]) -> SimulatedBus:
@@ -149,7 +151,7 @@ class Group:
                 events=events,
                 inline=InlineRunner(),
                 process=InlineRunner(),
-                open_bus=self.bus if races else None,
+                races=Races(open_bus=self.bus) if races else None,
             )
             task = asyncio.get_running_loop().create_task(worker.work())
             self.hands[owner] = Hand(worker, under, task, told)

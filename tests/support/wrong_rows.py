@@ -196,6 +196,15 @@ async def token_that_names_no_item(scene: Scene) -> list[Op]:
     return [Replace(await named_key(scene), {"text": "of another program"}, ANY)]
 
 
+async def token_that_names_another_item(scene: Scene) -> list[Op]:
+    return [Merge(await named_key(scene), {"item": "elko"}, ANY)]
+
+
+async def running_with_a_lock_that_names_another_item(scene: Scene) -> list[Op]:
+    await scene.claimed()
+    return [Merge(keys.lock_key("davis"), {"item": "elko"}, ANY)]
+
+
 async def running_with_a_lock_that_says_nothing(scene: Scene) -> list[Op]:
     await scene.claimed()
     return [Replace(keys.lock_key("davis"), {"text": "of another program"}, ANY)]
@@ -229,6 +238,15 @@ async def key_of_another_id(scene: Scene) -> list[Op]:
 
 async def row_without_id(scene: Scene) -> list[Op]:
     return [Insert("lock:nobody", {"fence": 1})]
+
+
+async def item_of_another_id(scene: Scene) -> list[Op]:
+    return [Merge(keys.item_key("davis"), {"item": "elko"}, ANY)]
+
+
+async def newer_lock_of_another_id(scene: Scene) -> list[Op]:
+    lock = await another_lock(scene, id="elko", version=VERSION + 1)
+    return [Insert(keys.lock_key("davis"), lock.data)]
 
 
 async def newer_token(scene: Scene) -> list[Op]:

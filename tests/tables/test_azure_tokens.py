@@ -11,8 +11,16 @@ from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
 from blackboard.tables import azure_credentials
+from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_credentials import Credential, NoToken, Tokens, credential_for
+from blackboard.tables.azure_credentials import (
+    Credential,
+    NoToken,
+    Proof,
+    Tokens,
+    credential_for,
+)
+from blackboard.tables.azure_transport import AzureTransport
 from tests.support.clocks import ManualClock
 from tests.support.identity_servers import AUDIENCE, Giver, giving
 
@@ -204,3 +212,26 @@ def test_requests_that_wait_for_a_token_fail_together(monkeypatch: pytest.Monkey
 
     asyncio.run(story())
     assert source.asked == 1
+
+
+def test_a_table_whose_connections_are_not_closed_well_closes_its_credential() -> None:
+    closed = []
+
+    class Watched(Failing):
+        async def close(self) -> None:
+            closed.append(self)
+
+    class Stuck(AzureTransport):
+        async def __aexit__(self, *_: object) -> None:
+            raise asyncio.CancelledError
+
+    async def story() -> None:
+        clock, tokens = ManualClock(), Tokens(Watched(None))
+        credential = Credential(who="me", proof=Proof.TOKEN, azure=tokens)
+        table = AzureTable(azure_address(ANN), Stuck(clock), credential=credential)
+        with pytest.raises(asyncio.CancelledError):
+            await table.close()
+        await table.close()
+
+    asyncio.run(story())
+    assert len(closed) == 1

@@ -148,6 +148,17 @@ def test_a_file_that_is_removed_under_its_workers_stops_them(
     run(table.close())
 
 
+@pytest.mark.parametrize("length", [248, 251])
+def test_a_name_that_leaves_no_room_for_those_beside_it_is_refused(
+    path: Path, run: Run, length: int
+) -> None:
+    long = path.with_name("n" * length)
+    assert "-journal cannot be reached: File name too long" in refusal(run, long)
+    assert list(path.parent.iterdir()) == [path]
+    path.rename(long)
+    assert "-journal cannot be reached: File name too long" in refusal(run, long)
+
+
 def test_a_log_that_is_left_of_another_file_is_not_taken_up(path: Path, run: Run) -> None:
     """SQLite would write it over the new file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

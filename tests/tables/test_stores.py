@@ -39,6 +39,7 @@ ADDRESSES = {
     "sqlite:b.db?trust_filesystem=0&synchronous=full": "b.db",
     "sqlite:a:b.db": "a:b.db",
     "b.db?really": "b.db?really",
+    "sqlite:b.db?x=1?": "b.db?x=1",
 }
 
 
@@ -47,6 +48,14 @@ def test_a_path_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: 
     monkeypatch.chdir(tmp_path)
     assert isinstance(opened(url, create=True), SqliteTable)
     assert [file.name for file in tmp_path.iterdir()] == [ADDRESSES[url]]
+
+
+@pytest.mark.parametrize("url", ["b.db", "sqlite:b.db", "sqlite:b.db?synchronous=full"])
+def test_options_belong_to_the_file_and_not_to_its_folder(tmp_path: Path, url: str) -> None:
+    folder = tmp_path / "a?synchronous=off"
+    folder.mkdir()
+    opened(resolve_path(url, folder), create=True)
+    assert [file.name for file in folder.iterdir()] == ["b.db"]
 
 
 def test_the_home_folder_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +99,7 @@ REFUSED: dict[str, tuple[type[BlackboardError], str]] = {
     "sqlite:?synchronous=full": (BadInput, "no path"),
     "sqlite:b.db?trust_filesystem=yes": (BadInput, "trust_filesystem=yes.*trust_filesystem=1"),
     "sqlite:b.db?synchronous=off": (BadInput, "synchronous=off.*synchronous=full"),
+    "b.db?sync=full": (BadInput, "as only a URL has .write sqlite:b.db.sync=full, or .*full. for"),
     "b.db?synchronous=full": (BadInput, "as only a URL has .write sqlite:b.db.synchronous=full"),
     "sqlite:b.db?journal=wal": (BadInput, "journal=wal"),
     "sqlite:b.db?full": (BadInput, "full="),

@@ -5,20 +5,24 @@ import hashlib
 import html
 import random
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import pytest
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 import blackboard
-from blackboard.display.queries import SORTS, ItemQuery, RunQuery
+from blackboard.display import queries
+from blackboard.display.queries import SORTS, ItemQuery, RunQuery, newest_runs
 from blackboard.errors import BadInput
 from blackboard.metrics.board import BoardFigures, read
-from blackboard.model import Claim, Item, Mark
+from blackboard.model import Claim, Item, Mark, Run, replace
 from blackboard.phrases import iso
 from blackboard.protocol.actions import actions
 from blackboard.protocol.additions import add
@@ -28,14 +32,17 @@ from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES
+from blackboard.schedule.zones import find_zone
 from blackboard.spec import Spec, decode_spec
 from blackboard.table import ANY, Merge, Unavailable
-from blackboard.web import app, live, recent
+from blackboard.tables.memory import MemoryTable
+from blackboard.web import app, health, live, recent, runs
+from blackboard.web import site as site_module
 from blackboard.web.actions import ACTS
 from blackboard.web.app import PAGES, web_app
 from blackboard.web.filters import PAGE, Chooser, Filter
 from blackboard.web.recent import RecentRuns
-from blackboard.web.site import prose
+from blackboard.web.site import Site, WebPage, prose
 from blackboard.web.snapshot import Snapshot
 from tests.metrics.test_board_metrics import group
 from tests.support.boards import Scene, story
@@ -205,6 +212,20 @@ def test_the_zone_of_a_cookie(odd: WebSite) -> None:
         assert "Hours are those of Europe/Berlin" in page
     page = odd.get("/failures", cookie="blackboard_zone=%2e%2e%2fetc%2fpasswd").text
     assert "Hours are those of UTC" in page
+
+
+def test_an_unknown_zone_is_looked_for_once(odd: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(name: str) -> Any:
+        asked.append(name)
+        return find_zone(name)
+
+    monkeypatch.setattr(site_module, "find_zone", counted)
+    site_module._zone.cache_clear()
+    for _ in range(3):
+        assert "Hours are those of UTC" in odd.get("/failures?zone=Mars/Olympus").text
+    assert asked.count("Mars/Olympus") == 1
 
 
 # ---- filters
@@ -537,6 +558,26 @@ def test_elections_whose_board_is_damaged_hide_nothing_else(
     assert words in answer.json()["problem"]
 
 
+def test_the_page_of_health_reads_elections_once_and_workers_not_at_all(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot has them."""
+    read: Counter[str] = Counter()
+    scan = MemoryTable.scan
+
+    def counted(table: MemoryTable, partition: str, *about: Any, **named: Any) -> Any:
+        read[partition] += 1
+        return scan(table, partition, *about, **named)
+
+    site.add("davis")
+    site.do(lambda: open_elections(site.board, create=True))
+    site.get("/health")
+    monkeypatch.setattr(MemoryTable, "scan", counted)
+    assert site.get("/health").status_code == 200
+    assert read["town.leaders"] == 1
+    assert read["town-workers"] == 0
+
+
 def test_elections_that_are_damaged_are_named(site: WebSite) -> None:
     board = site.do(lambda: open_elections(site.board, create=True))
     for name in ("good", "lost", "odd"):
@@ -621,16 +662,76 @@ def test_numbers_lead_to_what_they_count(odd: WebSite) -> None:
     assert "0 runs" in odd.get("/timeline?id=keene&hours=24").text.replace("0 runs of 1", "0 runs")
 
 
-def test_all_runs_of_an_item_can_be_reached(site: WebSite) -> None:
-    site.add("davis")
+def ran_hourly(site: WebSite, item_id: str, *outcomes: str) -> None:
+    """An item runs once an hour."""
 
     async def ran() -> None:
-        for _ in range(120):
-            made = await site.scene.claimed("davis")
-            await site.scene.let_go(made, "ok")
+        for outcome in outcomes:
+            made = await site.scene.claimed(item_id)
+            await site.scene.let_go(made, outcome)
             site.clock.advance(3600)
 
     site.do(ran)
+
+
+def test_numbers_of_failures_lead_to_those_of_the_time_that_is_shown(site: WebSite) -> None:
+    site.add("davis")
+    ran_hourly(site, "davis", "failed", "ok", "failed")
+    site.clock.advance(20 * 86_400)
+    ran_hourly(site, "davis", "failed", "ok")
+    page = site.get("/failures").text
+    assert "1 of 2 runs of the last 14 days failed" in page
+    bad, everything = [one for one in addresses_of(page) if one.startswith("/runs?id=")]
+    for address, words in ((bad, "1 run."), (everything, "2 runs.")):
+        assert words in site.get(html.unescape(address)).text
+
+
+def test_of_a_busy_board_the_newest_runs_are_counted_and_the_pages_say_so(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Items that ran before these are not read."""
+    ids = [f"item {number}" for number in range(40)]
+    site.add(*ids)
+    for one in ids:
+        ran_hourly(site, one, "ok")
+    site.add("newest")
+    ran_hourly(site, "newest", *["ok"] * 4)
+    read: set[str] = set()
+    runs_of = BoardTable.runs
+
+    def noted(board: BoardTable, item_id: str, **about: Any) -> AsyncIterator[Run]:
+        read.add(item_id)
+        return runs_of(board, item_id, **about)
+
+    monkeypatch.setattr(BoardTable, "runs", noted)
+    for module in (runs, health):
+        monkeypatch.setattr(module, "MOST_COUNTED", 3)
+    for path, words in (("/failures", "0 of 3 runs"), ("/health", "3 runs</a> in 24 h")):
+        page = site.get(path).text
+        assert words in page
+        assert "runs count, and of all items the newest 3." in page
+    assert read == {"newest"}
+    for module in (runs, health):
+        monkeypatch.setattr(module, "MOST_COUNTED", 100)
+    for path in ("/failures", "/health"):
+        assert "runs count." in site.get(path).text
+
+
+def test_a_timeline_goes_back_past_more_runs_than_it_shows(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST", 3)
+    site.add("davis")
+    begun = site.clock.now()
+    ran_hourly(site, "davis", *["ok"] * 8)
+    until = quote((begun + timedelta(hours=2.5)).isoformat())
+    assert "3 runs of 1 items" in site.get(f"/timeline?hours=3&until={until}").text
+    assert "2 runs of 1 items" in site.get(f"/timeline?hours=2&until={until}").text
+
+
+def test_all_runs_of_an_item_can_be_reached(site: WebSite) -> None:
+    site.add("davis")
+    ran_hourly(site, "davis", *["ok"] * 120)
     first = site.get("/runs?id=davis").text
     [earlier] = [one for one in addresses_of(first) if "until=" in one and "id=davis" in one]
     last = site.get(html.unescape(earlier)).text
@@ -748,6 +849,84 @@ def test_each_live_page_has_its_part(odd: WebSite, monkeypatch: pytest.MonkeyPat
         assert "hx-sse:connect" not in odd.get(f"/{'' if name == 'board' else name}?live=off").text
 
 
+class MadeParts:
+    """The parts of a page that waits until it goes on, and of each number in `faulty` fails."""
+
+    def __init__(self, *faulty: int) -> None:
+        self.fragments = live.Fragments()
+        self.goes_on = asyncio.Event()
+        self.made = 0
+        self._faulty = faulty
+
+    def looked_at(self) -> asyncio.Task[str]:
+        scope = {"type": "http", "path": "/live/item", "query_string": b"id=x", "headers": []}
+        site = cast(Site, self)
+        part = self.fragments.get(site, Request(scope), self._page, "as it is")
+        return asyncio.create_task(part)
+
+    async def _page(self, site: Site, request: Request) -> WebPage:
+        self.made += 1
+        number = self.made
+        await self.goes_on.wait()
+        if number in self._faulty:
+            raise KeyError("a fault of the page")
+        return WebPage(template="", title=f"made {number}")
+
+    def fragment(self, request: Request, page: WebPage) -> str:
+        return page.title
+
+
+def test_a_part_is_made_once_for_all_that_wait_for_it() -> None:
+    """Also when the one that asked first is gone."""
+
+    async def told() -> None:
+        parts = MadeParts()
+        first, *others = [parts.looked_at() for _ in range(4)]
+        await asyncio.sleep(0)
+        first.cancel()
+        parts.goes_on.set()
+        assert await asyncio.gather(*others, parts.looked_at()) == ["made 1"] * 4
+        assert first.cancelled()
+
+    asyncio.run(told())
+
+
+def test_a_part_that_failed_is_made_again() -> None:
+    """Also when its viewer was gone before it failed."""
+
+    async def told() -> None:
+        parts = MadeParts(1, 2)
+        gone = parts.looked_at()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        parts.goes_on.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        with pytest.raises(KeyError):
+            await parts.looked_at()
+        assert await parts.looked_at() == "made 3"
+
+    asyncio.run(told())
+
+
+def test_the_parts_that_are_being_made_end_with_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those beyond the number that is kept."""
+    monkeypatch.setattr(live, "MOST_CACHED", 0)
+
+    async def told() -> None:
+        parts = MadeParts()
+        gone = parts.looked_at()
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        await parts.fragments.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(told())
+
+
 # ---- runs in memory
 
 
@@ -761,11 +940,84 @@ async def test_runs_that_several_pages_read_at_once_count_once(
     runs = RecentRuns(scene.board)
     for _ in range(4):
         items: list[Item] = [await scene.item()]
-        query = RunQuery(limit=5)
-        found = await asyncio.gather(*(runs.newest(items, query) for _ in range(3)))
+        query = RunQuery()
+        found = await asyncio.gather(*(runs.newest(items, query, limit=5) for _ in range(3)))
         assert [[run.fence for run in one] for one in found] == [[1]] * 3
         assert runs._number == 1
-        runs._kept["davis"] = (None, runs._kept["davis"][1])
+        runs._kept["davis"] = runs._kept["davis"]._replace(version=None)
+
+
+@story
+async def test_a_second_look_reads_the_items_again_that_are_not_kept_and_no_others(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "MOST_KEPT", 4)
+    ids = [f"item {number}" for number in range(6)]
+    for one in ids:
+        await scene.add(one)
+        await scene.let_go(await scene.claimed(one))
+        scene.later(minutes=1)
+    read: list[str] = []
+    runs_of = scene.board.runs
+
+    def counted(item_id: str, **about: Any) -> Any:
+        read.append(item_id)
+        return runs_of(item_id, **about)
+
+    monkeypatch.setattr(scene.board, "runs", counted)
+    runs = RecentRuns(scene.board)
+
+    async def look() -> set[str]:
+        read.clear()
+        items = [one async for one in scene.board.items()]
+        found = await runs.newest(items, RunQuery(), limit=100)
+        assert [run.id for run in found] == latest
+        return set(read)
+
+    latest = ids[::-1]
+    assert await look() == set(ids)
+    for _ in range(3):
+        assert await look() == {"item 0", "item 1"}
+    scene.later(hours=1)
+    await scene.let_go(await scene.claimed("item 0"))  # is now the first of all
+    latest = ["item 0", "item 5", "item 4", "item 3", "item 2", "item 1", "item 0"]
+    await look()
+    assert await look() == {"item 1", "item 2", "item 3"}  # of one, two runs are kept
+
+
+@story
+async def test_the_newest_of_many_runs_are_found_without_sorting_all_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.add()
+    await scene.let_go(await scene.claimed())
+    [run] = [one async for one in scene.board.runs("davis")]
+    item = await scene.item()
+    assert item.stop is not None
+    later = [timedelta(seconds=number) for number in range(1_000)]
+    items = [replace(item, id=f"item {one.seconds:03}", stop=item.stop + one) for one in later]
+    ordered = 0
+    age_order = queries._age_order
+
+    def counted(run: Run) -> Any:
+        nonlocal ordered
+        ordered += 1
+        return age_order(run)
+
+    async def runs_of(item: Item) -> AsyncIterator[Run]:
+        assert item.stop is not None
+        for back in range(3):
+            stop = item.stop - timedelta(minutes=back)
+            yield replace(run, id=item.id, stop=stop, fence=3 - back)
+
+    monkeypatch.setattr(queries, "_age_order", counted)
+    for limit in (1, 7, 1_500, 4_000):
+        ordered = 0
+        query = RunQuery()
+        found = await newest_runs(scene.board, items, query, limit=limit, runs_of=runs_of)
+        everything = [one for item in items async for one in runs_of(item)]
+        assert found == sorted(everything, key=age_order)[:limit]
+        assert ordered < 20 * len(everything)
 
 
 # ---- the door, and the scripts of others

@@ -3,8 +3,9 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -238,6 +239,90 @@ async def test_what_could_not_be_read_is_read_by_the_next_look(scene: Scene) -> 
 
 @pytest.mark.usefixtures("_large")
 @story
+async def test_a_row_that_cannot_be_read_hides_no_other(scene: Scene) -> None:
+    snapshot = Snapshot(scene.board, scene.clock)
+    ids = await scene.fill(3)
+    for _ in range(2):
+        await snapshot.look()
+    for one in ids:
+        await scene.claimed(one, board=scene.other)
+    spoiled, unlocked, whole = ids
+    partition = scene.other.partition(spoiled)
+
+    async def fences(value: str | int) -> None:
+        for key in (keys.item_key(spoiled), keys.lock_key(unlocked)):
+            await scene.other.table.commit(partition, [Merge(key, {"fence": value}, ANY)])
+
+    await fences("x")
+    await snapshot.look()
+    assert snapshot.trouble == ""
+    assert list(snapshot.entries) == [unlocked, whole]
+    assert snapshot.entries[whole].status.item.running
+    await snapshot.reread([spoiled, unlocked])
+    assert snapshot.trouble == ""
+    await agree(scene, snapshot)
+    await fences(1)
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_where_a_request_fails_the_look_makes_no_more(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    snapshot = Snapshot(scene.board, scene.clock)
+    ids = await scene.fill(6)
+    await snapshot.look()
+    asked: list[str] = []
+
+    async def away(item_id: str) -> Item | None:
+        asked.append(item_id)
+        if len(asked) == 1:
+            raise Unavailable("the store is away")
+        await asyncio.sleep(0)
+        return None
+
+    monkeypatch.setattr(scene.board, "existing", away)
+    await snapshot.reread(ids)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert snapshot.trouble == "the store is away"
+    assert len(asked) <= 2
+
+
+@story
+async def test_what_a_viewer_changed_is_seen_while_all_items_are_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.add("davis")
+    await scene.add("keene")
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    items, has_read, goes_on = scene.board.items, asyncio.Event(), asyncio.Event()
+
+    async def slowly(**about: Any) -> AsyncIterator[Item]:
+        async for item in items(**about):
+            yield item
+        has_read.set()
+        await goes_on.wait()
+
+    monkeypatch.setattr(scene.board, "items", slowly)
+    async with asyncio.timeout(patience(20)):
+        looking = asyncio.create_task(snapshot.look())
+        await has_read.wait()
+        await pause(scene.other, "davis", scene.mark())
+        await remove(scene.other, "keene")
+        await snapshot.reread(["davis", "keene"])
+        await agree(scene, snapshot)
+        goes_on.set()
+        await looking
+    await agree(scene, snapshot)  # what was read before is not put over it
+    await snapshot.look()
+    await agree(scene, snapshot)
+
+
+@pytest.mark.usefixtures("_large")
+@story
 async def test_time_makes_items_overdue_and_locks_stale(scene: Scene) -> None:
     await scene.add("late")
     await scene.add("taken")
@@ -246,9 +331,10 @@ async def test_time_makes_items_overdue_and_locks_stale(scene: Scene) -> None:
     await scene.claimed("taken", board=scene.other)
     await snapshot.look()
     assert snapshot.counts["state", "overdue"] == snapshot.counts["state", "stale"] == 0
-    version = snapshot.version
+    version, ids = snapshot.version, snapshot.ids
     scene.later(minutes=70)
     await snapshot.look()
+    assert snapshot.ids is ids, "they are not sorted again"
     assert snapshot.entries["late"].status.overdue
     assert snapshot.entries["taken"].status.stale
     assert snapshot.counts["state", "overdue"] == snapshot.counts["state", "stale"] == 1

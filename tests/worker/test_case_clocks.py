@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard.events import LockLost
+from blackboard.protocol.members import workers
 from tests.support.clocks import START
 from tests.support.fleet import Fleet, SkewedClock, with_fleet
 
@@ -28,6 +29,8 @@ async def life(fleet: Fleet, first: float, second: float) -> None:
     await ann.dies()
     ben = await fleet.hire("ben", skew=second, cycle=CYCLE)
     await fleet.turn(0.5 * HOUR, step=STEP)
+    started = {one.member.owner: one.member.started for one in await workers(fleet.other)}
+    assert began <= started["ben"] <= fleet.clock.now()
     runs = await fleet.history()
     assert [run.worker for run in runs] == ["ann"] * 4 + ["ben"] * 3
     assert [run.slot for run in runs[1:]] == [began + n * EVERY for n in range(1, 7)]

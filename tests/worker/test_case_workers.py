@@ -7,7 +7,7 @@ import pytest
 from blackboard.events import LockLost
 from blackboard.tables.azure_clock import TICK
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.worker import LAST_RELEASES
+from blackboard.worker.release_queue import LAST_RELEASES
 from tests.support.clocks import START
 from tests.support.fleet import Fleet, with_fleet
 from tests.support.workers import Workplace, until, with_workers

@@ -2,13 +2,16 @@
 shares.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from blackboard.events import BusBack, BusUnavailable
+from blackboard.events import BusBack, BusUnavailable, GroupTrouble
+from blackboard.model import replace
 from blackboard.rules.grab import Times
-from blackboard.rules.shares import names_of
+from blackboard.rules.shares import Balance, names_of
+from blackboard.simulator.bus import SharedBus
 from blackboard.worker.partitions import GroupWorker
 from tests.support.groups import LEASE, ROUND, Group, sharing
 
@@ -104,6 +107,40 @@ async def test_without_a_bus_the_group_goes_by_shares_and_races_again_when_it_is
     assert len(group.log.began) == began, "races move nothing that lies evenly"
     told = [type(event) for event in group.hands["ann"].told]
     assert (BusUnavailable in told, BusBack in told) == (True, True)
+
+
+def to_another_redis(group: Group) -> None:
+    group.shared = SharedBus()
+
+
+def to_another_balance(group: Group) -> None:
+    assert group.handler.pump is not None
+    pump = replace(group.handler.pump, balance=Balance.SHARES)
+    group.handler = replace(group.handler, pump=pump)
+
+
+@above_the_store
+@pytest.mark.parametrize("moved", [to_another_redis, to_another_balance])
+def test_a_group_goes_by_shares_where_not_all_race(
+    moved: Callable[[Group], None], open_table: object
+) -> None:
+    @sharing(partitions=8, balance="grab")
+    async def story(group: Group) -> None:
+        await group.join("ann")
+        await group.fleet.turn(EVEN)
+        moved(group)
+        await group.join("ben")
+        await group.fleet.turn(TIMES.maximum - ROUND)
+        assert group.log.counts == [8]
+        await group.fleet.turn(6 * ROUND)
+        assert group.log.counts == [4, 4]
+        began = len(group.log.began)
+        await group.fleet.turn(3 * TIMES.maximum)
+        assert len(group.log.began) == began
+        (said,) = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
+        assert "ben holds 0, ann 8" in said
+
+    story(open_table=open_table)
 
 
 @above_the_store

@@ -2,11 +2,13 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from blackboard.events import StoreAway
 from blackboard.model import VERSION, Member, replace
 from blackboard.protocol.keys import worker_key, workers_partition
 from blackboard.protocol.members import (
@@ -18,12 +20,16 @@ from blackboard.protocol.members import (
     takers,
     workers,
 )
-from blackboard.table import ANY, Delete, Insert, Merge, Value
+from blackboard.rules.breaker import REFUSED
+from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Refused, Value
+from blackboard.tables.base import ForwardingTable
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
+from blackboard.worker.membership import ANNOUNCE_AGAIN
 from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
+from tests.support.workers import HANDLERS, Workplace, with_workers
 
 START = ManualClock().now()
 A = Member(
@@ -199,3 +205,44 @@ async def test_a_worker_whose_cycle_makes_no_sense_is_as_one_that_cannot_be_read
     write = Merge(worker_key(A.owner), {"cycle": 1e300}, ANY)
     await scene.other.table.commit(workers_partition(scene.other.name), [write])
     assert await owners(scene) == []
+
+
+@with_workers
+async def test_a_worker_of_more_types_than_a_value_holds_is_seen_with_some_of_them(
+    place: Workplace,
+) -> None:
+    names = [f"{'tenant-type-' * 9}{number:04d}" for number in range(300)]
+    await place.worker(handlers={name: replace(HANDLERS["feed"], type=name) for name in names})
+    await place.sleeps(ANNOUNCE_AGAIN)
+    (seen,) = await workers(place.other)
+    types = seen.member.types.split(",")
+    assert types == names[: len(types)]
+    assert len(types) > 280
+
+
+class RefusingMembers(ForwardingTable):
+    refuses = True
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if self.refuses and partition.endswith("-workers"):
+            raise Refused(0, "a bad row")
+        return await super().commit(partition, ops)
+
+
+@pytest.mark.of_one_store("what a store refuses is said above it")
+@with_workers
+async def test_a_row_that_the_store_refuses_is_reported_once_until_it_is_written(
+    place: Workplace,
+) -> None:
+    table = RefusingMembers(place.other.table)
+    worker = await place.worker(board=place.other.asked_through(table))
+    for _ in range(3):
+        await place.sleeps(REFUSED.pause())
+        place.later(seconds=REFUSED.pause())
+    await place.sleeps(REFUSED.pause())
+    said = [one.message for one in worker.of(StoreAway)]
+    assert said == ["the row of this worker: operation 0: a bad row"]
+    table.refuses = False
+    place.later(seconds=REFUSED.pause())
+    await place.sleeps(ANNOUNCE_AGAIN)
+    assert [one.member.owner for one in await workers(place.other)] == ["me"]

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from blackboard.display.health import alarms_of_group
-from blackboard.display.sharing import read_groups
 from blackboard.events import GroupTrouble, ItemLeftAlone
+from blackboard.handlers.handler import A_NAME, Handler
 from blackboard.model import Outcome, replace
 from blackboard.protocol.additions import ensure
-from blackboard.protocol.edits import cancel, edit, remove, unlock
+from blackboard.protocol.edits import bring_back, cancel, edit, remove, unlock
+from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import (
     BOARD_KEY,
     FLOOR_KEY,
@@ -25,10 +26,12 @@ from blackboard.protocol.keys import (
     next_key,
 )
 from blackboard.protocol.members import workers
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
-from blackboard.table import ANY, Delete, Insert, Merge, Replace, Value, read
-from blackboard.worker import partitions
+from blackboard.settings import Settings, TypeTable
+from blackboard.table import ANY, Delete, Insert, Merge, Refused, Replace, Value, read
+from blackboard.worker import group_rows, partitions
 from blackboard.worker.partition_names import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
 from blackboard.worker.partitions import UNASKED, GroupWorker
 from tests.support.fleet import Network
@@ -145,6 +148,33 @@ async def test_what_a_dead_worker_held_is_taken_when_its_lease_is_over(group: Gr
     assert group.log.counts == [6, 6]
     assert max(group.log.gaps(died)) <= LEASE + 2 * ROUND + 5.0
     assert len(group.log.began) == 12 + 4
+
+
+@above_the_store
+@pytest.mark.parametrize("longer", ["30s", "2m"])
+def test_workers_with_other_leases_share_as_all_do(longer: str, open_table: object) -> None:
+    """As while another lease is deployed: each counts for as long as it says itself."""
+
+    @sharing(partitions=8, lease="4s")
+    async def story(group: Group) -> None:
+        await group.join("ben", "cleo")
+        group.handler = declared(group.handler, stale_after=longer)
+        await group.join("ann")
+        await group.fleet.turn(180.0)
+        assert group.log.counts == [2, 3, 3]
+        began = len(group.log.began)
+        await group.fleet.turn(240.0)
+        assert len(group.log.began) == began
+        await group.hands["cleo"].dies()
+        await group.fleet.turn(180.0)
+        assert group.log.counts == [4, 4]
+        assert len(group.log.began) <= began + 3
+
+    story(open_table=open_table)
+
+
+def declared(handler: Handler, **said: Any) -> Handler:
+    return replace(handler, spec=replace(handler.spec, **said))
 
 
 @sharing()
@@ -363,6 +393,16 @@ async def test_people_pause_cancel_and_move_partitions_as_items(group: Group) ->
     assert (await group.item("0")).fence > 1
 
 
+@above_the_store
+@sharing(partitions=3)
+async def test_the_row_of_a_worker_says_how_often_it_looks(group: Group) -> None:
+    group.settings = Settings(types={GROUP: TypeTable(stale_after="1h")})
+    await group.join("ann")
+    await group.fleet.turn(2.0)
+    (seen,) = await workers(group.board)
+    assert seen.member.cycle == 1200.0
+
+
 @sharing(partitions=60, lease="12s")
 async def test_all_leases_of_a_worker_are_renewed_by_one_batch_a_time(group: Group) -> None:
     await group.join("ann")
@@ -454,7 +494,7 @@ async def test_what_is_no_name_is_left_out(group: Group) -> None:
     await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert set(group.log.owners) == {"toronto"}
     told = troubles(group, "ann")
-    assert told == ["2 partitions of clicks left out: 'x\\udcff.log' is no printable text"]
+    assert told == [f"2 partitions of clicks left out: 'x\\udcff.log' is no {A_NAME}"]
 
 
 @sharing()
@@ -471,8 +511,65 @@ async def test_what_is_no_text_is_left_out_whatever_it_is_and_reported_once(grou
     await group.fleet.turn(2 * NAMED_EVERY + ROUND)
     assert set(group.log.owners) == {"davis"}
     assert troubles(group, "ann") == [
-        "2 partitions of clicks left out: one of the type Odd is no printable text"
+        f"2 partitions of clicks left out: one of the type Odd is no {A_NAME}"
     ]
+
+
+@above_the_store
+@sharing()
+async def test_a_name_that_is_too_long_for_an_item_keeps_no_other_from_being_served(
+    group: Group,
+) -> None:
+    long = "x" * 40_000
+    there = ["toronto", "davis"]
+
+    async def names(_: Mapping[str, object]) -> list[str]:
+        return there
+
+    named_by(group, names)
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    there = ["toronto", long, "davis", "montclair"]
+    await group.fleet.turn(NAMED_EVERY + 2 * ROUND)
+    assert set(group.log.owners) == {"toronto", "davis", "montclair"}
+    (told,) = troubles(group, "ann")
+    assert told.startswith("1 partition of clicks left out: 'xxxx")
+    assert told.endswith(f"xx' is no {A_NAME}")
+    assert len(told) < 150
+
+
+@above_the_store
+@sharing()
+async def test_a_store_that_fails_at_the_start_delays_no_group_until_its_names_are_due_again(
+    group: Group,
+) -> None:
+    names, network = Names(), Network(away=True)
+    named_by(group, names.function)
+    await group.join("ann", network=network)
+    await group.fleet.turn(2.0)
+    network.away = False
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    assert set(group.log.owners) == {"toronto", "davis"}
+    assert names.asked == 1
+
+
+@above_the_store
+@sharing()
+async def test_a_worker_that_waited_for_names_is_not_late(group: Group) -> None:
+    """It asked the store for nothing meanwhile."""
+
+    async def names(_: Mapping[str, object]) -> list[str]:
+        await group.fleet.clock.sleep(LEASE + 2 * ROUND)
+        return ["toronto", "davis"]
+
+    named_by(group, Names().function)
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    await group.hands["ann"].dies()
+    named_by(group, names)
+    await group.join("ben")
+    await group.fleet.turn(LEASE + 2 * ROUND + INITIAL_DELAY + 2.0)
+    assert set(group.log.owners.values()) == {"ben"}
 
 
 def named_by(group: Group, names: Callable[..., Any]) -> None:
@@ -693,9 +790,7 @@ async def test_names_that_were_not_given_before_the_stop_change_no_row_of_the_gr
     await group.hands["ann"].stops()
     await group.fleet.turn(ROUND + DRAIN)
     assert group.hands["ann"].task.done()
-    row = await read(group.board.table, meta_partition("town"), group_key(GROUP))
-    assert row is not None
-    assert row.data["partitions"] == 2
+    assert {one.id async for one in group.board.items()} == {"toronto", "davis"}
 
 
 @sharing(partitions=3)
@@ -744,6 +839,25 @@ async def test_partitions_let_go_while_a_clock_was_ahead_are_taken_when_it_is_ri
     group.fleet.clock.jump(3600.0)
     await group.fleet.turn(3 * ROUND)
     await let_go_in_the_future(group)
+
+
+@above_the_store
+@sharing()
+async def test_they_are_planned_anew_in_the_order_in_which_they_were_read(group: Group) -> None:
+    asked: list[str] = []
+
+    async def noted(board: BoardTable, name: str) -> Any:
+        asked.append(name)
+        return await bring_back(board, name)
+
+    await group.join("ann", "ben")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    group.fleet.clock.jump(3600.0)
+    await group.fleet.turn(3 * ROUND)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "bring_back", noted)
+        await let_go_in_the_future(group)
+    assert asked == list(names_of(12))
 
 
 @sharing(partitions=3)
@@ -892,6 +1006,26 @@ async def test_a_floor_that_is_damaged_keeps_no_partition_that_is_there_from_bei
     await mended(group, FLOOR_KEY, {"fence": 0}, meta)
     await group.fleet.turn(NAMED_EVERY + 2 * ROUND)
     assert set(group.log.owners) >= set(names_of(12))
+
+
+@above_the_store
+@sharing()
+async def test_partitions_that_the_store_refuses_keep_none_that_is_there_from_being_served(
+    group: Group,
+) -> None:
+    async def refusing(*_: object) -> Any:
+        raise Refused(0, "a bad row")
+
+    await ensure(group.board, names_of(12)[:6], GROUP)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group_rows, "ensure", refusing)
+        await group.join("ann")
+        await group.fleet.turn(INITIAL_DELAY + 2 * ROUND)
+    assert set(group.log.owners) == set(names_of(12)[:6])
+    (said,) = troubles(group, "ann")
+    assert said == "the partitions of clicks cannot be made: operation 0: a bad row"
+    await group.fleet.turn(NAMED_EVERY + 2 * ROUND)
+    assert set(group.log.owners) == set(names_of(12))
 
 
 @above_the_store

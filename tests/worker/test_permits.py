@@ -8,18 +8,19 @@ from blackboard.events import ItemLeftAlone, RunEnded, RunStarted
 from blackboard.model import Outcome
 from blackboard.protocol import keys
 from blackboard.protocol.edits import run_now
-from blackboard.protocol.permits import LEASE, Limit, give_back, in_use, take
+from blackboard.protocol.permits import LEASE, Limit, give_back, occupied, take
 from blackboard.table import ANY, Merge
 from blackboard.worker.permits import ASK_AGAIN, LOST, Permits
 from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
+from tests.support.stores import rows_of
 from tests.support.workers import PATIENCE, Workplace, until, with_workers
 
 SCARCE = Limit("scarce", "", 2)
 
 
 async def held(place: Workplace, limit: Limit = SCARCE) -> list[str]:
-    return sorted(one.id for one in await in_use(place.other, limit))
+    return sorted((await occupied(place.other, limit)).items)
 
 
 async def until_held(place: Workplace, *ids: str) -> None:
@@ -191,7 +192,7 @@ async def test_permits_are_renewed_while_runs_go_on(place: Workplace) -> None:
             lambda: all(one.sent == place.clock.monotonic() for one in permits._held.values()),
             "a renewal",
         )
-        (now,) = await in_use(place.other, SCARCE)
+        (now,) = await rows_of(place.other.table, keys.permits_partition(place.other.name))
         assert now.etag != before
         before = now.etag
     run.end()
@@ -206,10 +207,9 @@ async def test_a_run_whose_permit_was_taken_is_put_back(place: Workplace) -> Non
     place.later(seconds=2)
     worker = await place.worker()
     run = await worker.run("davis")
-    (permit,) = await in_use(place.other, SCARCE)
-    key = keys.permit_key("scarce", "", permit.number)
     partition = keys.permits_partition(place.other.name)
-    await place.other.table.commit(partition, [Merge(key, {"nonce": "another"}, ANY)])
+    (permit,) = await rows_of(place.other.table, partition)
+    await place.other.table.commit(partition, [Merge(permit.key, {"nonce": "another"}, ANY)])
     place.later(seconds=LEASE / 3)
     await until(lambda: run.stopped is not None, "its stop")
     assert run.stopped is not None

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from blackboard.model import LONG_AGO, NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
 from blackboard.rules.applied import REMEMBERED
-from blackboard.rules.next_run import phase, serves
+from blackboard.rules.next_run import phase, serves, slot_of
 from blackboard.schedule.schedule import Every, Once, next_due, opens
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
@@ -72,7 +72,7 @@ class OperatorChanges:
     def _added(self, change: AppliedChange, after: Item) -> Iterator[Difference]:
         schedule = self._settings_of(after).schedule
         if isinstance(schedule, Once):
-            yield "SLOT", "slot", whole_milliseconds(schedule.moment), after.slot
+            yield "SLOT", "slot", slot_of(schedule), after.slot
         else:
             following = None
             if after.first is None and schedule is not None and not isinstance(schedule, Every):
@@ -113,7 +113,7 @@ class OperatorChanges:
         if schedule is None or after.state is State.DONE:
             return
         if isinstance(schedule, Once):
-            yield "SLOT", "slot", whole_milliseconds(schedule.moment), after.slot
+            yield "SLOT", "slot", slot_of(schedule), after.slot
             return
         if isinstance(schedule, Every):
             following = next_due(schedule, after.start) if after.start else opens(schedule, latest)

@@ -21,7 +21,7 @@ from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.transitions import was_closed
 from blackboard.simulator.store import MORE, Written
-from blackboard.spec import decode_spec, resolve
+from blackboard.spec import RunSettings
 from blackboard.table import Delete, Insert, Merge, Op, Replace, Row
 
 REPEATED = [
@@ -232,9 +232,8 @@ MAY_BE_LATE = {Outcome.ABANDONED, Outcome.CANCELLED}
 class History:
     """HISTORY, TWICE, LATE, PASSED: what runs record, and which slots are passed over."""
 
-    def __init__(self, is_fenced: Callable[[Item], bool]) -> None:
-        self._is_fenced = is_fenced
-        """Whether late results of an item are dropped: its type is fenced."""
+    def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
+        self._settings_of = settings_of
         self.completed: set[tuple[str, int]] = set()
         self._good: Counter[Slot] = Counter()
         self._asked: Counter[Slot] = Counter()
@@ -317,7 +316,7 @@ class History:
             raise Violation("LATE", what, item=change.id)
         if old.state is State.REMOVED:
             raise Violation("LATE", "wrote into a removed item", item=change.id)
-        if self._is_fenced(old):
+        if self._settings_of(old).fenced:
             raise Violation("LATE", "wrote into an item of a fenced type", item=change.id)
 
     def _passed_over(self, change: AppliedChange) -> None:
@@ -328,7 +327,7 @@ class History:
         item = change.before
         if change.sender.is_person or change.of(Lock) or not change.of(Token) or item is None:
             return
-        settings = resolve([decode_spec(item.spec)])
+        settings = self._settings_of(item)
         late = change.latest - max(item.slot, item.ready)
         scheduled = item.attempt == 1 and item.slot == item.planned
         if scheduled and was_closed(settings.schedule, change):

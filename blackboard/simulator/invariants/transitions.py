@@ -180,6 +180,9 @@ def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expec
         most = max(settings.backoff, HOUR)
         wait = min(settings.backoff * 2 ** min(item.attempt - 1, 20), most)
         return replace(same, latest=now + wait, attempt=item.attempt + 1)
+    is_taken_away = run.outcome is Outcome.ABANDONED and item.state is State.PAUSED
+    if is_taken_away and item.attempt <= max(settings.retries, TAKEOVERS):
+        return replace(same, attempt=item.attempt + 1)
     planned = next_slot(item, run, settings)
     if queue:
         return taken_in_hand(same, planned or NEVER)
@@ -206,11 +209,12 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
         if item.slot != item.planned and item.planned > (following or run.start):
             return item.planned  # the first, which was named; a person asked for a run before it
         return following
+    wait = settings.jitter * phase(item.id)
     match settings.missed:
         case "one":
-            covered = max(item.slot, run.start)
+            covered = max(item.slot, run.start - wait)
         case "none":
-            covered = max(item.slot, run.stop)
+            covered = max(item.slot, run.stop - wait)
         case _:
             covered = item.slot
     following = next_due(schedule, covered)

@@ -160,15 +160,18 @@ def free(view: View, worker: int, task: Task) -> Iterator[Step]:
         requests=task.requests,
         checkpoint=task.checkpoint,
     )
-    after = batches.freed(before, view.keep, ready=before.fence)
-    if view.bounds.only and not task.requests:
-        after = after._replace(state="done")
     run = Run(before.fence, task.other, "abandoned")
-    batch = batches.free(
-        task.item, before, after, run, lock=task.held, etag=task.known, keep=view.keep
-    )
-    for answer in send(view, batch, Sender("free", worker)):
-        yield answered(answer, worker, task, None, f"frees {name(task)} and runs nothing")
+    # A paused item has its run again when it is resumed, unless its attempts are used up.
+    is_paused = task.state == "paused"
+    for same in {is_paused, is_paused and not view.bounds.spent}:
+        after = batches.freed(before, view.keep, ready=before.fence, same=same)
+        if view.bounds.only and not task.requests and not same:
+            after = after._replace(state="done")
+        batch = batches.free(
+            task.item, before, after, run, lock=task.held, etag=task.known, keep=view.keep
+        )
+        for answer in send(view, batch, Sender("free", worker)):
+            yield answered(answer, worker, task, None, f"frees {name(task)} and runs nothing")
 
 
 def adopt(view: View, worker: int, task: Task) -> Iterator[Step]:

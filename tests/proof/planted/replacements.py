@@ -18,7 +18,7 @@ from blackboard.protocol.settling import until_answered
 from blackboard.rules.breaker import DOUBTS
 from blackboard.rules.due import Move, decide_lock, is_missed
 from blackboard.rules.transitions import late_move, released, removed, replanned, run_of, unlocked
-from blackboard.schedule.schedule import Schedule, due_between
+from blackboard.schedule.schedule import Cron, Once, RRule, due_between
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Unknown, Value
 from blackboard.tables.memory import Contents
@@ -187,7 +187,7 @@ async def takes_a_race_for_a_loss(
 
 
 def counts_the_one_before(
-    schedule: Schedule, after: datetime, until: datetime, limit: int
+    schedule: Cron | RRule | Once, after: datetime, until: datetime, limit: int
 ) -> list[datetime]:
     return due_between(schedule, after - MILLISECOND, until, limit)
 

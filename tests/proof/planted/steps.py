@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Seque
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from blackboard.model import Item
 from blackboard.simulator.changes import AppliedChange, Shadows
-from blackboard.simulator.handlers import FENCED
 from blackboard.simulator.invariants.checkpoints import Checkpoints
 from blackboard.simulator.invariants.requests import RequestedRuns
 from blackboard.simulator.invariants.rows import History, Locks, check_whole
@@ -29,6 +27,7 @@ from blackboard.table import (
 )
 from blackboard.tables.base import ForwardingTable
 from blackboard.tables.memory import Contents, MemoryTable
+from tests.support.boards import settings_of
 from tests.support.clocks import ManualClock
 
 Answer = TypeVar("Answer")
@@ -80,10 +79,6 @@ def _said(op: Op) -> str:
     return "writes an item" if family == "item" else f"{DOES[type(op)]} a {family}"
 
 
-def _is_fenced(item: Item) -> bool:
-    return item.type == FENCED
-
-
 class StepTable(ForwardingTable):
     """The store as all actors see it."""
 
@@ -102,7 +97,7 @@ class StepTable(ForwardingTable):
             check_whole,
             Locks(),
             self.checkpoints,
-            History(_is_fenced),
+            History(lambda item: settings_of(item.type, item.spec)),
             RequestedRuns(),
         ]
 

@@ -1,0 +1,370 @@
+"""Looks at every row of a board, reports what is wrong, and repairs what is safe to repair.
+
+Of the board, and of the boards of its groups and elections: each shard, as described here, and the
+rows beside the items (`board_rows.py`).
+
+Workers may write meanwhile. What looks broken is read again as it is at one moment (`cases.py`),
+and reported only if it is still broken there. A repair is one batch that states the etag of the
+item as it was judged: an item that has moved is left alone, and judged anew.
+
+A quick examination, as the coordinator makes it each hour, costs no more requests than one for the
+workers, one for the board's own partition, and those for its items, locks and tokens.
+
+Not promised: that a clean board stays clean, or that everything that is reported can be repaired.
+History is never rewritten; a repair deletes what is kept beyond the retention.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from blackboard.doctor.board_rows import NO_BOARD, examine_others
+from blackboard.doctor.cases import LOOKS, look, read_shard
+from blackboard.doctor.diagnosis import (
+    Bounds,
+    Case,
+    Finding,
+    diagnose,
+    repair_ops,
+)
+from blackboard.errors import BadInput, BadRow
+from blackboard.model import Item, State, replace
+from blackboard.phrases import plural, since, some, span
+from blackboard.protocol import keys
+from blackboard.protocol.groups import is_group
+from blackboard.protocol.leaders import LOST, open_elections
+from blackboard.protocol.members import Sighting, takers, workers
+from blackboard.protocol.planning import planning_of, why_unplanned
+from blackboard.protocol.reading import PAGE, BoardTable, Pause
+from blackboard.protocol.retention import Retention, prune_all
+from blackboard.rules.due import lease
+from blackboard.table import Conflict, Op, Refused, Row, Unknown, read
+
+TRIES = 5
+"""Repairs of one item that others keep changing."""
+LARGEST_SKEW = 5.0
+"""Seconds between the store's clock and this host's that are not reported."""
+USUAL_LEASE = timedelta(hours=1)
+MOST_NAMED = 5
+"""Shards that a finding names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What to look for, and whether to repair."""
+
+    cycle: timedelta = timedelta(seconds=60)
+    """The workers' cycle: what is due is taken within it."""
+    types: Collection[str] | None = None
+    """The types that have a handler; None: unknown."""
+    repair: bool = False
+    retention: Retention = field(default_factory=Retention)
+    """What a repair leaves of the histories."""
+    quick: bool = False
+    """Leaves out the histories, which are most of a board, the rows beside the items but for the
+    board's own and its groups', the boards of groups and elections, and what the store says of
+    itself.
+    """
+
+
+@dataclass(slots=True, kw_only=True)
+class DoctorReport:
+    """What was looked at, and what was found. The counts are of the board alone, the findings also
+    of its groups and elections.
+    """
+
+    items: int = 0
+    waiting: int = 0
+    locks: int = 0
+    runs: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is broken, or everything that was is repaired."""
+        return not any(one.grave and not one.repaired for one in self.findings)
+
+
+async def examine(
+    board: BoardTable, request: Examination, *, pause: Pause | None = None
+) -> DoctorReport:
+    """Look at all of a board, with a pause after each page."""
+    quick, repair = request.quick, request.repair
+    present = await workers(board)
+    report, types = await _examine_items(board, request, present, pause=pause)
+    report.findings += _unserved(types, request, present)
+    report.findings += await examine_others(board, of="", quick=quick, repair=repair, pause=pause)
+    report.findings += _lost(present)
+    report.findings += _clock(await board.table.now(), board.clock.now())
+    if not quick:
+        report.findings += await _belonging(board, request, pause=pause)
+        report.findings += await _integrity(board)
+    if repair:
+        report.findings += await _prune(board, request.retention)
+    return report
+
+
+def unopened(board: str, bad: BadRow) -> DoctorReport:
+    """The report of a board whose own row cannot be read: nothing else can be looked at."""
+    problem = f"{bad.problem} in the row of {keys.meta_partition(board)}: {NO_BOARD}"
+    return DoctorReport(findings=[Finding(code="D7", subject=keys.BOARD_KEY, problem=problem)])
+
+
+async def _examine_items(
+    board: BoardTable,
+    request: Examination,
+    present: Sequence[Sighting],
+    *,
+    pause: Pause | None,
+) -> tuple[DoctorReport, Counter[str]]:
+    """What is wrong in the shards of one board, and how many active items there are of each type.
+    `present` are its workers.
+    """
+    report, types, paused = DoctorReport(), Counter[str](), list[int]()
+    now = await board.table.now()
+    for shard in range(board.shards):
+        cases = await read_shard(board, shard, pause=pause, quick=request.quick)
+        report.items += cases.rows[keys.ITEM]
+        report.waiting += cases.rows[keys.NEXT]
+        report.locks += cases.rows[keys.LOCK]
+        report.runs += cases.rows[keys.RUN]
+        judge = _Judge(board, request, present, now=now, paused=cases.paused)
+        if cases.paused:
+            paused.append(shard)
+        doubtful = []
+        for number, item_id in enumerate(cases.by_id):
+            if pause is not None and number % PAGE == 0:
+                await pause()
+            case = cases.case(item_id)
+            if case.item is not None and case.item.state is State.ACTIVE:
+                types[case.item.type] += 1
+            if diagnose(case, judge.bounds(case)):
+                doubtful.append(case)
+        for case in doubtful:
+            if pause is not None:
+                await pause()
+            report.findings += await judge.findings(case)
+        report.findings += cases.foreign
+    report.findings += await _half_paused(board, paused)
+    return report, types
+
+
+async def _belonging(
+    board: BoardTable, request: Examination, *, pause: Pause | None
+) -> list[Finding]:
+    """What is wrong with the boards of the groups and of the elections, one after the other."""
+    found, meta = list[Finding](), keys.meta_partition(board.name)
+    if not keys.has_elections(board.name):
+        return found
+    rows = [row async for row in board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP))]
+    for row in rows:
+        if is_group(row):
+            group = board.group(row.key.removeprefix(keys.GROUP))
+            if await _own_row(group) is None:
+                found += await _lost_row(group, "a worker of the group that starts makes it anew")
+            found += await _others_of(group, request, pause=pause)
+            found += await _items_of(group, request, await workers(group), pause=pause)
+    elections = board.group(keys.LEADERS)
+    if await _own_row(elections) is None:
+        return found + await _lost_row(elections, LOST)
+    found += await _others_of(elections, request, pause=pause)
+    try:
+        elections = await open_elections(board)
+    except (BadInput, BadRow):
+        return found  # its own row is among them
+    # No candidate has to be there: an election that waits for one is late, and well.
+    items = await _items_of(elections, request, (), pause=pause)
+    return found + [one for one in items if one.grave or one.repaired or one.code == "D11"]
+
+
+async def _own_row(board: BoardTable) -> Row | None:
+    return await read(board.table, keys.meta_partition(board.name), keys.BOARD_KEY)
+
+
+async def _lost_row(board: BoardTable, remedy: str) -> list[Finding]:
+    """That a board lacks its own row; nothing where there are no items either."""
+    if not [row async for row in board.table.scan(board.name, limit=1)]:
+        return []
+    problem = f"the row is lost, and no command opens the board: {remedy}"
+    return [Finding(code="D7", subject=f"{board.name} {keys.BOARD_KEY}", problem=problem)]
+
+
+async def _others_of(
+    board: BoardTable, request: Examination, *, pause: Pause | None
+) -> list[Finding]:
+    of, repair = f"{board.name} ", request.repair
+    return await examine_others(board, of=of, quick=False, repair=repair, pause=pause)
+
+
+async def _items_of(
+    board: BoardTable,
+    request: Examination,
+    present: Sequence[Sighting],
+    *,
+    pause: Pause | None,
+) -> list[Finding]:
+    """What is wrong in the shards of a board that belongs to another, under its name."""
+    report, _ = await _examine_items(board, request, present, pause=pause)
+    if request.repair:
+        report.findings += await _prune(board, request.retention)
+    return [replace(one, subject=f"{board.name} {one.subject}") for one in report.findings]
+
+
+class _Judge:
+    """Judges what looks broken in one shard, and repairs it."""
+
+    def __init__(
+        self,
+        board: BoardTable,
+        request: Examination,
+        present: Sequence[Sighting],
+        *,
+        now: datetime,
+        paused: bool,
+    ) -> None:
+        self._board = board
+        self._request = request
+        self._present = present
+        self._now = now
+        self._paused = paused
+
+    def bounds(self, case: Case) -> Bounds:
+        """What a case is judged by."""
+        item = case.item
+        planning = planning_of(self._board, item) if item else None
+        return Bounds(
+            now=self._now,
+            shards=self._board.shards,
+            cycle=self._request.cycle,
+            lease=_lease(self._board, item) if item else USUAL_LEASE,
+            planning=planning,
+            unplanned=why_unplanned(self._board, item)
+            if item and (planning is None or item.once)
+            else "",
+            served=item is not None and bool(takers(self._present, item.type)),
+            paused=self._paused,
+        )
+
+    async def findings(self, case: Case) -> list[Finding]:
+        """What a second look confirms; repaired, if that is requested."""
+        mended: list[Finding] = []
+        found: list[Finding] = []
+        for _ in range(TRIES):
+            current = await look(self._board, case)
+            if current is None:
+                return mended
+            self._now = await self._board.table.now()  # what has run meanwhile is not ahead of it
+            bounds = self.bounds(current)
+            found = diagnose(current, bounds)
+            still_there = {(one.code, one.problem) for one in found}
+            mended = [one for one in mended if (one.code, one.problem) not in still_there]
+            ops = repair_ops(current, bounds) if self._request.repair and found else []
+            if not ops:
+                break
+            if await self._commit(case, ops):
+                mended += [replace(one, repaired=True) for one in found]
+                found = []
+        return mended + found
+
+    async def _commit(self, case: Case, ops: Sequence[Op]) -> bool:
+        """Whether a repair may have been applied. After a lost reply the next look shows it; what
+        lands late is refused, because its rows have moved.
+        """
+        table = self._board.table
+        try:
+            await table.commit(self._board.shard(case.shard), ops[: table.max_rows])
+        except (Conflict, Refused):
+            return False
+        except Unknown:
+            return True
+        return True
+
+
+def _lease(board: BoardTable, item: Item) -> timedelta:
+    try:
+        return lease(board.resolve(item.type, item.spec), item.slot)
+    except (BadInput, ValueError):
+        return USUAL_LEASE
+
+
+# ---- what concerns the whole board
+
+
+def _unserved(
+    types: Counter[str], request: Examination, present: Sequence[Sighting]
+) -> list[Finding]:
+    """Types that neither a handler of this process nor a present worker can run."""
+    if request.types is None:
+        return []
+    return [
+        Finding(
+            code="types",
+            subject=name,
+            problem=f"no handler here, no worker that takes it, but {plural(number, 'item')}",
+        )
+        for name, number in sorted(types.items())
+        if name not in request.types and not takers(present, name)
+    ]
+
+
+async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding]:
+    """Whether some shards are paused and others are not, by the row that each of them has. Who
+    pauses or resumes the board meanwhile changes one after the other: it is reported where two
+    looks see the same.
+    """
+    for _ in range(LOOKS):
+        if len(paused) in {0, board.shards}:
+            return []
+        shards = range(board.shards)
+        again = [
+            one for one in shards if await read(board.table, board.shard(one), keys.MAINTENANCE)
+        ]
+        if again == paused:
+            break
+        paused = again
+    names = some([board.shard(one) for one in paused], MOST_NAMED)
+    problem = (
+        f"the board is paused in {len(paused)} of its {board.shards} shards: no worker claims "
+        f"anything in {names} (`blackboard resume --board` ends that, `blackboard pause "
+        "--board` pauses the others)"
+    )
+    return [Finding(code="D13", subject=keys.MAINTENANCE, problem=problem)]
+
+
+async def _prune(board: BoardTable, retention: Retention) -> list[Finding]:
+    """Runs that no release has deleted: of items that are removed, or never get to one."""
+    pruned = await prune_all(board, retention=retention)
+    if not pruned:
+        return []
+    problem = f"{plural(pruned, 'run')} kept beyond the retention"
+    return [Finding(code="history", subject="history", problem=problem, grave=False, repaired=True)]
+
+
+def _lost(present: Sequence[Sighting]) -> list[Finding]:
+    return [
+        Finding(
+            code="workers",
+            subject=one.member.owner,
+            problem=f"was not seen {since(one.age)}",
+            grave=False,
+        )
+        for one in present
+        if one.lost
+    ]
+
+
+def _clock(store: datetime, own: datetime) -> list[Finding]:
+    skew = (own - store).total_seconds()
+    if abs(skew) <= LARGEST_SKEW:
+        return []
+    problem = f"this host is {span(abs(skew))} {'ahead of' if skew > 0 else 'behind'} the store"
+    return [Finding(code="clock", subject="clock", problem=problem, grave=False)]
+
+
+async def _integrity(board: BoardTable) -> list[Finding]:
+    """What the store says of itself, if it can."""
+    ask = getattr(board.table, "integrity", None)
+    if ask is None:
+        return []
+    return [Finding(code="store", subject="store", problem=problem) for problem in await ask()]

@@ -1,0 +1,119 @@
+"""How a partition of a group stands: whether a worker holds it, and if not, whether that is usual.
+Pure.
+
+    held        a worker holds it, and its lease lasts
+    paused      a person has paused it, and no worker holds it
+    set back    it was let go in the future: a clock was wrong, and nothing says for how long it has
+                been without an owner
+    failing     its pump failed soon after its start, and not for the first time
+    unowned     it has had no owner for longer than a lease; one that is done comes to that
+    moving      it has had none for a lease at the most: it is between two owners
+
+The first of these that holds counts. A pump has no good end, so its item counts all failures that
+there ever were. One that has worked for a lease or longer, and failed, is run again at once and is
+not failing. Not promised: that a pump which fails is found while it runs again.
+
+An election is judged by the same time without an owner.
+"""
+
+import math
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from blackboard.model import Item
+from blackboard.rules.next_run import says_future
+from blackboard.rules.status import ItemStatus
+from blackboard.rules.transitions import FAILING
+
+
+class PartitionState(StrEnum):
+    """How a partition stands."""
+
+    HELD = "held"
+    PAUSED = "paused"
+    SET_BACK = "set back"
+    FAILING = "failing"
+    UNOWNED = "unowned"
+    MOVING = "moving"
+
+
+class Partition(ItemStatus, frozen=True, kw_only=True):
+    """A partition, its lock, and how it stands."""
+
+    state: PartitionState
+    free: timedelta
+    """For how long it has been there to be held, and had no owner."""
+
+
+def judged(
+    one: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
+) -> Partition:
+    """How a partition stands at `now`, by the store's clock. `resumed` is when it last was."""
+    free = timedelta(0)
+    if one.holder:
+        state = PartitionState.HELD
+    elif one.item.is_paused:
+        state = PartitionState.PAUSED
+    elif one.item.waits and says_future(one.item, now=now):
+        state = PartitionState.SET_BACK
+    else:
+        free = _free_for(one, now=now, resumed=resumed)
+        late = PartitionState.UNOWNED if free > lease else PartitionState.MOVING
+        state = PartitionState.FAILING if _is_failing(one, lease) else late
+    return Partition(
+        one.item,
+        one.lock,
+        stale=one.stale,
+        overdue=one.overdue,
+        silent=one.silent,
+        state=state,
+        free=free,
+    )
+
+
+def has_no_leader(
+    one: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
+) -> bool:
+    """Whether an election that is not paused has had no leader for longer than its lease, or
+    nothing says for how long: it was let go in the future, or renewed before the host was started.
+    """
+    if one.holder or one.item.is_paused:
+        return False
+    if one.lock is not None and not math.isfinite(one.lock.age):
+        return True
+    if one.item.waits and says_future(one.item, now=now):
+        return True
+    return _free_for(one, now=now, resumed=resumed) > lease
+
+
+def ran_for(item: Item) -> timedelta:
+    """How long the last run of a partition without an owner was."""
+    return max(item.stop - item.start, timedelta(0)) if item.start and item.stop else timedelta(0)
+
+
+def _is_failing(one: ItemStatus, lease: timedelta) -> bool:
+    """Unless a person has acknowledged that."""
+    item = one.item
+    is_known = item.failures <= 1 or item.is_acknowledged
+    return not is_known and item.waits and item.outcome in FAILING and ran_for(item) < lease
+
+
+def _free_for(one: ItemStatus, *, now: datetime, resumed: datetime | None) -> timedelta:
+    since: datetime | None = None
+    if one.stale and one.lock is not None:
+        if math.isfinite(one.lock.age):
+            return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))
+        since = one.item.start  # the host has booted since: no later than that it was renewed
+    elif not one.item.running:
+        since = _let_go(one.item, resumed)
+    return max(now - since, timedelta(0)) if since else timedelta(0)
+
+
+def _let_go(item: Item, resumed: datetime | None) -> datetime:
+    """Since when an item that does not run has been there to be held: since its last run, however
+    long it waits for the next, or since it was resumed; since it came due where it never ran, or
+    where a person knows of its failure.
+    """
+    if item.stop is None or item.is_acknowledged:
+        return item.ready
+    return item.stop if resumed is None else max(item.stop, resumed)
