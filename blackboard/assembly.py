@@ -331,7 +331,7 @@ def assemble(
     if notifier is not None:
         events.subscribe(notifier.on_event, "notify")
     coordinator = None
-    if settings.coordinator and keys.has_elections(board.name):
+    if settings.coordinator and not keys.group_of(board.name):
         from blackboard.worker.coordinator import Coordinator, CoordinatorSettings
 
         coordinator = Coordinator(

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from blackboard import sigterm
-from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
+from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import (
     Claim,
     Ended,
@@ -494,8 +494,7 @@ class Election:
         self._lost = TermLost(lambda: self._term != claim.fence or not self.is_leader)
         self._won.set()
         if prunes_after(claim.fence, retention=RETENTION):
-            with suppress(BadRow):  # for `blackboard doctor`
-                await prune(self._board, self.name, retention=RETENTION)
+            await prune(self._board, self.name, retention=RETENTION)
 
     async def _renew(self, claim: Claim) -> None:
         renewed = await claims.renew(self._board, claim)

@@ -173,7 +173,7 @@ class Requests:
             self.others - earlier.others,
         )
 
-    def unreported(self) -> "Requests":
+    def take_unreported(self) -> "Requests":
         """How many more these are than when one of the workers that share the store asked last."""
         now = Requests(self.commits, self.pages, self.others)
         new, self._reported = now.since(self._reported or Requests()), now

@@ -233,10 +233,11 @@ def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
         keys.workers_partition(name): WORKERS,
         keys.actions_partition(name): ACTIONS,
     }
-    if keys.has_elections(name):
+    group = keys.group_of(name)
+    if not group:
         found[keys.permits_partition(name)] = PERMITS
         found[keys.notices_partition(name)] = NOTICES
-    elif name.endswith(f".{keys.LEADERS}"):
+    elif group == keys.LEADERS:
         found[keys.mail_partition(name)] = MAIL
     return found
 

@@ -45,7 +45,8 @@ TRIES = 5
 """Repairs of one item that others keep changing."""
 LARGEST_SKEW = 5.0
 """Seconds between the store's clock and this host's that are not reported."""
-USUAL_LEASE = timedelta(hours=1)
+LEASE_NOT_KNOWN = timedelta(hours=1)
+"""Of an item whose settings cannot be computed: longer than that of most."""
 MOST_NAMED = 5
 """Shards that a finding names."""
 
@@ -155,7 +156,7 @@ async def _belonging(
 ) -> list[Finding]:
     """What is wrong with the boards of the groups and of the elections, one after the other."""
     found, meta = list[Finding](), keys.meta_partition(board.name)
-    if not keys.has_elections(board.name):
+    if keys.group_of(board.name):
         return found
     rows = [row async for row in board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP))]
     for row in rows:
@@ -237,7 +238,7 @@ class _Judge:
             now=self._now,
             shards=self._board.shards,
             cycle=self._request.cycle,
-            lease=_lease(self._board, item) if item else USUAL_LEASE,
+            lease=_lease(self._board, item) if item else LEASE_NOT_KNOWN,
             planning=planning,
             unplanned=why_unplanned(self._board, item)
             if item and (planning is None or item.once)
@@ -285,7 +286,7 @@ def _lease(board: BoardTable, item: Item) -> timedelta:
     try:
         return lease(board.resolve(item.type, item.spec), item.slot)
     except (BadInput, ValueError):
-        return USUAL_LEASE
+        return LEASE_NOT_KNOWN
 
 
 # ---- what concerns the whole board

@@ -153,7 +153,7 @@ def check_held(
     that no worker of the group serves. What the spec `before` says already may stay, and may be
     taken back. `item_type` is None where that does not change. Raises BadInput.
     """
-    group = board.partition(".")[2]
+    group = keys.group_of(board)
     if not group:
         return
     usual = Spec(every=ELECTION_EVERY) if group == keys.LEADERS else Spec()

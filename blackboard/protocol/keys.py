@@ -193,9 +193,11 @@ def leaders_board(board: str) -> str:
     return group_board(board, LEADERS)
 
 
-def has_elections(board: str) -> bool:
-    """Whether a board of this name may have some: a group of another board has none."""
-    return "." not in board
+def group_of(board: str) -> str:
+    """The name of the group whose board has this name, LEADERS for that of the elections; "" for a
+    board that belongs to no other, and may have groups and elections itself.
+    """
+    return board.partition(".")[2]
 
 
 def check_group_name(name: str) -> str:

@@ -16,7 +16,7 @@ the walk that meets it; one that is missing is inserted after the walk.
 
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Mark
-from blackboard.protocol.keys import MAINTENANCE
+from blackboard.protocol.keys import MAINTENANCE, group_of
 from blackboard.protocol.reading import BoardTable, mark_in
 from blackboard.protocol.rows import text_of
 from blackboard.table import Conflict, Delete, Insert, Op, Replace, Row, Unknown, read, try_delete
@@ -38,7 +38,7 @@ async def pause_board(board: BoardTable, mark: Mark) -> bool:
     mark stays. Another command may have resumed the board meanwhile: `paused_by` says it. Raises
     BadInput for the board of a group or of elections.
     """
-    if "." in board.name:
+    if group_of(board.name):
         problem = f"{board.name} has what is held, and its holders look for no pause of a board"
         raise BadInput("board", problem, f"`blackboard --board {board.name} pause '*'`")
     changed = await _settled(board, 0, Insert(MAINTENANCE, {"mark": text_of(mark)}))

@@ -168,7 +168,7 @@ class BoardTable:
         """
         if self.shards not in SHARDS:
             raise BadInput("shards", f"{self.shards} is out of range", "1 to 100")
-        if "." not in self.name:  # that of a group always has one shard
+        if not keys.group_of(self.name):  # that of a group always has one shard
             await _check_made(self.table, self.name, shards=self.shards)
         now = await self.table.now()
         made: dict[str, Value] = {"version": VERSION, "shards": self.shards, "created": now}

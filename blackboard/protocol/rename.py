@@ -32,7 +32,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import (
     RENAMED_FROM,
     RENAMED_TO,
-    CopyMark,
+    RenameMark,
     as_copy,
     as_old,
     check_no_copy,
@@ -99,7 +99,8 @@ class _Renaming:
                 await edits.resume(self._board, old.id, self._marked(RENAMED_TO + self._new_id))
             raise BlackboardError(f"{old.id} runs: wait for its end, or `blackboard cancel` it")
         if old.state is State.ACTIVE:
-            await edits.pause(self._board, old.id, self._marked(RENAMED_TO + self._new_id))
+            mark = self._marked(RENAMED_TO + self._new_id, to=self._new_id)
+            await edits.pause(self._board, old.id, mark)
         else:
             await self._move(old, new, settings)
         return None
@@ -109,12 +110,8 @@ class _Renaming:
         old one. Where one of them has changed, or there was no answer, the next look decides.
         """
         now = await self._board.table.now()
-        mark = CopyMark(
-            by=self._mark.by,
-            at=self._mark.at,
-            reason=RENAMED_FROM + old.id,
-            before=old.paused if old.is_paused and as_old(old) is None else "",
-        )
+        is_paused = old.is_paused and as_old(old) is None
+        mark = self._marked(RENAMED_FROM + old.id, before=old.paused if is_paused else "")
         copy = copied(
             old,
             self._new_id,
@@ -176,8 +173,9 @@ class _Renaming:
         renaming = as_copy(new)
         return renaming is not None and renaming.old_id == self._old_id
 
-    def _marked(self, reason: str) -> Mark:
-        return replace(self._mark, reason=reason)
+    def _marked(self, reason: str, *, to: str = "", before: str = "") -> RenameMark:
+        by, at = self._mark.by, self._mark.at
+        return RenameMark(by=by, at=at, reason=reason, to=to, before=before)
 
 
 async def _move_notices(board: BoardTable, old_id: str, item: Item) -> None:

@@ -22,11 +22,15 @@ INTERRUPTED_AFTER = timedelta(minutes=1)
 """A rename takes far less."""
 
 
-class CopyMark(Mark, frozen=True, kw_only=True):
-    """Why a copy is paused until its rename is done."""
+class RenameMark(Mark, frozen=True, kw_only=True):
+    """Why an item is paused until its rename is done. A person's mark may give the same reason."""
 
+    to: str = ""
+    """Of the old one: the new id."""
     before: str = ""
-    """JSON of `Mark`: who had paused the item before the rename, and pauses it after that."""
+    """Of the copy: JSON of `Mark`, who had paused the item before the rename, and pauses it after
+    that.
+    """
 
 
 class Renaming(NamedTuple):
@@ -34,7 +38,7 @@ class Renaming(NamedTuple):
 
     old_id: str
     new_id: str
-    mark: CopyMark
+    mark: RenameMark
     """Who asked for it, and when."""
 
     @property
@@ -70,15 +74,11 @@ def is_copied(item: Item, old_id: str) -> bool:
 def as_old(item: Item) -> Renaming | None:
     """The rename that has paused an item, which is the old one of it."""
     mark = _mark_of(item)
-    if mark is None or not mark.reason.startswith(RENAMED_TO):
-        return None
-    return Renaming(item.id, mark.reason.removeprefix(RENAMED_TO), mark)
+    return Renaming(item.id, mark.to, mark) if mark is not None and mark.to else None
 
 
 def as_copy(item: Item) -> Renaming | None:
-    """The rename that an item is the unfinished copy of. A person's mark may read the same: it is
-    none without the name.
-    """
+    """The rename that an item is the unfinished copy of."""
     mark = _mark_of(item)
     if mark is None or not mark.reason.startswith(RENAMED_FROM):
         return None
@@ -99,10 +99,10 @@ def check_no_copy(item: Item) -> None:
         raise BeingRenamed(item.id, renaming.words)
 
 
-def _mark_of(item: Item) -> CopyMark | None:
+def _mark_of(item: Item) -> RenameMark | None:
     """Why an item is paused; None: it is not, or that cannot be read."""
     try:
-        return msgspec.json.decode(item.paused, type=CopyMark) if item.is_paused else None
+        return msgspec.json.decode(item.paused, type=RenameMark) if item.is_paused else None
     except (ValueError, RecursionError):
         return None
 

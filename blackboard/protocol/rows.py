@@ -232,8 +232,8 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
                 wrong.append(name)
             found[field] = value
     problem = f"no good {', '.join(wrong)}" if wrong else "cannot be read"
-    with suppress(TypeError):
-        if not wrong:
+    if not wrong:
+        with suppress(TypeError):  # a column is missing
             return record_type(**found)
     if version_of(data) > VERSION:
         problem = "a newer version wrote it: upgrade blackboard"

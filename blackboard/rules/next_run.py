@@ -362,19 +362,25 @@ def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
 
 
 def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool:
-    """Whether what is planned lies beyond the next slot."""
+    """Whether what is planned lies beyond the next slot. Without a schedule, an item that never ran
+    may wait for a slot of one that it had.
+    """
     if not schedules or item.planned == NEVER or is_named(item):
+        return False
+    if item.start is None and not item.schedule:
         return False
     return all(item.planned > _latest(item, one, now=now) for one in schedules)
 
 
 def _latest(item: Item, schedule: Schedule, *, now: datetime) -> datetime:
-    """The latest slot that may be planned at `now`."""
+    """The latest slot that may be planned at `now`, or was before a clock was nudged."""
     match schedule:
         case Once():
             return max(slot_of(schedule), now)
         case Every():
             following = now + schedule.interval if item.start else _begins(item, now=now)
-            return (opens(schedule, following) or following) + TOLERANCE
+            following += TOLERANCE
+            return opens(schedule, following) or following
         case _:
-            return (next_due(schedule, now) or now) + ZONES_CHANGE
+            after = now + TOLERANCE
+            return (next_due(schedule, after) or after) + ZONES_CHANGE

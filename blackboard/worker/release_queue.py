@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from blackboard.errors import BadRow
 from blackboard.events import RunEnded
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol.finished_runs import FinishedRun, Released, ReleaseOutcome
@@ -174,7 +173,7 @@ class Releases:
         to_prune = self._shards[number].to_prune
         while True:
             item_id = await to_prune.get()
-            with suppress(TableError, BadRow):  # more goes next time; `doctor` reports a bad row
+            with suppress(TableError):  # more goes next time
                 await prune(self.board, item_id, retention=self.retention)
             to_prune.task_done()
 

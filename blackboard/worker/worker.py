@@ -269,7 +269,7 @@ class Worker:
         """Requests to the store since the last report, by kind. Of workers that share an open store
         each reports what none has reported, so that their sum is what was sent.
         """
-        new = self.board.table.requests.unreported().by_kind
+        new = self.board.table.requests.take_unreported().by_kind
         self.requests.update(new)
         return new
 

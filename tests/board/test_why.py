@@ -208,7 +208,7 @@ def why(
         ),
         ({"state": State.PAUSED}, {}, Move.LEAVE, ["paused        no run starts"]),
         (
-            {"state": State.PAUSED, "paused": MARK.replace("feeds are broken", "renamed to a b")},
+            {"state": State.PAUSED, "paused": MARK.replace("{", '{"to":"a b",')},
             {},
             Move.LEAVE,
             ["to change     `blackboard rename davis 'a b'` finishes it"],

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import VERSION, Mark, Member, Outcome
+from blackboard.model import VERSION, Member, Outcome
 from blackboard.protocol import edits, keys, members
 from blackboard.protocol.members import announce
 from blackboard.protocol.permits import Limit, take
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rename_marks import RENAMED_TO
+from blackboard.protocol.rename_marks import RenameMark
 from blackboard.table import ANY, Data, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
@@ -357,7 +357,7 @@ def test_check_names_a_rename_that_was_interrupted(towns: CommandLine) -> None:
         now = await board.table.now()
         for item_id, minutes in (("davis", 2), ("keene", 0)):
             at = now - timedelta(minutes=minutes)
-            mark = Mark(by="ann", at=at, reason=f"{RENAMED_TO}new {item_id}")
+            mark = RenameMark(by="ann", at=at, reason="", to=f"new {item_id}")
             await edits.pause(board, item_id, mark)
 
     towns.on_board(pause)

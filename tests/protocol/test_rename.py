@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 
 from blackboard.errors import AlreadyThere, BadInput, BeingRenamed, BlackboardError, Missing
-from blackboard.model import State, replace
+from blackboard.model import State
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import acknowledge, edit, pause, remove, resume, run_now
 from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.protocol.rename import rename
+from blackboard.protocol.rename_marks import renaming_of
 from blackboard.spec import Spec
 from blackboard.table import (
     Busy,
@@ -229,7 +230,7 @@ async def test_a_copy_whose_rename_died_goes_where_another_one_was_done(scene: S
 @story
 async def test_a_rename_to_another_id_goes_on_where_one_died(scene: Scene) -> None:
     await served(scene)
-    await pause(scene.board, "davis", replace(scene.mark(), reason="renamed to woodland"))
+    await killed_at(scene, 1)
     done = await rename(scene.board, "davis", "dixon", scene.mark())
     assert (done.item.id, done.item.state, done.item.paused) == ("dixon", State.ACTIVE, "")
 
@@ -268,6 +269,16 @@ async def test_what_reads_like_the_pause_of_a_rename_and_is_a_persons_ends_as_ot
     await pause(scene.board, "davis", scene.mark("renamed from elko"))
     await resume(scene.board, "davis", scene.mark())
     assert (await scene.item()).state is State.ACTIVE
+
+
+@story
+async def test_a_pause_with_the_reason_of_a_rename_outlasts_a_rename(scene: Scene) -> None:
+    await scene.add("davis")
+    await pause(scene.board, "davis", scene.mark("renamed to woodland"))
+    assert renaming_of(await scene.item()) is None
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert (after.state, "renamed to woodland" in after.paused) == (State.PAUSED, True)
 
 
 @pytest.mark.parametrize("request_", [1, 2])

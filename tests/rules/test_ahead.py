@@ -45,7 +45,7 @@ def test_a_minute_is_nobodys_fault() -> None:
 # --- what explains a time
 
 RAN: Said = {"start": NOON - HOUR, "stop": NOON - HOUR}
-NEVER_RAN: Said = {"start": None, "stop": None}
+NEVER_RAN: Said = {"start": None, "stop": None, "schedule": "every 8h"}
 THREE = datetime(2026, 11, 22, 3, tzinfo=UTC)
 EXPLAINED: dict[str, tuple[Said, Said]] = {
     "the next of an every": (EVERY, {"slot": NOON + 7 * HOUR}),
@@ -63,6 +63,14 @@ EXPLAINED: dict[str, tuple[Said, Said]] = {
         {"every": "1h", "blackout": "12:30-23:00"},
         {"slot": NOON + 11 * HOUR},
     ),
+    "an every that a window met before the clock was nudged": (
+        {"every": "1h", "blackout": "13:01-23:00"},
+        {"slot": NOON + 11 * HOUR, "start": NOON + TOLERANCE},
+    ),
+    "a cron that ran before the clock was nudged": (
+        {"cron": "1 12 * * *"},
+        {"slot": NOON + DAY + TOLERANCE, "start": NOON + TOLERANCE},
+    ),
     "a retry": (DAILY, {"slot": NOON - HOUR, "attempt": 3, "ready": NOON + HOUR}),
     "a retry that its handler asked for": (
         {"rrule": "FREQ=YEARLY;INTERVAL=3"},
@@ -70,6 +78,10 @@ EXPLAINED: dict[str, tuple[Said, Said]] = {
     ),
     "asked for": (DAILY, {"slot": NOON, "ready": NOON, "planned": THREE}),
     "asked for, and nothing planned": ({}, {"slot": NOON, "ready": NOON, "planned": NEVER}),
+    "never ran, at the slot of a schedule that it had": (
+        {"every": "1h"},
+        {**NEVER_RAN, "slot": NOON + DAY, "schedule": ""},
+    ),
     "never ran, at the first time that was named": (
         EVERY,
         {**NEVER_RAN, "slot": NOON + YEARS, "first": NOON + YEARS},

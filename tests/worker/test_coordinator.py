@@ -371,7 +371,8 @@ def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> H
 
 
 async def a_tombstone(board: BoardTable, item_id: str) -> None:
-    await additions.add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
+    item_type = keys.group_of(board.name) or "feed"
+    await additions.add(board, item_id=item_id, item_type=item_type, spec=Spec())
     await edits.remove(board, item_id)
 
 
