@@ -65,6 +65,8 @@ class LeaseGrab:
     """Asks a pump to end. `ended` is to be called when it has, and its lock is released."""
     guard: Callable[[], LockHolders | None]
     """The newest view of the lock rows; None: the rule is as published."""
+    may_race: Callable[[], bool] = lambda: True
+    """While it may not, it takes part in no race, as where the bus is away."""
     grab: Grab = field(init=False)
     _order: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -129,7 +131,8 @@ class LeaseGrab:
             case SetIfAbsent(hash_name, partition, value):
                 winner: str | None = None
                 with suppress(BusAway):
-                    winner = await self.bus.set_if_absent(hash_name, partition, value)
+                    if self.may_race():
+                        winner = await self.bus.set_if_absent(hash_name, partition, value)
                 self.take(Raced(partition, winner))
             case Get(hash_name, partition):
                 self.take(Found(hash_name, partition, await self.bus.get(hash_name, partition)))

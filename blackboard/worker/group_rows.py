@@ -62,7 +62,7 @@ class GroupRows:
         if names is None:
             return
         try:
-            await self._make(names)
+            self._lacks_some = await self._make(names)
         except BlackboardError as problem:
             self._cannot_make(problem)
             self._lacks_some = True
@@ -94,8 +94,10 @@ class GroupRows:
         what = f"the partitions of {self.group} cannot be made: {problem}"
         self.events.emit(GroupTrouble, message=what)
 
-    async def _make(self, names: Sequence[str]) -> None:
-        """Raises BlackboardError where the board of the group cannot be used."""
+    async def _make(self, names: Sequence[str]) -> bool:
+        """Returns whether it lacks some after that. Raises BlackboardError where the board of the
+        group cannot be used.
+        """
         board, meta = self.board, meta_partition(self.board.name)
         row = await read(board.table, meta, BOARD_KEY)
         if row is None:
@@ -103,23 +105,22 @@ class GroupRows:
         elif problem := board_trouble(row, meta):
             raise BlackboardError(problem)
         await self._describe()
-        self._lacks_some = True
         try:
             left = await ensure(board, names, self.group)
         except BadRow as bad:
             self._cannot_make(BadRow(bad.key, bad.problem, board=board.name))
-            return
+            return True
         except Conflict:
             self._cannot_make(row_in_the_way(board))
-            return
+            return True
         except Refused as refused:
             self._cannot_make(refused)
-            return
-        self._lacks_some = bool(left)
+            return True
         for name in left.keys() - self._lacking:
             what = f"{name} of {self.group} is left as it is: {left[name]}"
             self.events.emit(GroupTrouble, message=what)
         self._lacking = frozenset(left)
+        return bool(left)
 
     async def _describe(self) -> None:
         """Write the group's row on its parent, where it is not as it should be."""

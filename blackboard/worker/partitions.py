@@ -127,10 +127,10 @@ class GroupWorker:
     _holders: LockHolders = field(default_factory=lambda: LockHolders({}))
     """Of the partitions, by the last look."""
     _bus_away_since: float | None = None
-    _uneven_since: float | None = None
-    """Since when it has seen a worker with two partitions more than another."""
-    _is_uneven: bool = False
-    """Whether that has been so for longer than races may take."""
+    _behind: dict[str, float] = field(default_factory=dict)
+    """The workers that hold two partitions less than another, and since when each has got none;
+    -inf for all of them: races took too long, and shares decide until there are none.
+    """
     _group: asyncio.TaskGroup = field(init=False)
     _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """What is cancelled at the end, in the order it was begun."""
@@ -181,6 +181,7 @@ class GroupWorker:
                 claim=self._claim_won,
                 let_go=self._let_go_lost,
                 guard=lambda: self._holders,
+                may_race=lambda: self._races_decide,
             )
 
     @property
@@ -243,7 +244,7 @@ class GroupWorker:
         to stop before that could be done.
         """
         while not self._stopping:
-            if self._rows.to_make is None:  # it asks the store for nothing while it waits for names
+            if self._rows.to_make is None:  # to wait for names does not count as being late
                 self._looked = self.board.clock.monotonic()
             try:
                 await self._rows.keep()
@@ -297,10 +298,10 @@ class GroupWorker:
         picture = self._picture(look)
         self._others = len(picture.workers) > 1
         if self._grab is not None:
+            self._see_who_is_behind(picture, self._grab.times, now)
             self._holders = LockHolders(picture.held)
             self._grab.rows_read(look.names, self.holdings.ids)
-            self._see_whether_even(picture, self._grab.times, now)
-        if self._races:
+        if self._races_decide:
             return self._round
         if not picture.held and not picture.stale and now < self._begun + INITIAL_DELAY:
             return self._begun + INITIAL_DELAY - now
@@ -480,7 +481,7 @@ class GroupWorker:
     # ---- the lease grab
 
     @property
-    def _races(self) -> bool:
+    def _races_decide(self) -> bool:
         """Whether races decide: a bus that is away for longer than a lease leaves it to shares, and
         so do workers that do not race.
         """
@@ -488,29 +489,42 @@ class GroupWorker:
         is_there = since is None or self.board.clock.monotonic() - since <= self._lease
         return self._grab is not None and is_there and not self._is_uneven
 
-    def _see_whether_even(self, picture: Picture, times: Times, now: float) -> None:
-        held = Counter(picture.held.values())
+    @property
+    def _is_uneven(self) -> bool:
+        """Whether races took too long to make it even."""
+        return -math.inf in self._behind.values()
+
+    def _see_who_is_behind(self, picture: Picture, times: Times, now: float) -> None:
+        """Where workers join one after another there is always one that is behind. So what counts
+        is how long one of them has got nothing.
+        """
+        before, held = self._holders, Counter(picture.held.values())
         order = sorted(picture.workers, key=lambda one: (held[one], one))
-        least, most = order[0], order[-1]
-        if held[most] - held[least] < 2:
-            self._uneven_since, self._is_uneven = None, False
+        most = order[-1]
+        behind = [one for one in order if held[most] - held[one] >= 2]
+        if self._is_uneven:  # what shares deal does not show that races do
+            self._behind = dict.fromkeys(behind, -math.inf)
             return
-        if self._uneven_since is None:
-            self._uneven_since = now
-        if now - self._uneven_since > times.maximum and not self._is_uneven:
-            self._is_uneven = True
-            what = (
-                f"{self.handler.type} goes by shares until it is even: {least} holds "
-                f"{held[least]}, {most} {held[most]}, for longer than {times.maximum:g} s (does a "
-                "worker have another Redis, or another balance?)"
-            )
-            self.events.emit(GroupTrouble, message=what)
+        self._behind = {
+            one: now if held[one] > before.held(one) else self._behind.get(one, now)
+            for one in behind
+        }
+        for one, since in self._behind.items():
+            if now - since > times.maximum:
+                self._behind = dict.fromkeys(behind, -math.inf)
+                what = (
+                    f"{self.handler.type} goes by shares until it is even: {one} holds "
+                    f"{held[one]}, {most} {held[most]}, and {one} has got none for longer than "
+                    f"{times.maximum:g} s (does a worker have another Redis, or another balance?)"
+                )
+                self.events.emit(GroupTrouble, message=what)
+                return
 
     async def _claim_won(self, name: str) -> bool:
         """Claim a partition that was won in a race, if it is free or stale by now. A worker that is
         late overrides nothing: the next race decides.
         """
-        if self._stopping or not self._races:
+        if self._stopping or not self._races_decide:
             return False
         try:
             look = await self._look(at_workers=False)
@@ -578,7 +592,7 @@ class GroupWorker:
         with suppress(TableError):
             await self._announce()
         end = self.board.clock.monotonic() + self._round
-        waits = self._others and not self._races
+        waits = self._others and not self._races_decide
         while waits and self._asked_to_stop == 1 and self.board.clock.monotonic() < end:
             await self._wait(end - self.board.clock.monotonic())
         for held in self.holdings:

@@ -9,7 +9,7 @@ import pytest
 
 from blackboard.events import BusBack, BusUnavailable, GroupTrouble
 from blackboard.model import replace
-from blackboard.rules.grab import Times
+from blackboard.rules.grab import Channel, Hash, Times
 from blackboard.rules.shares import Balance, names_of
 from blackboard.simulator.bus import SharedBus
 from blackboard.worker.partitions import GroupWorker
@@ -141,6 +141,42 @@ def test_a_group_goes_by_shares_where_not_all_race(
         assert "ben holds 0, ann 8" in said
 
     story(open_table=open_table)
+
+
+@above_the_store
+@sharing(partitions=24, balance="grab", drain="25s")
+async def test_races_go_on_while_workers_join_one_after_another(group: Group) -> None:
+    group.log.deaf = True  # a race takes up to 60 s, and 25 s more until the pump has ended
+    await group.join("ann")
+    await group.fleet.turn(EVEN)
+    joining, every = "bcdefgh", 40.0
+    for owner in joining:
+        await group.join(owner)
+        await group.fleet.turn(every)
+    assert every * len(joining) > TIMES.maximum + 3 * ROUND
+    told = [event for one in group.hands.values() for event in one.told]
+    assert [event.message for event in told if isinstance(event, GroupTrouble)] == []
+    await group.fleet.turn(EVEN)
+    assert group.log.counts == [3] * 8
+
+
+@above_the_store
+@sharing(partitions=8, balance="grab", drain="25s")
+async def test_no_pump_ends_for_a_lost_race_while_shares_decide(group: Group) -> None:
+    await group.join("ann")
+    await group.fleet.turn(EVEN)
+    bus = group.bus(on_away=lambda _: None, on_back=lambda: None)
+    to_another_redis(group)
+    group.log.deaf = True
+    await group.join("ben")
+    await group.fleet.turn(TIMES.maximum + 3 * ROUND)
+    assert group.log.counts == [8], "ann drains four of them"
+    for name in names_of(8):
+        await bus.put(Hash.GRAB, name, "ben")
+        await bus.publish(Channel.GRAB_LEASE, name)
+    await group.fleet.turn(2 * LEASE)
+    assert group.log.counts == [4, 4]
+    assert len(group.log.ended) == 4
 
 
 @above_the_store
