@@ -1,9 +1,8 @@
 """The pictures of the pages as coordinates, which templates draw as SVG. Pure."""
 
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from blackboard.display.columns import run_outcome, worker_name
@@ -311,38 +310,32 @@ class HeatDay:
         return sum(one.failed for one in self.cells)
 
 
-class HeatMap:
-    """Runs by the hours of a zone in which they stopped; they are counted one by one."""
-
-    def __init__(self, zone: tzinfo = UTC) -> None:
-        self._zone = zone
-        self._counted: Counter[datetime] = Counter()
-        self._failed: Counter[datetime] = Counter()
-
-    def add(self, run: Run) -> None:
-        """Count a run."""
-        hour = run.stop.astimezone(self._zone).replace(minute=0, second=0, microsecond=0)
-        self._counted[hour] += 1
-        self._failed[hour] += run.outcome in FAILING
-
-    def days(self, number: int, *, until: datetime) -> list[HeatDay]:
-        """So many days, the newest first."""
-        today = until.astimezone(self._zone).replace(hour=0, minute=0, second=0, microsecond=0)
-        found: list[HeatDay] = []
-        for back in range(number):
-            day = today - timedelta(days=back)
-            hours = [day.replace(hour=hour) for hour in range(24)]
-            cells = [
-                HeatCell(
-                    since=hour.astimezone(UTC),
-                    until=(hour + timedelta(hours=1)).astimezone(UTC),  # two, of one shown twice
-                    runs=self._counted[hour],
-                    failed=self._failed[hour],
-                )
-                for hour in hours
-            ]
-            found.append(HeatDay(day=day, cells=cells))
-        return found
+def heat_map(
+    runs: Iterable[Run], *, until: datetime, days: int, zone: tzinfo = UTC
+) -> list[HeatDay]:
+    """The runs of so many days, the newest first, by the hours of a zone in which they stopped."""
+    counted: Counter[datetime] = Counter()
+    failed: Counter[datetime] = Counter()
+    for run in runs:
+        hour = run.stop.astimezone(zone).replace(minute=0, second=0, microsecond=0)
+        counted[hour] += 1
+        failed[hour] += run.outcome in FAILING
+    today = until.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    found: list[HeatDay] = []
+    for number in range(days):
+        day = today - timedelta(days=number)
+        hours = [day.replace(hour=hour) for hour in range(24)]
+        cells = [
+            HeatCell(
+                since=hour.astimezone(UTC),
+                until=(hour + timedelta(hours=1)).astimezone(UTC),  # two, of one shown twice
+                runs=counted[hour],
+                failed=failed[hour],
+            )
+            for hour in hours
+        ]
+        found.append(HeatDay(day=day, cells=cells))
+    return found
 
 
 # ---- numbers
@@ -365,49 +358,19 @@ class RunNumbers:
         return self.good / self.runs if self.runs else None
 
 
-@dataclass(slots=True)
-class RunCount:
-    """Runs that are counted one by one, and not held. Those that were cancelled count neither as
-    good nor as bad.
-    """
-
-    good: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    lags: "array[float]" = field(default_factory=lambda: array("d"))
-    durations: "array[float]" = field(default_factory=lambda: array("d"))
-
-    def add(self, run: Run) -> None:
-        """Count a run."""
-        self.good += run.outcome is Outcome.OK
-        self.failed += run.outcome in FAILING
-        self.cancelled += run.outcome is Outcome.CANCELLED
-        self.lags.append(run.lag)
-        self.durations.append(run.duration)
-
-    @property
-    def total(self) -> int:
-        return len(self.lags)
-
-    def numbers(self) -> RunNumbers:
-        """What they say."""
-        lags, durations = sorted(self.lags), sorted(self.durations)
-        return RunNumbers(
-            runs=self.total - self.cancelled,
-            good=self.good,
-            lag_p50=percentile(lags, 50),
-            lag_p99=percentile(lags, 99),
-            duration_p50=percentile(durations, 50),
-            duration_p99=percentile(durations, 99),
-        )
-
-
-def numbers_of(runs: Iterable[Run]) -> RunNumbers:
-    """Of some runs."""
-    count = RunCount()
-    for run in runs:
-        count.add(run)
-    return count.numbers()
+def numbers_of(runs: Sequence[Run]) -> RunNumbers:
+    """Of some runs. Those that were cancelled count neither as good nor as bad."""
+    judged = [run for run in runs if run.outcome is not Outcome.CANCELLED]
+    lags = sorted(run.lag for run in runs)
+    durations = sorted(run.duration for run in runs)
+    return RunNumbers(
+        runs=len(judged),
+        good=sum(run.outcome is Outcome.OK for run in judged),
+        lag_p50=percentile(lags, 50),
+        lag_p99=percentile(lags, 99),
+        duration_p50=percentile(durations, 50),
+        duration_p99=percentile(durations, 99),
+    )
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

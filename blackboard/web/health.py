@@ -5,7 +5,7 @@ A board of elections that cannot be read is one of the things that are wrong.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,11 +14,13 @@ from starlette.requests import Request
 from blackboard import cost
 from blackboard.display.health import Alarm, Around, alarms_in, coordinator_in
 from blackboard.display.sharing import read_leaders
+from blackboard.model import Run
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.leaders import Elections
 from blackboard.protocol.reading import BoardStatus
+from blackboard.rules.transitions import FAILING
 from blackboard.schedule.times import parse_duration
-from blackboard.web.charts import RunCount, sparkline
+from blackboard.web.charts import numbers_of, sparkline
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.runs import FAILING_NAMES, MOST_COUNTED, RunFilter, items_of, newest_of
 from blackboard.web.site import Site, WebPage
@@ -86,30 +88,21 @@ def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
     )
 
 
-async def _counted_lately(
-    site: Site, now: datetime
-) -> tuple[RunCount, Sequence[RunCount], Mapping[str, RunCount]]:
-    """The runs of the last time: all, by slice of it, by type."""
-    since, step = now - LATELY, LATELY / SLICES
-    total = RunCount()
-    slices = [RunCount() for _ in range(SLICES)]
-    by_type: defaultdict[str, RunCount] = defaultdict(RunCount)
-    for run in await newest_of(site, RunFilter(since=since), limit=MOST_COUNTED):
-        number = min(max(int((run.stop - since) / step), 0), SLICES - 1)
-        for one in (total, slices[number], by_type[run.type]):
-            one.add(run)
-    return total, slices, by_type
-
-
 async def health_page(site: Site, request: Request) -> WebPage:
     """Whether all is well, in numbers."""
     await site.snapshot.fresh()
     now = await site.board.table.now()
+    since, step = now - LATELY, LATELY / SLICES
     leaders = await read_leaders(site.board)
-    (total, slices, by_type), alarms = await asyncio.gather(
-        _counted_lately(site, now), alarms_on(site, now, leaders)
+    runs, alarms = await asyncio.gather(
+        newest_of(site, RunFilter(since=since), limit=MOST_COUNTED), alarms_on(site, now, leaders)
     )
     elections, trouble = leaders
+    slices: list[list[Run]] = [[] for _ in range(SLICES)]
+    by_type: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        slices[min(max(int((run.stop - since) / step), 0), SLICES - 1)].append(run)
+        by_type[run.type].append(run)
     return WebPage(
         template="health.html",
         title="Health",
@@ -119,19 +112,23 @@ async def health_page(site: Site, request: Request) -> WebPage:
             "alarms": alarms,
             "items": site.snapshot.entries,
             "present": site.snapshot.present,
-            "numbers": total.numbers(),
-            "spark_runs": sparkline([one.total for one in slices], width=160, height=32),
-            "spark_failed": sparkline([one.failed for one in slices], width=160, height=32),
-            "spark_lag": sparkline([one.numbers().lag_p99 for one in slices], width=160, height=32),
+            "numbers": numbers_of(runs),
+            "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
+            "spark_failed": sparkline(
+                [sum(run.outcome in FAILING for run in one) for one in slices], width=160, height=32
+            ),
+            "spark_lag": sparkline(
+                [numbers_of(one).lag_p99 for one in slices], width=160, height=32
+            ),
             "by_type": sorted(
-                ((name, one.numbers()) for name, one in by_type.items()),
+                ((name, numbers_of(one)) for name, one in by_type.items()),
                 key=lambda one: (-one[1].runs, one[0]),
             )[:30],
             "counts": site.snapshot.counts,
             "total": len(site.snapshot.entries),
             "since": (now - LATELY).replace(microsecond=0, second=0),
             "of_an_item": OF_AN_ITEM,
-            "of_all": MOST_COUNTED if total.total == MOST_COUNTED else None,
+            "of_all": MOST_COUNTED if len(runs) == MOST_COUNTED else None,
             "bad": FAILING_NAMES,
             "cost": expected_cost(site, now),
         },

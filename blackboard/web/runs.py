@@ -15,7 +15,7 @@ from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.rules.transitions import FAILING
-from blackboard.web.charts import HeatMap, RunSpan, spans_of, timeline
+from blackboard.web.charts import RunSpan, heat_map, spans_of, timeline
 from blackboard.web.filters import LONGEST, values_of
 from blackboard.web.pages import RunLine
 from blackboard.web.recent import OF_AN_ITEM
@@ -229,11 +229,9 @@ async def failures_page(site: Site, request: Request) -> WebPage:
     now = await site.board.table.now()
     since = now - timedelta(days=DAYS)
     filters = replace(RunFilter.of(request.query_params), since=since, until=None, outcomes=())
-    heat = HeatMap(zone_of(request))
     by_item: dict[str, ItemFailures] = {}
     runs = await newest_of(site, filters, limit=MOST_COUNTED)
     for run in runs:
-        heat.add(run)
         found = by_item.setdefault(run.id, ItemFailures(run.id, run.stop))
         found.runs += 1
         found.failed += run.outcome in FAILING
@@ -243,7 +241,7 @@ async def failures_page(site: Site, request: Request) -> WebPage:
         template="failures.html",
         title="Failures",
         values={
-            "days": heat.days(DAYS, until=now),
+            "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
             "worst": sorted(failed, key=lambda one: (-one.failed, one.id))[:20],
             "runs": len(runs),
             "failed": sum(one.failed for one in failed),

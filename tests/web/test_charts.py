@@ -16,10 +16,9 @@ from blackboard.web.charts import (
     MOST_ROWS,
     WIDTH,
     HeatCell,
-    HeatDay,
-    HeatMap,
     axis,
     duration_bars,
+    heat_map,
     numbers_of,
     percentile,
     spans_of,
@@ -119,15 +118,6 @@ def test_any_axis_has_some_marks_within_it(zone: tzinfo) -> None:
                 found = axis(since, since + timedelta(hours=hours), zone)
                 assert 1 <= len(found) <= MOST_MARKS + 6, (day, hours)
                 assert all(0 < one.x < WIDTH for one in found)
-
-
-def heat_map(
-    runs: Sequence[Run], *, until: datetime, days: int, zone: tzinfo = UTC
-) -> list[HeatDay]:
-    counted = HeatMap(zone)
-    for one in runs:
-        counted.add(one)
-    return counted.days(days, until=until)
 
 
 def test_heat_by_the_hours_of_a_zone() -> None:
