@@ -66,7 +66,6 @@ MODULES = {
     **dict.fromkeys(("init", "demo", "azurite"), "start"),
     **dict.fromkeys(("add", "edit", "rm", "rename"), "edit"),
     **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "pause"),
-    **dict.fromkeys(("apply", "export"), "apply"),
     **dict.fromkeys(("leader", "leases"), "sharing"),
     "why": "next",
     "import-crontab": "crontab",

@@ -1,66 +1,53 @@
-"""The commands between a board and a file: apply and export.
+"""The command that makes the board what files declare: apply.
 
-`apply` computes a plan, what to add, change and remove, from what the file declares and what is on
-the board; it prints the plan and carries it out. `export` writes what `apply` reads back.
+It computes a plan (`plan.py`), what to add, change and remove, from what the files declare
+(`item_files.py`) and what is on the board; it prints the plan and carries it out.
 """
 
 import asyncio
-import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import click
-import msgspec
 
 from blackboard.cli.actions import record
+from blackboard.cli.item_files import (
+    ItemFile,
+    check_against,
+    check_files,
+    each_item,
+    read_items,
+    session_for,
+)
 from blackboard.cli.many import for_each, steps
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, warn, wrapped
-from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
-from blackboard.cli.progress import counted, reading
-from blackboard.cli.session import Session, confirmed, ids_argument, keeping_all
-from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
+from blackboard.cli.plan import NAMED, ApplyPlan, ItemChange, make_plan
+from blackboard.cli.progress import counted
+from blackboard.cli.session import Session, confirmed, keeping_all
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
-from blackboard.display.queries import select
-from blackboard.display.toml_text import lines_of
 from blackboard.errors import (
     AlreadyThere,
     BadInput,
     BadRow,
-    BadSpec,
     BeingRenamed,
     BlackboardError,
     Missing,
     NoTimeLeft,
 )
-from blackboard.handlers.handler import check_type
-from blackboard.inputs import (
-    check_id,
-    check_params_size,
-    check_size,
-    first_of,
-)
+from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace
-from blackboard.phrases import iso, plural, some
+from blackboard.phrases import plural, some
 from blackboard.protocol import additions, edits
-from blackboard.protocol.groups import check_held
-from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot, ready_for
-from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
-from blackboard.spec import check_first
+from blackboard.settings import FILE_NAME
 from blackboard.stores import wake_workers
 from blackboard.table import Refused
 from blackboard.tables.base import MAX_VALUE
 from blackboard.tasks import finishing
-from blackboard.toml_lines import line_of
 
 LEFT = BadRow.exit_code
 """The exit code where an item is left as it is that a file declares, or that was to be changed."""
@@ -122,134 +109,14 @@ def _applied(
     dry_run: bool,
 ) -> int:
     field, names = ("file", files) if files else ("config", (chosen.config or FILE_NAME,))
-    sources = [_source(one, owner, field=field) for one in names]
+    sources = [read_items(one, owner, field=field) for one in names]
     if prune and not all(one.by for one in sources):
         raise BadInput(
             "owner", "what is no file has no name", "say to whom its items belong: --owner"
         )
-    session = _session(chosen, sources).with_defaults(changes=True)
-    _check(session, sources)
+    session = session_for(chosen, sources).with_defaults(changes=True)
+    check_files(session, sources)
     return asyncio.run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))
-
-
-STDIN = Path("<stdin>")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ItemFile:
-    """A file of items."""
-
-    file: Path
-    text: str
-    settings: Settings
-    by: str
-
-    @cached_property
-    def declared(self) -> list[Declaration]:
-        return [Declaration(item=one, by=self.by) for one in self.settings.items]
-
-
-def _source(name: str, owner: str | None, *, field: str) -> ItemFile:
-    if name == "-":
-        file, text, by = STDIN, read_stdin(), ""
-    else:
-        file = Path(name)
-        # As it is named: behind a link there is another file after each deployment.
-        text = read_text(file, field=field)
-        by = os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
-    found = parse_settings(text, file, is_whole=False)
-    return ItemFile(file=file, text=text, settings=found, by=owner or by)
-
-
-def _session(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
-    """With the settings of the source that has any, or the usual ones."""
-    whole = [one for one in sources if not one.settings.is_of_items_alone]
-    if len(whole) > 1:
-        names = " and ".join(str(one.file) for one in whole)
-        raise BadInput("file", f"{names} have settings", "keep them in one; items in any number")
-    if not whole:
-        return Session.start(chosen)
-    _check_other_settings(chosen, whole[0].file)
-    if whole[0].file == STDIN:
-        return replace(Session.start(chosen), settings=whole[0].settings)
-    return Session.start(replace(chosen, config=str(whole[0].file)))
-
-
-def _check_other_settings(chosen: Chosen, file: Path) -> None:
-    """Raises BadInput where --config names settings beside those of a file of items, and warns
-    where the usual ones are passed over.
-    """
-    other = Path(chosen.config or FILE_NAME)
-    if chosen.config is None and not other.is_file():
-        return
-    if file != STDIN and other.exists() and other.samefile(file):
-        return
-    if parse_settings(read_text(other), other, is_whole=False).is_of_items_alone:
-        return
-    if chosen.config is not None:
-        problem = f"{other} and {file} have settings"
-        raise BadInput("config", problem, "keep them in one; items in any number")
-    warn(f"the settings of {file} hold, and {other} is passed over")
-
-
-def _check(session: Session, sources: Sequence[ItemFile]) -> None:
-    """Checks the items of the files as far as that needs no board. Raises BadInput with the
-    line.
-    """
-    places: dict[str, Path] = {}
-    resolve = session.resolve
-    for source, number, one in _each(sources):
-        item = one.item
-        with _line(source, number):
-            check_id(item.id)
-            if item.id in places:
-                problem = f"{item.id!r} is declared in {places[item.id]}, too"
-                raise BadInput("id", problem, "declare it once")
-            places[item.id] = source.file
-            check_type(item.type)
-            check_params_size(item.params)
-            session.check_params(item.type, item.params)
-            check_held(session.name, one.spec, item_type=item.type)
-            settings = one.settings(resolve)
-            check_first(
-                settings.first if item.first is None else item.first,
-                settings.timezone,
-                has_schedule=settings.schedule is not None,
-            )
-    declared = [one for _, _, one in _each(sources)]
-    warn_unknown(session, [one.item.type for one in declared])
-    warn_idle_steps([one.spec for one in declared])
-
-
-def _each(sources: Sequence[ItemFile]) -> Iterator[tuple[ItemFile, int, Declaration]]:
-    """Each item with its file and its number in it."""
-    for source in sources:
-        for number, one in enumerate(source.declared):
-            yield source, number, one
-
-
-def _check_against(there: Mapping[str, Item], sources: Sequence[ItemFile], *, limit: int) -> None:
-    """Checks the items of the files against those of the board. Raises BadInput with the line."""
-    for source, number, one in _each(sources):
-        with _line(source, number):
-            check_size(one.spec, limit=limit)
-            other = there.get(one.id)
-            if other is not None and other.type != one.item.type:
-                problem = f"{other.id!r} is on the board with the type {other.type!r}"
-                remedy = f"`blackboard edit {shown(other.id)} --type {shown(one.item.type)}` first"
-                raise BadInput("type", problem, remedy)
-
-
-@contextmanager
-def _line(source: ItemFile, number: int) -> Iterator[None]:
-    """Adds the file, and the line of an item, to a BadInput."""
-    try:
-        yield
-    except BadInput as error:
-        line = line_of(source.text, ["items", number, *error.field.split(".")])
-        problem = f"{source.file}:{line}: {error.problem}"
-        kind = NoTimeLeft if isinstance(error, NoTimeLeft) else BadInput
-        raise kind(error.field, problem, error.remedy) from None
 
 
 async def _apply(
@@ -274,7 +141,7 @@ async def _apply(
             plan, left = await _carry_out(
                 session, board, sources, plan, found, prune=prune, yes=yes
             )
-    asked_for = {*plan.ids, *(one.id for _, _, one in _each(sources))}
+    asked_for = {*plan.ids, *(one.id for _, _, one in each_item(sources))}
     return LEFT if asked_for & left.keys() else 0
 
 
@@ -305,7 +172,7 @@ async def _carry_out(
         plan, now = await _planned(session, board, sources, found, prune=prune)
         _warn_of_kept(before, plan, found)
         if plan.remove and not yes:
-            _confirm(plan, session, now=now)
+            _confirm(plan, session, now=now, no="nothing more was changed")
         _warn_of_left({one: why for one, why in plan.left_alone.items() if one not in left})
         left |= plan.left_alone
     return plan, left
@@ -347,9 +214,9 @@ async def _planned(
     `board` is None where there is none yet. Raises BadInput with the line of a file.
     """
     there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
-    _check_against(there, sources, limit=board.table.max_value if board else MAX_VALUE)
+    check_against(there, sources, limit=board.table.max_value if board else MAX_VALUE)
     now = await board.table.now() if board else SystemClock().now()
-    declared = [one for _, _, one in _each(sources)]
+    declared = [one for _, _, one in each_item(sources)]
     owners = {one.by for one in sources} if prune else set()
     plan = make_plan(declared, there, prune=owners, resolve=session.resolve, now=now)
     plan = _with_first(plan, session.resolve, sources, now)
@@ -360,9 +227,11 @@ async def _planned(
     return plan, now
 
 
-def _confirm(plan: ApplyPlan, session: Session, *, now: datetime) -> None:
+def _confirm(
+    plan: ApplyPlan, session: Session, *, now: datetime, no: str = "nothing was changed"
+) -> None:
     """Show the plan, and ask before items are removed. Raises BadInput where there is no terminal
-    to ask on, BlackboardError where the answer is no.
+    to ask on, BlackboardError that says `no` where that is the answer.
     """
     removed, names = plural(len(plan.remove), "item"), [item.id for item in plan.remove]
     named = shown(some(names, NAMED))
@@ -371,7 +240,7 @@ def _confirm(plan: ApplyPlan, session: Session, *, now: datetime) -> None:
         raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
     _print_lines(plan, now=now, err=session.chosen.json)
     if not confirmed(f"Remove {removed} ({named}), and do the rest?"):
-        raise BlackboardError("nothing was changed")
+        raise BlackboardError(no)
 
 
 def _with_first(
@@ -382,11 +251,11 @@ def _with_first(
     """
     first, over = dict[str, datetime](), dict[str, str]()
     added = {one.id for one in plan.add}
-    for source, number, one in _each(sources):
+    for source, number, one in each_item(sources):
         if one.id in added:
             settings = one.settings(resolve)
             try:
-                with _line(source, number):
+                with source.at(number):
                     named = first_of(one.item.first, settings, now)
             except NoTimeLeft as none:
                 over[one.id] = str(none)
@@ -488,101 +357,3 @@ async def _change(
     await for_each(plan.change, change, "changing")
     await for_each(plan.remove, remove, "removing")
     return left
-
-
-EXPORT_EPILOG = """\b
-Examples:
-  blackboard export > items.toml
-  blackboard --board copy apply items.toml
-  blackboard export "town*" --json
-"""
-
-
-@click.command(epilog=EXPORT_EPILOG)
-@ids_argument(required=False)
-@common()
-def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
-    """Write items as TOML that `apply` reads back: their declarations, without their state. On
-    another board those that are done or paused here run: a warning names them. Items that cannot
-    be read are left out with a warning, and exit code 1.
-    """
-    session = Session.start(chosen)
-    found, now, is_whole = asyncio.run(_read_items(session, ids, exact=exact))
-    items = [item for item in found if _has_spec(item)]
-    if chosen.json:
-        emit([declared(item) for item in items])
-    else:
-        click.echo("\n".join(map(_toml, items)), nl=False)
-    _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
-    return int(not is_whole or len(items) < len(found))
-
-
-def _has_spec(item: Item) -> bool:
-    """Whether its spec can be read; else a line says that it is left out."""
-    try:
-        spec_of(item)
-    except BadSpec as bad:
-        warn(f"{shown(item.id)} is left out: its spec cannot be read: {bad.problem}")
-        return False
-    return True
-
-
-def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
-    """Whether `apply` leaves it out, where it is not there: its end has passed."""
-    if item.state is not State.DONE:
-        return False
-    try:
-        first_of(None, resolve(item.type, item.spec), now)
-    except NoTimeLeft:
-        return True
-    except (BadInput, ValueError):
-        return False  # it cannot be told here
-    return False
-
-
-def _warn_of_states(items: Sequence[Item]) -> None:
-    """Of the items whose state a declaration does not have."""
-    for state in (State.DONE, State.PAUSED):
-        if ids := [item.id for item in items if item.state is state]:
-            which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
-            names = shown(some(ids, NAMED))
-            warn(f"{which} and would run on a board that this is applied to: {names}")
-
-
-def _toml(item: Item) -> str:
-    """Raises BadInput, with the item, for what TOML cannot say."""
-    try:
-        return item_text(declared(item))
-    except BadInput as problem:
-        text = f"item {shown(item.id)}: {problem.problem}"
-        raise BadInput(problem.field, text, problem.remedy) from None
-
-
-async def _read_items(
-    session: Session, ids: Sequence[str], *, exact: bool
-) -> tuple[list[Item], datetime, bool]:
-    """Items, the store's time, and whether no row of an item was left out."""
-    async with reading(session.board(), "reading items") as board:
-        if ids:
-            found = await select(board, ids, exact=exact)
-        else:
-            found = [item async for item in board.items()]
-        return found, await board.table.now(), not board.unreadable and not board.newer
-
-
-def declared(item: Item) -> dict[str, Any]:
-    """An item as a file declares it, with the first time that was named for it as long as that is
-    to come.
-    """
-    is_to_come = item.first is not None and item.runs == 0 and item.waits
-    first = {"first": iso(item.first)} if is_to_come and item.planned == item.first else {}
-    return {"id": item.id, "type": item.type, **first, **msgspec.to_builtins(spec_of(item))}
-
-
-def item_text(item: dict[str, Any]) -> str:
-    """An item as one `[[items]]` of a file; its params as a table of their own."""
-    plain = {key: value for key, value in item.items() if key != "params"}
-    lines = ["[[items]]", *lines_of(plain)]
-    if item.get("params"):
-        lines += ["[items.params]", *lines_of(item["params"])]
-    return "\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from blackboard.cli.apply import item_text
+from blackboard.cli.export import item_text
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import emit, note, warn
 from blackboard.display.layout import shown

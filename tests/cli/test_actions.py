@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.apply import item_text
+from blackboard.cli.export import item_text
 from blackboard.model import Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Unavailable

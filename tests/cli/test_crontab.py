@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli import crontab
-from blackboard.cli.apply import item_text
+from blackboard.cli.export import item_text
 from blackboard.handlers.context import unescaped
 from blackboard.schedule.schedule import make_schedule, next_due
 from tests.cli.command_line import CommandLine, blackboard, piped

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blackboard.cli.apply import item_text
+from blackboard.cli.export import item_text
 from blackboard.display.toml_text import lines_of, value_text
 from blackboard.errors import BadInput
 from blackboard.protocol.rows import text_of

@@ -1,0 +1,121 @@
+"""The command that writes the items of a board as a file: export."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.output import emit, warn
+from blackboard.cli.plan import NAMED
+from blackboard.cli.progress import reading
+from blackboard.cli.session import Session, ids_argument
+from blackboard.display.layout import shown
+from blackboard.display.queries import select
+from blackboard.display.toml_text import lines_of
+from blackboard.errors import BadInput, BadSpec, NoTimeLeft
+from blackboard.inputs import first_of
+from blackboard.model import Item, State
+from blackboard.phrases import iso, plural, some
+from blackboard.protocol.planning import spec_of
+from blackboard.protocol.reading import Resolve
+
+EXPORT_EPILOG = """\b
+Examples:
+  blackboard export > items.toml
+  blackboard --board copy apply items.toml
+  blackboard export "town*" --json
+"""
+
+
+@click.command(epilog=EXPORT_EPILOG)
+@ids_argument(required=False)
+@common()
+def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
+    """Write items as TOML that `apply` reads back: their declarations, without their state. On
+    another board those that are done or paused here run: a warning names them. Items that cannot
+    be read are left out with a warning, and exit code 1.
+    """
+    session = Session.start(chosen)
+    found, now, is_whole = asyncio.run(_read_items(session, ids, exact=exact))
+    items = [item for item in found if _has_spec(item)]
+    if chosen.json:
+        emit([declared(item) for item in items])
+    else:
+        click.echo("\n".join(map(_toml, items)), nl=False)
+    _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
+    return int(not is_whole or len(items) < len(found))
+
+
+def _has_spec(item: Item) -> bool:
+    """Whether its spec can be read; else a line says that it is left out."""
+    try:
+        spec_of(item)
+    except BadSpec as bad:
+        warn(f"{shown(item.id)} is left out: its spec cannot be read: {bad.problem}")
+        return False
+    return True
+
+
+def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
+    """Whether `apply` leaves it out, where it is not there: its end has passed."""
+    if item.state is not State.DONE:
+        return False
+    try:
+        first_of(None, resolve(item.type, item.spec), now)
+    except NoTimeLeft:
+        return True
+    except (BadInput, ValueError):
+        return False  # it cannot be told here
+    return False
+
+
+def _warn_of_states(items: Sequence[Item]) -> None:
+    """Of the items whose state a declaration does not have."""
+    for state in (State.DONE, State.PAUSED):
+        if ids := [item.id for item in items if item.state is state]:
+            which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
+            names = shown(some(ids, NAMED))
+            warn(f"{which} and would run on a board that this is applied to: {names}")
+
+
+def _toml(item: Item) -> str:
+    """Raises BadInput, with the item, for what TOML cannot say."""
+    try:
+        return item_text(declared(item))
+    except BadInput as problem:
+        text = f"item {shown(item.id)}: {problem.problem}"
+        raise BadInput(problem.field, text, problem.remedy) from None
+
+
+async def _read_items(
+    session: Session, ids: Sequence[str], *, exact: bool
+) -> tuple[list[Item], datetime, bool]:
+    """Items, the store's time, and whether no row of an item was left out."""
+    async with reading(session.board(), "reading items") as board:
+        if ids:
+            found = await select(board, ids, exact=exact)
+        else:
+            found = [item async for item in board.items()]
+        return found, await board.table.now(), not board.unreadable and not board.newer
+
+
+def declared(item: Item) -> dict[str, Any]:
+    """An item as a file declares it, with the first time that was named for it as long as that is
+    to come.
+    """
+    is_to_come = item.first is not None and item.runs == 0 and item.waits
+    first = {"first": iso(item.first)} if is_to_come and item.planned == item.first else {}
+    return {"id": item.id, "type": item.type, **first, **msgspec.to_builtins(spec_of(item))}
+
+
+def item_text(item: dict[str, Any]) -> str:
+    """An item as one `[[items]]` of a file; its params as a table of their own."""
+    plain = {key: value for key, value in item.items() if key != "params"}
+    lines = ["[[items]]", *lines_of(plain)]
+    if item.get("params"):
+        lines += ["[items.params]", *lines_of(item["params"])]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,146 @@
+"""Files that declare items, as `apply` reads them: one or more, or the standard input; and the
+checks that name the file and the line.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from blackboard.cli.options import Chosen
+from blackboard.cli.output import warn
+from blackboard.cli.plan import Declaration
+from blackboard.cli.session import Session
+from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
+from blackboard.display.layout import shown
+from blackboard.errors import BadInput, NoTimeLeft
+from blackboard.handlers.handler import check_type
+from blackboard.inputs import check_id, check_params_size, check_size
+from blackboard.model import Item, replace
+from blackboard.protocol.groups import check_held
+from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
+from blackboard.spec import check_first
+from blackboard.toml_lines import line_of
+
+STDIN = Path("<stdin>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemFile:
+    """A file of items."""
+
+    file: Path
+    text: str
+    settings: Settings
+    by: str
+
+    @cached_property
+    def declared(self) -> list[Declaration]:
+        return [Declaration(item=one, by=self.by) for one in self.settings.items]
+
+    @contextmanager
+    def at(self, number: int) -> Iterator[None]:
+        """Adds the file, and the line of an item, to a BadInput."""
+        try:
+            yield
+        except BadInput as error:
+            line = line_of(self.text, ["items", number, *error.field.split(".")])
+            problem = f"{self.file}:{line}: {error.problem}"
+            kind = NoTimeLeft if isinstance(error, NoTimeLeft) else BadInput
+            raise kind(error.field, problem, error.remedy) from None
+
+
+def read_items(name: str, owner: str | None, *, field: str) -> ItemFile:
+    """Reads a file, or - for the standard input. Its items belong to `owner`, or else to the file.
+    Raises BadInput for `field`, or for what the file says.
+    """
+    if name == "-":
+        file, text, by = STDIN, read_stdin(), ""
+    else:
+        file = Path(name)
+        # As it is named: behind a link there is another file after each deployment.
+        text = read_text(file, field=field)
+        by = os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
+    found = parse_settings(text, file, is_whole=False)
+    return ItemFile(file=file, text=text, settings=found, by=owner or by)
+
+
+def session_for(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
+    """With the settings of the source that has any, or the usual ones."""
+    whole = [one for one in sources if not one.settings.is_of_items_alone]
+    if len(whole) > 1:
+        names = " and ".join(str(one.file) for one in whole)
+        raise BadInput("file", f"{names} have settings", "keep them in one; items in any number")
+    if not whole:
+        return Session.start(chosen)
+    _check_other_settings(chosen, whole[0].file)
+    if whole[0].file == STDIN:
+        return replace(Session.start(chosen), settings=whole[0].settings)
+    return Session.start(replace(chosen, config=str(whole[0].file)))
+
+
+def _check_other_settings(chosen: Chosen, file: Path) -> None:
+    """Raises BadInput where --config names settings beside those of a file of items, and warns
+    where the usual ones are passed over.
+    """
+    other = Path(chosen.config or FILE_NAME)
+    if chosen.config is None and not other.is_file():
+        return
+    if file != STDIN and other.exists() and other.samefile(file):
+        return
+    if parse_settings(read_text(other), other, is_whole=False).is_of_items_alone:
+        return
+    if chosen.config is not None:
+        problem = f"{other} and {file} have settings"
+        raise BadInput("config", problem, "keep them in one; items in any number")
+    warn(f"the settings of {file} hold, and {other} is passed over")
+
+
+def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
+    """Checks the items of the files as far as that needs no board. Raises BadInput with the
+    line.
+    """
+    places: dict[str, Path] = {}
+    resolve = session.resolve
+    for source, number, one in each_item(sources):
+        item = one.item
+        with source.at(number):
+            check_id(item.id)
+            if item.id in places:
+                problem = f"{item.id!r} is declared in {places[item.id]}, too"
+                raise BadInput("id", problem, "declare it once")
+            places[item.id] = source.file
+            check_type(item.type)
+            check_params_size(item.params)
+            session.check_params(item.type, item.params)
+            check_held(session.name, one.spec, item_type=item.type)
+            settings = one.settings(resolve)
+            check_first(
+                settings.first if item.first is None else item.first,
+                settings.timezone,
+                has_schedule=settings.schedule is not None,
+            )
+    declared = [one for _, _, one in each_item(sources)]
+    warn_unknown(session, [one.item.type for one in declared])
+    warn_idle_steps([one.spec for one in declared])
+
+
+def each_item(sources: Sequence[ItemFile]) -> Iterator[tuple[ItemFile, int, Declaration]]:
+    """Each item with its file and its number in it."""
+    for source in sources:
+        for number, one in enumerate(source.declared):
+            yield source, number, one
+
+
+def check_against(there: Mapping[str, Item], sources: Sequence[ItemFile], *, limit: int) -> None:
+    """Checks the items of the files against those of the board. Raises BadInput with the line."""
+    for source, number, one in each_item(sources):
+        with source.at(number):
+            check_size(one.spec, limit=limit)
+            other = there.get(one.id)
+            if other is not None and other.type != one.item.type:
+                problem = f"{other.id!r} is on the board with the type {other.type!r}"
+                remedy = f"`blackboard edit {shown(other.id)} --type {shown(one.item.type)}` first"
+                raise BadInput("type", problem, remedy)
