@@ -53,7 +53,7 @@ timed() {
     printf 'bb: %s ' "$1" >&2
     shift
     begun=$(date +%s)
-    (while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do printf . >&2; done) &
+    (while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do printf . >&2; done) 9>&- & # they hold no lock
     dots=$!
     code=0
     "$@" >"$log" 2>&1 || code=$?
@@ -119,17 +119,40 @@ explain() {
     fail "cannot install the packages: $(grep -i error "$log" | tail -n 1) (details: .venv.log)"
 }
 
+# One after the other: a second `./bb` waits, and finds the environment made. A lock that a process
+# holds, not a file that it leaves: it ends with the process.
+begin_setup() {
+    exec 9>"$home/.venv.lock"
+    "$python" -c '
+import fcntl
+try:
+    fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    print("bb: waiting for another ./bb, which makes .venv", flush=True)
+    fcntl.flock(9, fcntl.LOCK_EX)' >&2 2>/dev/null || true # what is wrong with Python, set_up says
+}
+
+end_setup() {
+    exec 9>&-
+}
+
 need_demo() {
+    is_set_up && return
+    begin_setup
     is_set_up || set_up
+    end_setup
 }
 
 need_tests() {
+    is_set_up && has_tests && return
+    begin_setup
     if ! is_set_up || { ! has_tests && [ -e "$venv/.recipe-test" ]; }; then
         set_up -r "$home/requirements-test.lock"
     elif ! has_tests; then
         add_tests
     fi
     has_tests || cp "$home/requirements-test.lock" "$venv/.recipe-test"
+    end_setup
 }
 
 # The tests start some thousand processes. Each would compile all that it imports where the environment

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -209,6 +210,19 @@ def test_a_set_up_that_was_cut_off_is_begun_again(machine: Machine) -> None:
     machine.has_uv()
     machine.has_python()
     assert machine.bb("show").stdout == "blackboard show\n"
+
+
+def test_two_that_set_up_at_once_make_one_environment(machine: Machine) -> None:
+    """The second waits. It would remove what the first makes."""
+    machine.has_uv()
+    script = machine.programs.parent / "uv.py"
+    script.write_text(f"import time; time.sleep(0.5)\n{STAND_IN_UV}")
+    with ThreadPoolExecutor() as both:
+        done = list(both.map(machine.bb, ["show"] * 2))
+    assert [one.stdout for one in done] == ["blackboard show\n"] * 2
+    waiting, setting_up = sorted(one.stderr.rstrip("\n") for one in done)[::-1]
+    assert waiting == "bb: waiting for another ./bb, which makes .venv"
+    assert SETTING_UP.fullmatch(setting_up)
 
 
 def test_a_command_runs_where_it_was_called(machine: Machine, tmp_path: Path) -> None:
