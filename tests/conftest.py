@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -54,25 +54,34 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Timeouts are those of this machine. Also a set of parameters may be `of_one_store`."""
+    """Timeouts are those of this machine. Also a set of parameters may be `of_one_store`; of the
+    `cases_of_one_store` each other store has the first.
+    """
     more = set[pytest.Item]()
+    has_case = set[tuple[object, ...]]()
     for item in items:
         if (mark := item.get_closest_marker("timeout")) and mark.args:
             item.add_marker(pytest.mark.timeout(patience(mark.args[0])), append=False)
         if item.get_closest_marker("of_one_store") and not _is_on_quickest(item):
             more.add(item)
+        if item.get_closest_marker("cases_of_one_store") and not _is_on_quickest(item):
+            test = (item.parent, getattr(item, "originalname", ""), *_stores_of(item).values())
+            if test in has_case:
+                more.add(item)
+            has_case.add(test)
     if more:
         config.hook.pytest_deselected(items=list(more))
         items[:] = [item for item in items if item not in more]
 
 
-def _is_on_quickest(item: pytest.Item) -> bool:
+def _stores_of(item: pytest.Item) -> Mapping[str, str]:
+    """By fixture."""
     call = getattr(item, "callspec", None)
-    return call is None or all(
-        call.params[fixture] == known[0]
-        for fixture, known in FIXTURES.items()
-        if fixture in call.params
-    )
+    return {one: call.params[one] for one in FIXTURES if call and one in call.params}
+
+
+def _is_on_quickest(item: pytest.Item) -> bool:
+    return all(store == FIXTURES[fixture][0] for fixture, store in _stores_of(item).items())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

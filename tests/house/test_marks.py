@@ -12,6 +12,15 @@ def test_parameters_of_one_store_are_tried_on_the_quickest(kind: str, store: str
     assert kind == "plain" or store == FIXTURES["store"][0]
 
 
+@pytest.mark.cases_of_one_store("as an example")
+@pytest.mark.parametrize("kind", ["first", "second"])
+@pytest.mark.parametrize("more", [1, 2])
+def test_cases_of_one_store_are_all_tried_on_the_quickest_and_one_on_the_others(
+    kind: str, more: int, store: str
+) -> None:
+    assert (kind, more) == ("first", 1) or store == FIXTURES["store"][0]
+
+
 @ABOVE
 def test_a_test_of_one_store_runs_on_the_quickest(lasting_store: str) -> None:
     assert lasting_store == FIXTURES["lasting_store"][0]
