@@ -36,7 +36,7 @@ QUIET_ROUNDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What follows of a change, or of none."""
+    """The effects of a change, or of quiet rounds."""
 
     change: str
     seconds: float = 0.0
@@ -61,7 +61,7 @@ class Watch:
     freed: dict[str, float] = field(default_factory=dict)
     gap: float = 0.0
     ages: list[float] = field(default_factory=list)
-    """Of the locks that were overridden, in seconds from their last renewal."""
+    """Seconds from the last renewal of each lock to its override."""
 
     def begin(self) -> None:
         self.gap, self.ages = 0.0, []
@@ -106,7 +106,7 @@ class Shared(World):
             self.workers.kill(member)
 
     def after(self, change: str, work: Callable[[], None]) -> Outcome:
-        """What follows of a change, until all is well."""
+        """The effects of a change, until all partitions are shared again."""
         began, moves = self.timeline.now, self.figures.moves
         self.seen.begin()
         work()
@@ -124,7 +124,7 @@ class Shared(World):
         )
 
     def rest(self, rounds: int) -> Outcome:
-        """What happens while nothing happens."""
+        """The moves and requests of rounds without a change."""
         moves, requests, to_bus = self.figures.moves, self._requests, self._bus_requests
         seconds = rounds * self.group.round
         self._run_on(seconds)
@@ -145,7 +145,7 @@ class Shared(World):
 
     @property
     def _requests(self) -> int:
-        """Of the workers that live, about the group, but for saves."""
+        """Requests of the workers that live, about the group, saves left out."""
         return sum(member.process.beside for member in self.workers.members) - self.figures.saves
 
     @property
@@ -191,7 +191,7 @@ def _at(world: World, seat: int) -> WorkerProcess:
 
 
 def tables(sizes: Sequence[tuple[int, int]]) -> str:
-    """Markdown: what follows of each change; then what a balance costs."""
+    """Markdown: the effects of each change; then what a balance costs."""
     changes = [
         "| partitions x workers | | balance | seconds until shared | moves | longest gap, s |",
         "|---|---|---|---|---|---|",

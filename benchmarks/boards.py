@@ -50,7 +50,7 @@ async def new_board(table: Table, items: int, *, item_type: str) -> BoardTable:
 
 
 async def work_off(board: BoardTable, *, slots: int) -> None:
-    """All that is due, by one worker, with its log written as any worker's is."""
+    """Runs all that is due, by one worker, with its log written as any worker's is."""
     collect_seldom()
     worker = worker_on(board, slots=slots)
     with Path(os.devnull).open("w", encoding="utf-8") as log:  # noqa: ASYNC230 - takes no time

@@ -116,7 +116,7 @@ class Herd:
     claims: int
     """Batches of claims."""
     lost: int
-    """Of them, those that lost a race."""
+    """Batches of claims that lost a race."""
 
 
 async def _herd(count: int, *, apart: timedelta = timedelta(0)) -> Herd:
@@ -156,7 +156,7 @@ async def _have_run(board: BoardTable) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What several processes reached."""
+    """The throughput of several processes."""
 
     rate: float
     p99: float

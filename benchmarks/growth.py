@@ -54,7 +54,7 @@ async def coroutine(item, ctx):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured on a board of some size."""
+    """One measurement on a board of some size."""
 
     value: float
     unit: str

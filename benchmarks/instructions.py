@@ -16,7 +16,7 @@ from benchmarks.boards import new_board, new_table, work_off
 from benchmarks.measure import Measured, tell
 
 FEW, MANY = 100, 500
-"""Runs: what a worker does once is in both."""
+"""Runs of two countings: their difference leaves out what a worker does only once."""
 SLOTS = (8, 100)
 
 

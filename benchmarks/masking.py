@@ -1,4 +1,4 @@
-"""Masking what a run says, and what of a large result reaches the worker's loop."""
+"""The time to mask the texts of a run, and how long a large result holds up the worker's loop."""
 
 import asyncio
 import time
@@ -16,10 +16,12 @@ from blackboard.protocol.batches import lock_of
 from blackboard.protocol.rows import text_of
 from blackboard.rules.transitions import claimed
 from blackboard.runners.inline import InlineRunner
+from blackboard.runners.output import fitting_result
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import Spec, resolve
 from blackboard.subscribers import Events
+from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.holdings import Holding
 from blackboard.worker.running import Calls
 
@@ -63,13 +65,18 @@ def measured() -> Iterator[Measured]:
 
 
 def _masking(characters: int, output: str, result: Any = None) -> float:
-    """Milliseconds of the loop, from a run's environment to what may be told."""
+    """Milliseconds that masking the output and the result of one run takes."""
     secret = ("0123456789abcdefghijklmnopqrstuvwxyzABCD" * (1 + characters // 40))[:characters]
     ended = Ended(outcome=Outcome.OK, output=output, result=result)
     return 1000 * best_of(
         1 if characters > 10_000 else TIMES,
-        lambda: seconds(lambda: Mask({"TOKEN": secret}).ended(ended)),
+        lambda: seconds(lambda: _mask(ended, Mask({"TOKEN": secret}))),
     )
+
+
+def _mask(ended: Ended, mask: Mask) -> None:
+    mask.output(ended.output)
+    fitting_result(ended.result, mask, limit=MAX_VALUE)
 
 
 def _encoding() -> float:

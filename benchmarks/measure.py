@@ -1,4 +1,4 @@
-"""How a measurement is taken and told: a name, what was measured, what it is compared with."""
+"""How a measurement is taken and printed: a name, what was measured, what it is compared with."""
 
 import gc
 import json
@@ -42,7 +42,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def tell(found: Iterable[Measured]) -> None:
-    """Print as lines, or as one JSON list with --json. A line is printed as soon as it is known."""
+    """Prints lines, or one JSON list with --json. A line is printed as soon as it is there."""
     if "--json" in sys.argv[1:]:
         told = [{**asdict(one), "ratio": one.ratio} for one in found]
         sys.stdout.write(json.dumps(told, indent=2) + "\n")

@@ -28,7 +28,7 @@ PROGRAMS = HERE / "peer_programs"
 REQUIREMENTS = PROGRAMS / "requirements.txt"
 ROUNDS = 3
 PATIENCE = 300.0
-"""Seconds of one program."""
+"""Seconds after which a program is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ STORES = ("sqlite", "azurite", "memory")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 """Items of the boards that are compared."""
 DRAWN = ("check", "status", "why town-000500", growth.LOOK)
-"""What the picture shows: what reads all items, and what does not."""
+"""The curves of the picture: commands that read all items, and others."""
 
 
 # ---- the sections, as Markdown

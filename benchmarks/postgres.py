@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 USER = "postgres"
-"""Of the server; and of the system, where this program is root: the server refuses to run so."""
+"""The user of the server; also of the system, where this program is root: no server runs as
+root."""
 PATIENCE = 30.0
 """Seconds until the server answers."""
 

@@ -1,8 +1,8 @@
 """Runs in a second of one worker whose handler does nothing, on each store.
 
 The reference is the same seven row writes a run, made beforehand and written in full batches with
-no scheduler around them: what the store can do. So the ratio is the part of it that is left. A
-second reference, for SQLite, is the same rows in bare SQL: what the file can do.
+no scheduler around them: what the store can do. So the ratio is the part of this that a worker
+reaches. A second reference, for SQLite, is the same rows in bare SQL: what the file can do.
 """
 
 import asyncio

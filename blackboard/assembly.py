@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from blackboard.worker.worker import Worker
 
 MARKING = 2.0
-"""Seconds that a worker whose loop stands still has to write that down."""
+"""Seconds that a worker whose loop stands still has to record that on the board."""
 
 
 def new_worker(
@@ -52,7 +52,7 @@ def new_worker(
     store: str,
     guards_loop: bool = False,
 ) -> BoardWorker:
-    """A worker as every process has it: beats by the clock, coroutines on this loop, plain
+    """A worker for a real process: it beats by the clock, calls coroutines on this loop and plain
     functions in child processes. It walks early when the workers of the store are woken. With
     `guards_loop` a loop that stands still for longer than a lease ends its process: for a process
     that does nothing else.
@@ -71,7 +71,7 @@ def new_worker(
         return _watched(process, board, served, events, store) if guards_loop else None
 
     def of_group(pump: Handler) -> "GroupWorker":
-        """With a guard of its own, which waits for the heartbeat of this group."""
+        """The part for one group, with a guard of its own: that needs the group's heartbeat."""
         process, group = ProcessRunner(idle=settings.slots), board.group(pump.type)
         return group_worker(
             group,
@@ -136,7 +136,7 @@ def _watched(
     from blackboard.runners.standstill import LoopWatch
 
     async def mark(run: "RunOfLoop") -> None:
-        """Through a connection of its own, because the loop that uses the worker's is blocked."""
+        """Marks the lock through a new connection, because the loop of the worker's is blocked."""
         async with asyncio.timeout(MARKING):
             table = await open_table(store, board.clock)
             its = board.group(run.type) if run.type in groups else board
@@ -150,7 +150,7 @@ def _watched(
             events.emit(WorkerStoodStill)
             return
         events.emit(LoopStoodStill, run.id, run.type, run.fence)
-        with suppress(TableError, BlackboardError, TimeoutError):  # the item has more attempts then
+        with suppress(TableError, BlackboardError, TimeoutError):  # unmarked, it has more attempts
             asyncio.run(mark(run))
 
     watch = LoopWatch(board.clock, report)
@@ -163,9 +163,9 @@ def _watched(
 
 
 def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | None":
-    """Those of a group of `board` whose partitions are raced for. By the time at which that was
-    made they are apart from those of a board of the same name in another store. Raises BadInput
-    where there is no Redis.
+    """The races of a group of `board`, or None where its partitions are not raced for. The time at
+    which the board was made keeps apart boards of one name in two stores. Raises BadInput where
+    there is no Redis.
     """
     if pump.pump is None or pump.pump.balance is not Balance.GRAB:
         return None
@@ -184,13 +184,13 @@ def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | N
 
 
 class _Parts(NamedTuple):
-    """What every part of a worker that holds runs consists of."""
+    """The objects that every part of a worker that holds runs needs."""
 
     breaker: "StoreBreaker"
     board: BoardTable
-    """Asked through the breaker, for all but renewals."""
+    """For all requests but renewals, through the circuit breaker."""
     renewing: BoardTable
-    """The same, asked for renewals."""
+    """The same board, for renewals."""
     holdings: "Holdings"
     heartbeat: "Heartbeat"
     releases: "Releases"
@@ -259,7 +259,7 @@ def group_worker(
     turning: Callable[[float], None] | None = None,
     races: "Races | None" = None,
 ) -> "GroupWorker":
-    """A worker's part in the group of a pump, of its parts. `board` is the group's, `parent` the
+    """Assembles a worker's part in the group of a pump. `board` is the group's, `parent` the
     name of the board that it belongs to.
     """
     from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
@@ -304,7 +304,7 @@ def assemble(
     turning: Callable[[float], None] | None = None,
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
-    """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
+    """Assembles a worker on `board`. `handlers` are those of the types it takes."""
     from blackboard.worker.membership import Membership, new_member, types_as_text
     from blackboard.worker.peers import Peers
     from blackboard.worker.permits import Permits

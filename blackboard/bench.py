@@ -1,9 +1,9 @@
-"""How fast a store is for boards: one worker on a scratch board, beside what it is compared with.
+"""Measures how fast a store is for boards: one worker on a scratch board, and a reference.
 
 A store that is a file gets another file beside it, any other a board of another name; both are
-deleted at the end. Nothing else is read or written. Handlers do nothing, so what is measured is all
-that happens around them. The number of runs follows from how fast the store turns out to be, so
-that each measurement takes some seconds.
+deleted at the end. Nothing else is read or written. Handlers do nothing, so the measurements are of
+everything around them. The number of runs depends on the speed of the store, so that each
+measurement takes some seconds.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ SLOTS = (8, 100)
 STEPS = 4 + len(SLOTS)
 """How often `measure` calls `progress`."""
 SECONDS = 4.0
-"""Seconds that one measurement takes by default, about."""
+"""About how many seconds one measurement takes by default."""
 FEWEST, MOST = 100, 20_000
-"""Runs of one measurement."""
+"""The fewest and the most runs of one measurement."""
 MOST_BATCHES = 40
-"""Full batches of rows that are prepared to be written without a worker."""
+"""Full batches of claims, and of releases, that are prepared to be written with no worker."""
 LAG_RATE = 100
 """Items that become ready in a second."""
 LAG_CYCLE = timedelta(seconds=1)
@@ -77,14 +77,14 @@ RESOLVE = resolver(Settings(), HANDLERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """`value` and `beside` are of one unit."""
+    """A measured value and, in the same unit, `beside`, a reference value."""
 
     name: str
     value: float
     unit: str
     beside: float
     reference: str
-    """What ran beside it."""
+    """The name of the reference."""
 
     @property
     def ratio(self) -> float:
@@ -94,8 +94,8 @@ class Measurement:
 async def measure(
     store: str, progress: Callable[[str], None], *, seconds: float = SECONDS
 ) -> AsyncIterator[Measurement]:
-    """Each measurement as soon as it is known; each takes about so long. `progress` is called with
-    the name of what is measured next. Raises what opening the store raises; Unavailable for a store
+    """Yields measurements, each of which takes about `seconds`. `progress` is called with the name
+    of the next one. Raises what opening the store raises; Unavailable for a store
     that is too slow, BlackboardError for a run that fails.
     """
     clock, chance = SystemClock(), SystemChance()
@@ -163,7 +163,7 @@ async def measure(
 
 @asynccontextmanager
 async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Table]:
-    """A table on the same store, without traces of it at the end."""
+    """A table on the same store, whose rows are deleted at the end."""
     file = beside(store, f"{name}.db")
     try:
         table = await open_table(file or store, clock, create=file is not None)
@@ -184,8 +184,8 @@ Answer = TypeVar("Answer")
 
 
 async def with_retries(clock: Clock, request: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The answer to a request. A store that is busy, as one is that gets so much at once, or away
-    for a moment, is asked again for `LONGEST_WAIT` seconds.
+    """The answer to a request, which is retried for `LONGEST_WAIT` seconds while the store is busy,
+    because of so many requests, or away.
     """
     until = clock.monotonic() + LONGEST_WAIT
     while True:
@@ -215,13 +215,13 @@ async def _delete(table: Table, name: str, clock: Clock) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """How a board was worked off."""
+    """The speed and the cost of the runs on a board."""
 
     rate: float
     """Runs in a second."""
     requests: int
     cpu: float
-    """Seconds of the processor that a run took of this process."""
+    """Seconds of CPU of this process for one run."""
 
 
 class Scratch:
@@ -233,7 +233,7 @@ class Scratch:
         self._clock = clock
 
     async def rows_alone(self, seconds: float = SECONDS) -> Worked:
-        """The rows of runs, written in full batches with no worker around them."""
+        """Writes the rows of runs in full batches, with no worker."""
         size = self._table.max_rows // 4  # a release has four rows
         board = await self._filled(size * MOST_BATCHES, coroutine)
         batches = await batches_of(board, size)
@@ -253,8 +253,8 @@ class Scratch:
     async def worked_off(
         self, items: int, what: Callable[..., Any], *, slots: int, warm: int = 0
     ) -> Worked:
-        """So many items that are due, by one worker. The rate is that after the first `warm` runs:
-        a worker starts its child processes once.
+        """Runs so many due items with one worker. The rate leaves out the first `warm` runs, in
+        which the worker starts its child processes.
         """
         board = await self._filled(items, what)
         before, cpu = replace(self._table.requests), processor()
@@ -270,7 +270,7 @@ class Scratch:
         return Worked((items - warm) / (moments[-1] - moments[warm]), spent, cpu)
 
     async def idle_look(self, items: int) -> float:
-        """Seconds that a worker takes to see that nothing is due, at the least."""
+        """The fewest seconds that a worker takes to find that nothing is due."""
         board = await self._filled(items, coroutine, due_in=timedelta(hours=8))
         taken = []
         for _ in range(5):
@@ -282,7 +282,7 @@ class Scratch:
         return min(taken)
 
     async def lags(self, items: int) -> list[float]:
-        """Seconds from ready to started, at each percent, of items that become ready one by one."""
+        """Seconds from ready to start: 99 percentiles, for items that become ready one by one."""
         each = timedelta(seconds=1) / LAG_RATE
         board = await self._filled(items, coroutine, due_in=LAG_CYCLE, apart=each)
         lags: list[float] = []
@@ -302,7 +302,7 @@ class Scratch:
         runs: int,
         also: Callable[[BoardEvent], None] | None = None,
     ) -> None:
-        """Run a worker until so many runs have ended."""
+        """Runs a worker until so many runs have ended."""
         # Imported when something is measured: the command line reads this module for its help.
         from blackboard.runners.inline import InlineRunner  # noqa: PLC0415
         from blackboard.runners.process import ProcessRunner  # noqa: PLC0415
@@ -411,7 +411,7 @@ Batches = Sequence[tuple[Sequence[Op], Sequence[Op]]]
 
 
 async def batches_of(board: BoardTable, size: int) -> Batches:
-    """What a worker would write, with ANY for the etags that it would learn on the way."""
+    """The batches of a worker, with ANY for the etags that it would get from the store."""
     now = await board.table.now()
     tokens = [one async for one in board.read_shard(0, until=now) if isinstance(one, Token)]
     items = {item.id: item async for item in board.items()}

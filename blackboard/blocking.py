@@ -30,11 +30,12 @@ from weakref import WeakSet
 
 from blackboard.board import Board, open_board
 from blackboard.board_worker import BoardWorker
-from blackboard.errors import BlackboardError
+from blackboard.errors import BlackboardError, BoardClosed
 from blackboard.runners.inline import run_loop
+from blackboard.runners.signals import BlockingSignal
 
 if TYPE_CHECKING:
-    from blackboard.election import Election, TermLost
+    from blackboard.election import Election
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -42,9 +43,6 @@ Inner = TypeVar("Inner")
 Element = TypeVar("Element")
 Made = TypeVar("Made")
 Manager = TypeVar("Manager", bound=AbstractAsyncContextManager[Any])
-
-
-CLOSED = "this board is closed: use it inside `with blackboard.open_blocking(...)`"
 
 
 class Portal:
@@ -56,7 +54,7 @@ class Portal:
         self._lock = threading.RLock()  # a signal, or the garbage collector, may enter it again
         self._is_closed = False
         self._waiting: WeakSet[Future[Any]] = WeakSet()
-        """What other threads wait for."""
+        """The results that other threads wait for."""
         self._thread = threading.Thread(target=self._run, name="blackboard", daemon=True)
 
     def __enter__(self) -> Self:
@@ -71,7 +69,7 @@ class Portal:
     def __exit__(self, *_: object) -> None:
         if os.getpid() == self._pid and self._started.exception() is None:
             loop, closed = self._started.result()
-            with self._lock:  # what came before is on the loop now, and has its answer
+            with self._lock:  # earlier calls are on the loop by now, and have their answers
                 self._is_closed = True
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(closed.set)
@@ -87,15 +85,15 @@ class Portal:
         except CancelledError:
             if not self._is_closed:
                 raise
-            raise BlackboardError(CLOSED) from None
+            raise BoardClosed from None
         except BaseException:
             future.cancel()
             raise
 
     @contextmanager
     def hold(self, manager: AbstractAsyncContextManager[Answer]) -> Iterator[Answer]:
-        """Enter an asynchronous context manager, and leave it at the end, both in one task. What it
-        raises meanwhile is raised at the end.
+        """Enters an asynchronous context manager, and leaves it at the end, both in one task. What
+        it raises meanwhile is raised at the end.
         """
         entered: Future[Answer] = Future()
         leaving = asyncio.Event()
@@ -108,7 +106,7 @@ class Portal:
         def ended(future: Future[None]) -> None:
             if not entered.done():
                 problem = None if future.cancelled() else future.exception()
-                closed = BlackboardError(CLOSED) if self._is_closed else CancelledError()
+                closed = BoardClosed() if self._is_closed else CancelledError()
                 entered.set_exception(problem or closed)
 
         future = self._begin(held())
@@ -133,34 +131,36 @@ class Portal:
         finally:
             future.cancel()
 
-    def discard(self, found: AsyncIterator[Any]) -> None:
-        """Close an asynchronous generator that is not iterated to its end. Never waits: the garbage
-        collector may call this on any thread.
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a coroutine that needs no answer, unless the board is closed. Never waits: the loop
+        itself may call this, and the garbage collector on any thread.
         """
-        if not self._refusal(blocks=False):
-            self._begin(_closed(found), blocks=False)
+        with suppress(BlackboardError):
+            self._begin(work, blocks=False)
 
     def _begin(self, work: Coroutine[Any, Any, Answer], *, blocks: bool = True) -> Future[Answer]:
         problem = self._refusal(blocks=blocks)
-        if problem:
+        if problem is not None:
             work.close()
-            raise BlackboardError(problem)
+            raise problem
         with self._lock:
             if not self._is_closed:
                 future = asyncio.run_coroutine_threadsafe(work, self._started.result()[0])
                 self._waiting.add(future)
                 return future
         work.close()
-        raise BlackboardError(CLOSED)
+        raise BoardClosed
 
-    def _refusal(self, *, blocks: bool) -> str:
+    def _refusal(self, *, blocks: bool) -> BlackboardError | None:
         if os.getpid() != self._pid:
-            return "this board was opened before this process was forked: open it in this process"
+            problem = "this board was opened before this process was forked"
+            return BlackboardError(f"{problem}: open it in this process")
         if self._is_closed:
-            return CLOSED
+            return BoardClosed()
         if blocks and threading.current_thread() is self._thread:
-            return "a coroutine cannot wait for the loop that it runs on: use a plain `def` handler"
-        return ""
+            problem = "a coroutine cannot wait for the loop that it runs on"
+            return BlackboardError(f"{problem}: use a plain `def` handler")
+        return None
 
     def _run(self) -> None:
         try:
@@ -175,7 +175,7 @@ class Portal:
                 self._is_closed = True
             for future in tuple(self._waiting):
                 with suppress(InvalidStateError):  # it is done
-                    future.set_exception(BlackboardError(CLOSED))
+                    future.set_exception(BoardClosed())
 
     async def _until_closed(self) -> None:
         closed = asyncio.Event()
@@ -227,10 +227,7 @@ def each(
 ) -> Callable[Concatenate[Proxy[Inner], P], Iterator[Element]]:
     """A method that returns an iterator, from an asynchronous generator method."""
 
-    @wraps(method)
-    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Element]:
-        found = method(self._inner, *args, **kwargs)
-
+    def elements(self: Proxy[Inner], found: AsyncIterator[Element]) -> Iterator[Element]:
         async def following() -> tuple[Element, ...]:
             async for element in found:
                 return (element,)
@@ -240,7 +237,11 @@ def each(
             while got := self._portal.call(following()):
                 yield got[0]
         finally:
-            self._portal.discard(found)
+            self._portal.begin(_closed(found))
+
+    @wraps(method)
+    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Element]:
+        return elements(self, method(self._inner, *args, **kwargs))
 
     return call
 
@@ -257,6 +258,13 @@ def made(
         return proxy(make(self, *args, **kwargs), self._portal)
 
     return call
+
+
+def _on_loop(end: Callable[[], None], portal: Portal) -> Callable[[], None]:
+    async def ended() -> None:
+        end()
+
+    return lambda: portal.begin(ended())
 
 
 class ManagerProxy(Proxy[Manager]):
@@ -300,26 +308,6 @@ class BlockingWorker(ManagerProxy[BoardWorker]):
     walk_soon = plain(BoardWorker.walk_soon)
 
 
-class BlockingLost:
-    """`leader.lost`, which waits."""
-
-    def __init__(self, inner: "TermLost", portal: Portal) -> None:
-        self._inner = inner
-        self._portal = portal
-
-    @property
-    def reason(self) -> str:
-        """Why, in words; "" while the term goes on."""
-        return self._inner.reason
-
-    def __bool__(self) -> bool:
-        return bool(self._inner)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the term is over, or for `timeout` seconds; returns whether it is."""
-        return self._portal.call(self._inner.wait(timeout))
-
-
 class BlockingElection(ManagerProxy["Election"]):
     """A candidate whose checks run on the portal's loop: `with board.election("report") as
     leader:`, else as `Election` says. At SIGTERM the main thread, if it is in the block, leaves it,
@@ -344,12 +332,12 @@ class BlockingElection(ManagerProxy["Election"]):
         return self._inner.term
 
     @property
-    def lost(self) -> BlockingLost:
-        """Of its last term: true once that is over."""
-        return BlockingLost(self._inner.lost, self._portal)
+    def lost(self) -> BlockingSignal:
+        """The signal of its last term: true once the term is over."""
+        return BlockingSignal(self._inner.lost, self._portal.call)
 
     def won(self) -> None:
-        """Wait until it is the leader."""
+        """Waits until it is the leader."""
         self._portal.call(self._inner.won())
 
     def _enter(self, stack: ExitStack) -> None:
@@ -369,7 +357,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
     def ended(number: int, _frame: object) -> None:
         nonlocal own
-        own = signal.SIG_IGN  # the next one must not end the resigning
+        own = signal.SIG_IGN  # the next SIGTERM must not interrupt the resigning
         signal.signal(number, own)
         raise SystemExit(128 + number)
 
@@ -406,17 +394,18 @@ class BlockingBoard(Proxy[Board]):
     resume = verb(Board.resume)
     cancel = verb(Board.cancel)
     unlock = verb(Board.unlock)
+    ack = verb(Board.ack)
     remove = verb(Board.remove)
     worker = made(Board.worker, BlockingWorker)
     election = made(Board.election, BlockingElection)
-    subscribe = plain(Board.subscribe)
+    subscribe = made(Board.subscribe, _on_loop)
 
 
 @contextmanager
 def open_blocking(
     store: str | os.PathLike[str] | None = None,
     *,
-    handlers: Iterable[str | Callable[..., Any]] = (),
+    handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]] = (),
     settings: str | os.PathLike[str] | None = None,
     name: str | None = None,
     create: bool = False,

@@ -21,12 +21,14 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from functools import wraps
+from inspect import isasyncgenfunction, iscoroutinefunction
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from msgspec import UNSET
@@ -34,16 +36,16 @@ from msgspec import UNSET
 from blackboard import settings as settings_file
 from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
-from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
+from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed, Missing
 from blackboard.handlers.handler import as_text, check_type
 from blackboard.handlers.registry import importing, load, registry_of
 from blackboard.inputs import (
     argument,
     changed,
     check_id,
-    check_length,
     check_params_size,
     check_size,
+    check_text,
     checked,
     checkpoint_text,
     first_of,
@@ -66,10 +68,11 @@ from blackboard.records import (
     run_record,
 )
 from blackboard.rules.status import STATES, status_of
+from blackboard.runners.signals import LoopSignal
 from blackboard.settings import Settings
-from blackboard.spec import Spec, check_params, encode_spec, plain
+from blackboard.spec import RunOptions, Spec, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
-from blackboard.subscribers import Events, Subscriber, log_event
+from blackboard.subscribers import Events, Subscriber, Subscription, log_event
 from blackboard.table import TableError
 from blackboard.tasks import finishing
 from blackboard.why import explained, read_one
@@ -80,14 +83,17 @@ if TYPE_CHECKING:
     from blackboard.election import Election, Kind
     from blackboard.web.app import WebPages
 
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
 _log = logging.getLogger("blackboard")
 
 
+@checked
 @asynccontextmanager
 async def open_board(
     store: str | os.PathLike[str] | None = None,
     *,
-    handlers: Iterable[str | Callable[..., Any]] = (),
+    handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]] = (),
     settings: str | os.PathLike[str] | None = None,
     name: str | None = None,
     create: bool = False,
@@ -112,13 +118,6 @@ async def open_board(
             "a child process imports this file to call a handler in it, and not to run the program",
             'start the program below `if __name__ == "__main__":`',
         )
-    for argument_name, value, kind in (
-        ("store", store, str | os.PathLike | None),
-        ("handlers", handlers, Iterable),
-        ("settings", settings, str | os.PathLike | None),
-        ("name", name, str | None),
-    ):
-        argument(argument_name, value, kind)
     if name is not None:
         check_board_name(name)
     found, folder = Settings(), settings_file.current_folder()
@@ -142,57 +141,73 @@ async def open_board(
 # ---- the verbs
 
 
-class RunOptions(TypedDict, total=False):
-    """How an item is run. What is left out is as `[types.TYPE]` or the type's `@handler` says.
-    Durations are text such as "90s" or "1d12h", timedelta, or seconds. In an edit, "" takes back
-    what the item says.
-    """
-
-    every: str | float | timedelta
-    """From start to start. One of every, cron, rrule and at is the schedule."""
-    cron: str
-    """As in crontab: "0 3 * * *", "@daily"."""
-    rrule: str
-    """RFC 5545: "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9"."""
-    at: str | datetime
-    """Once."""
-    timezone: str
-    """An IANA name; "UTC" if none is given."""
-    timeout: str | float | timedelta
-    """A run may take so long; the interval if none is given."""
-    stale_after: str | float | timedelta
-    """A lock that is untouched for so long is overridden; "interval": for the interval of the
-    schedule. If none is given, for the interval, and five minutes at the most."""
-    retries: int | Literal[""]
-    """After a failure."""
-    backoff: str | float | timedelta
-    """Before the first retry, at the most."""
-    jitter: str | float | timedelta
-    """Spreads starts over so long."""
-    missed: Literal["one", "all", "none", ""]
-    """What becomes of slots that no worker could serve."""
-    missed_limit: int | Literal[""]
-    """With all: so many at the most."""
-    missed_after: str | float | timedelta
-    """With none: so late is missed."""
-    until: str | datetime
-    """The last slot is no later; a day alone is included."""
-    max_runs: int | Literal[""]
-    """The schedule ends after so many runs, each attempt counted."""
-    blackout: str
-    """Times without runs: "sat-sun, mon-fri 22:00-06:00, 12-24..01-02, holidays"."""
-    priority: int | Literal[""]
-    """Of what a worker has read and is ready, the highest is run first."""
-    description: str
-    """What it is for."""
-    owner: str
-    """The person or team that is asked about it."""
-    tags: Sequence[str] | Literal[""]
-    """Names by which items are chosen."""
-
-
-CLOSED = "this board is closed: use it inside `blackboard.open(...)`"
 NOT_CANCELLED = "had ended, or been taken over, before it could be cancelled"
+
+
+class _Verbs:
+    """Those of a board that are under way: `with verbs:` is one, on the loop of any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # the garbage collector may end one that is under way
+        self._number = 0
+        self._are_refused = False
+        self._all_done = LoopSignal()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._are_refused:
+                raise BoardClosed
+            self._number += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._number -= 1
+            if self._are_refused and not self._number:
+                self._all_done.set("the last one has ended")
+
+    async def end(self) -> None:
+        """Refuse others, and wait for those under way."""
+        with self._lock:
+            self._are_refused = True
+            if not self._number:
+                return
+        await self._all_done.wait()
+
+
+def _verb(method: Callable[P, Answer]) -> Callable[P, Answer]:
+    """A method of a board: its arguments are checked, a closed board refuses it, and a board that
+    closes waits for it; for an iteration only while its next element is read. What is made, such as
+    a worker, is refused as soon as the board begins to close.
+    """
+    call: Any = checked(method)
+
+    @wraps(method)
+    async def awaited(self: "Board", *args: Any, **options: Any) -> Any:
+        with self._verbs:
+            return await call(self, *args, **options)
+
+    async def each(self: "Board", elements: AsyncGenerator[Any]) -> AsyncIterator[Any]:
+        async with aclosing(elements):
+            while True:
+                with self._verbs:
+                    element = await anext(elements, elements)
+                if element is elements:
+                    return
+                yield element
+
+    @wraps(method)
+    def iterated(self: "Board", *args: Any, **options: Any) -> Any:
+        return each(self, call(self, *args, **options))
+
+    @wraps(method)
+    def called(self: "Board", *args: Any, **options: Any) -> Any:
+        if self._is_closing:
+            raise BoardClosed
+        return call(self, *args, **options)
+
+    is_iterated, is_awaited = isasyncgenfunction(method), iscoroutinefunction(method)
+    found = iterated if is_iterated else awaited if is_awaited else called
+    return cast(Callable[P, Answer], found)
 
 
 class Board:
@@ -205,11 +220,12 @@ class Board:
         since their caller records one action for many items.
         """
         self.name = table.name
-        self._open_table: BoardTable | None = table
+        self._table = table
+        self._verbs = _Verbs()
         self._is_closing = False
         self._location = location
         self._via = via
-        self._subscribers: list[Subscriber] = []
+        self._subscriptions: list[Subscription] = []
         self._workers: WeakSet[BoardWorker] = WeakSet()
         self._elections: WeakSet[Election] = WeakSet()
         self._pages: list[WebPages] = []
@@ -221,12 +237,12 @@ class Board:
 
     # ---- reading
 
-    @checked
+    @_verb
     async def item(self, item_id: str) -> BoardItem:
         """An item. Raises Missing when there is none."""
         return await self._shown(await self._table.found(check_id(item_id)))
 
-    @checked
+    @_verb
     async def items(
         self,
         pattern: str = "*",
@@ -250,7 +266,7 @@ class Board:
             if state is None or one.has(state):
                 yield item_record(one, self._table.labels(one.item))
 
-    @checked
+    @_verb
     async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[BoardRun]:
         """The history of an item, newest first, at most `limit` runs. History outlives its item.
         Raises Missing when there never was such an item.
@@ -261,7 +277,7 @@ class Board:
         async for run in self._table.runs(item_id, limit=limit):
             yield run_record(run)
 
-    @checked
+    @_verb
     async def why(self, item_id: str) -> str:
         """Why an item runs or does not, what happens next and what would change that: lines."""
         from blackboard.protocol.members import workers
@@ -270,6 +286,7 @@ class Board:
         _, explanation = await explained(self._table, item, await workers(self._table))
         return explanation.text
 
+    @_verb
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
         from blackboard.protocol.members import workers
@@ -277,7 +294,7 @@ class Board:
 
         return [worker_record(one) for one in await workers(self._table)]
 
-    @checked
+    @_verb
     async def actions(self, *, limit: int = 100) -> list[BoardAction]:
         """What people did, the newest first, at most `limit` actions: what was done by command, on
         the pages, and by verbs that were given `by` or a reason. One action may be for many items.
@@ -287,23 +304,29 @@ class Board:
 
     # ---- changing
 
-    @checked
+    @_verb
     async def add(
         self,
         item_id: str,
         item_type: str,
         *,
-        params: Mapping[str, Any] | None = None,
+        params: Any = None,
         first: str | datetime | None = None,
         **options: Unpack[RunOptions],
     ) -> BoardItem:
         """Add an item of a type. An `every` is due at once, any other schedule at its next time,
         unless `first` says "now", "next" by its schedule, or a time; text without an offset is in
-        the item's zone. Raises BadInput when the id is on the board already.
+        the item's zone. `params` are a dict, or the class that the type declares. Raises BadInput
+        when the id is on the board already, for the type of a pump, and on the board of a group or
+        of elections, which has what programs name.
         """
         check_id(item_id)
         check_type(item_type)
-        spec = changed(Spec(), _texts(options), params=params or {})
+        handler = self._location.handlers.get(item_type)
+        if handler is not None and handler.params is not None:
+            params = handler.params.written(params)
+        params = argument("params", {} if params is None else params, Mapping)
+        spec = changed(Spec(), _texts(options), params=params)
         check_size(spec, limit=self._table.table.max_value)
         self._location.check_params(item_type, spec.params)
         settings = self._table.resolve(item_type, encode_spec(spec))
@@ -313,7 +336,7 @@ class Board:
         )
         return await self._changed(done.item)
 
-    @checked
+    @_verb
     async def edit(
         self,
         item_id: str,
@@ -321,24 +344,23 @@ class Board:
         params: Mapping[str, Any] | None = None,
         unset: Sequence[str] = (),
         item_type: str | None = None,
+        first: str | datetime | None = None,
         checkpoint: Any = UNSET,
         by: str = "",
         **options: Unpack[RunOptions],
     ) -> BoardItem:
         """Change how an item is run: `params` are laid over its own, those named in `unset` are
-        taken away. A new schedule counts from now. Its next run goes on at `checkpoint`; None: it
-        begins anew. `by` is who does it. Raises BlackboardError for another type while it runs.
+        taken away. A new schedule counts from now. `first` moves the first run of an item that
+        never ran. Its next run goes on at `checkpoint`; None: it begins anew. `by` is who does it.
+        Raises BlackboardError for another type while it runs.
         """
-        check_length("by", by)
+        check_text("by", by)
         if item_type is not None:
             check_type(item_type)
         changes, limit = _texts(options), self._table.table.max_value
         text = None if checkpoint is UNSET else checkpoint_text(checkpoint, limit=limit)
-        before: Item | None = None
 
         def new(spec: Spec, item: Item) -> Spec:
-            nonlocal before
-            before = item
             for key in unset:
                 if key not in spec.params:
                     raise BadInput("unset", f"there is no {key!r} in the params")
@@ -348,15 +370,21 @@ class Board:
             self._location.check_params(item_type or item.type, after.params)
             return after
 
+        named, now = as_text(first), await self._table.table.now()
         done = await edits.edit(
-            self._table, check_id(item_id), new, item_type=item_type, checkpoint=text
+            self._table,
+            check_id(item_id),
+            new,
+            item_type=item_type,
+            checkpoint=text,
+            first=None if named is None else lambda settings: first_of(named, settings, now),
         )
-        if done.changed and before is not None:
-            names = changed_fields(before, done.item)
+        if done.changed and done.before is not None:
+            names = changed_fields(done.before, done.item)
             await self._record("edit", item_id, by=by, detail=", ".join(names))
         return await self._changed(done.item)
 
-    @checked
+    @_verb
     async def run(
         self,
         item_id: str,
@@ -366,10 +394,11 @@ class Board:
         by: str = "",
     ) -> AskedRun:
         """Make an item due now, or once more when it is running; `params` are laid over its own for
-        this one run. The schedule stays as it is. The same `trigger` twice is one run. `by` is who
-        does it. Raises BlackboardError when the item is paused, or too many runs wait.
+        this one run. The schedule stays as it is. The same `trigger` twice is one run: while that
+        waits, for ten minutes, and until 64 other requests to change the item have come. `by` is
+        who does it. Raises BlackboardError when the item is paused, or too many runs wait.
         """
-        check_length("by", by)
+        check_text("by", by)
         once = dict(params or {})
         check_params(once)
         once = plain(once)
@@ -380,10 +409,10 @@ class Board:
             await self._record("run", item_id, by=by, detail=", ".join(param_names(once)))
         return AskedRun(id=item_id, due=asked.slot, ahead=asked.ahead, joined=asked.joined)
 
-    @checked
+    @_verb
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
-        """Start no more runs until the item is resumed. What runs may finish. `by` is who does it;
-        user@host if none is given. Raises BlackboardError when the item is done.
+        """Start no more runs until the item is resumed. A run that has started may finish. `by` is
+        who does it; user@host if none is given. Raises BlackboardError when the item is done.
         """
         mark = await mark_now(self._table, reason, by=by)
         done = await edits.pause(self._table, check_id(item_id), mark)
@@ -393,7 +422,7 @@ class Board:
             await self._record("pause", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @checked
+    @_verb
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Undo a pause. A slot that came meanwhile is due at once, unless `missed` is "none"."""
         mark = await mark_now(self._table, reason, by=by)
@@ -402,7 +431,7 @@ class Board:
             await self._record("resume", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @checked
+    @_verb
     async def cancel(
         self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
     ) -> BoardItem:
@@ -420,7 +449,7 @@ class Board:
         await self._record("cancel", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @checked
+    @_verb
     async def unlock(
         self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
     ) -> BoardItem:
@@ -438,11 +467,28 @@ class Board:
         await self._record("unlock", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @checked
+    @_verb
+    async def ack(
+        self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
+    ) -> BoardItem:
+        """Acknowledge that the last run of an item failed, or only the run with this fence: `check`
+        passes over it until the item runs again. `by` is who does it. Raises BlackboardError when
+        it has not failed, runs, or has run since.
+        """
+        if fence is None:
+            fence = (await self._table.found(check_id(item_id))).fence
+        mark = await mark_now(self._table, reason, by=by)
+        done = await edits.acknowledge(self._table, check_id(item_id), mark, fence=fence)
+        if done.changed:
+            await self._record("ack", item_id, by=by, reason=reason)
+        return await self._changed(done.item)
+
+    @_verb
     async def rename(self, item_id: str, new_id: str, *, by: str = "") -> BoardItem:
         """Give an item another id. Its history stays with the old one. A rename that was
         interrupted is finished when it is asked for again. `by` is who does it. Raises BadInput
-        when the new id is taken, or the same, BlackboardError when the item runs.
+        when the new id is taken, or the same, and for a partition or an election, BlackboardError
+        when the item runs.
         """
         mark = await mark_now(self._table, "", by=by)
         done = await rename(self._table, check_id(item_id), check_id(new_id), mark)
@@ -450,18 +496,18 @@ class Board:
             await self._record("rename", item_id, by=by, detail=f"to {new_id}")
         return await self._changed(done.item)
 
-    @checked
+    @_verb
     async def remove(self, item_id: str, *, by: str = "") -> None:
         """Remove an item. What runs loses its lock and is stopped; the history stays until its time
         is up. `by` is who does it.
         """
-        check_length("by", by)
+        check_text("by", by)
         if (await edits.remove(self._table, check_id(item_id))).changed:
             await self._record("remove", item_id, by=by)
 
     # ---- working
 
-    @checked
+    @_verb
     def worker(
         self,
         *,
@@ -479,7 +525,6 @@ class Board:
 
         Raises BadInput when there is no handler, or one that a child process could not import.
         """
-        self._check_open()
         settings = worker_settings(
             self._location.settings, slots=slots, cycle=cycle, types=types, grace=grace
         )
@@ -488,8 +533,7 @@ class Board:
             raise BadInput("handlers", "there are none", "open the board with handlers=[...]")
         events = Events(identity(self._table.chance))
         events.subscribe(log_event, "the log")
-        for one in self._subscribers:
-            events.subscribe(one)
+        events.subscriptions += self._subscriptions
         worker = new_worker(
             self._table,
             handlers=handlers,
@@ -501,7 +545,7 @@ class Board:
         self._workers.add(worker)
         return worker
 
-    @checked
+    @_verb
     def election(
         self,
         name: str,
@@ -526,8 +570,7 @@ class Board:
         from blackboard.election import Election
         from blackboard.protocol.leaders import name_of_program
 
-        self._check_open()
-        check_length("name", name)
+        check_text("name", name)
         election = Election(
             self._table,
             name=name_of_program(name),
@@ -540,6 +583,7 @@ class Board:
         self._elections.add(election)
         return election
 
+    @_verb
     def web(
         self,
         *,
@@ -555,10 +599,10 @@ class Board:
 
         Who may see them is for the application around them to decide, unless `token` is what a
         visitor has to know, or `user_header` names the visitor where a request comes from one of
-        `proxies`, addresses such as "10.0.0.0/24". With `operator` visitors may also run, pause and
-        edit items. `hosts` are the names that they are served under; None: any. `secret` signs
-        forms and sessions: where several processes serve the pages they need the same, unless
-        there is a token.
+        `proxies`, addresses such as "10.0.0.0/24". With `operator` visitors may also run, pause,
+        edit, rename and remove items. `hosts` are the names that they are served under; None: any.
+        `secret` signs forms and sessions: where several processes serve the pages they need the
+        same, unless there is a token.
 
         Raises BadInput for what cannot be used, and where the extra is not installed.
         """
@@ -576,7 +620,6 @@ class Board:
             hosts=hosts,
             user=_user_here(),
         )
-        self._check_open()
         pages = web_app(
             self._table,
             self._recording("web"),
@@ -591,54 +634,56 @@ class Board:
         self._pages.append(pages)
         return pages
 
-    def subscribe(self, callback: Subscriber) -> None:
+    @_verb
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Call `callback` with the events of the workers of this board that are made here: the
         classes of `blackboard.events`. It is called on the event loop and must not block. What it
-        raises is isolated from the worker and from other subscribers, and counted. Raises BadInput
-        for what cannot be called, and for an `async def`.
+        raises is isolated from the worker and from other subscribers, and counted. Returns a
+        function that ends this. Raises BadInput for what cannot be called, and for an `async def`.
         """
-        if not callable(callback) or iscoroutinefunction(callback):
+        if iscoroutinefunction(callback) or iscoroutinefunction(type(callback).__call__):
             remedy = "give a plain function; it may create a task"
-            raise BadInput("callback", f"{callback!r} cannot be called so", remedy)
-        self._subscribers.append(callback)
+            raise BadInput("callback", f"{callback!r} is a coroutine function", remedy)
+        subscription = Subscription(callback)
+        self._subscriptions.append(subscription)
         for worker in self._workers:
-            worker.events.subscribe(callback)
+            worker.events.subscriptions.append(subscription)
+
+        def end() -> None:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+                for worker in self._workers:
+                    worker.events.subscriptions.remove(subscription)
+
+        return end
 
     # ---- helpers
 
     def _recording(self, via: Via | None) -> "Board":
-        """This board, with the same workers, called by `via`."""
+        """This board, with the same workers and verbs under way, called by `via`."""
         board = Board(self._table, self._location, via=via)
-        board._workers = self._workers
+        board._workers, board._verbs = self._workers, self._verbs
         return board
-
-    @property
-    def _table(self) -> BoardTable:
-        if self._open_table is None:
-            raise BlackboardError(CLOSED)
-        return self._open_table
-
-    def _check_open(self) -> None:
-        """Refuse what would outlive the board."""
-        if self._is_closing:
-            raise BlackboardError(CLOSED)
 
     async def _close(self) -> None:
         """Workers that still work are stopped, and put back what they run; leaders resign; changes
-        of many items that were begun on the pages are finished. All that is done before the table
-        is closed, at a cancellation, too.
+        of many items that were begun on the pages are finished. Handlers may call verbs until then;
+        at last the verbs under way are finished, and others refused. All that is done before the
+        table is closed, at a cancellation, too.
         """
         self._is_closing = True
-        ends = [
-            *(one.end() for one in self._workers),
-            *(one.end() for one in self._elections),
-            *(one.close() for one in self._pages),
-        ]
-        try:
-            results = await finishing(asyncio.gather(*ends, return_exceptions=True))
-        finally:
-            self._open_table = None
-        for result in results:
+
+        async def ended() -> list[BaseException | None]:
+            ends = [
+                *(one._close() for one in self._workers),  # noqa: SLF001 - it ends with its board
+                *(one.end() for one in self._elections),
+                *(one.close() for one in self._pages),
+            ]
+            results = await asyncio.gather(*ends, return_exceptions=True)
+            await self._verbs.end()
+            return results
+
+        for result in await finishing(ended()):
             if result is not None:
                 raise result
 
@@ -701,15 +746,15 @@ def _check_limit(limit: int | None) -> None:
 
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:
     """Who does something now, for the record: `by`, or the user of this process and its host.
-    Raises BadInput for words that are too long.
+    Raises BadInput for words that are too long, or no UTF-8.
     """
-    check_length("reason", reason)
+    check_text("reason", reason)
     return Mark(by=operator(by), at=await board.table.now(), reason=reason)
 
 
 def operator(by: str = "") -> str:
     """Who does something: `by`, or the user of this process and its host. Raises BadInput."""
-    check_length("by", by)
+    check_text("by", by)
     return by or _user_here()
 
 
@@ -719,7 +764,8 @@ def _user_here() -> str:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = f"uid {os.getuid()}"
-    return f"{user}@{socket.gethostname()}"
+    name = f"{user}@{socket.gethostname()}"
+    return name.encode(errors="backslashreplace").decode()  # a row has UTF-8 text alone
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A worker of a board, as a program holds it, and what it is asked for."""
+"""A worker of a board, as programs use it, and its settings."""
 
 import asyncio
 import os
@@ -10,14 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from blackboard.clock import Chance
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BlackboardError, BoardClosed
 from blackboard.events import JobsChanged, WorkerStarted, WorkerStopped
+from blackboard.executor import in_thread
 from blackboard.handlers.code import changed
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable
 from blackboard.protocol.retention import Retention
 from blackboard.schedule.times import duration_of, format_duration
 from blackboard.settings import NO_GRACE, Settings
+from blackboard.spec import MOST_SLOTS, check_count
 from blackboard.stores import when_woken
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_END = 60.0
-"""Seconds in which what is stopped without grace has ended."""
+"""Seconds that a stop without grace may take."""
 ONCE = "a worker works once: ask the board for another one"
 SHARED_WALK = 0.2
 """Seconds from a change through a board until its workers walk. Other changes share the walk."""
@@ -35,7 +37,7 @@ SHARED_WALK = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """`[worker]`, and what of `[board]` concerns a worker."""
+    """The settings of `[worker]`, and those of `[board]` that a worker needs."""
 
     cycle: timedelta = timedelta(seconds=60)
     slots: int = 8
@@ -55,10 +57,10 @@ def worker_settings(
     types: Sequence[str] = (),
     grace: str | float | timedelta | None = None,
 ) -> WorkerSettings:
-    """What is given here, else what the settings declare. Raises BadInput."""
+    """The arguments, each else as the settings declare. Raises BadInput."""
     table = declared.worker
-    if slots is not None and (type(slots) is not int or slots < 1):
-        raise BadInput("slots", f"{slots!r} is not a number of runs", "1 or more")
+    if slots is not None:
+        check_count("slots", slots, most=MOST_SLOTS)
     grace = table.grace if grace is None else grace
     return WorkerSettings(
         cycle=_duration(table.cycle if cycle is None else cycle, "cycle"),
@@ -75,7 +77,7 @@ def _duration(value: str | float | timedelta, name: str) -> timedelta:
 
 
 def identity(chance: Chance) -> str:
-    """host:pid:boot nonce. The nonce tells two workers apart whose host and pid are the same."""
+    """host:pid:boot nonce. The nonce distinguishes two workers with the same host and pid."""
     return f"{socket.gethostname()}:{os.getpid()}:{chance.nonce()[:8]}"
 
 
@@ -122,22 +124,22 @@ class BoardWorker:
         self.name = worker.events.worker
         """host:pid:boot nonce, as items and runs name it."""
         self.events = worker.events
-        """What subscribers listen to."""
+        """The events that subscribers get."""
         self._worker = worker
         self._settings = settings
         self._wake = wake
         self._store = store
         self._groups = groups
         self._is_working = False
+        self._refusal: BlackboardError | None = None
+        """What `work` raises; None until it works, or its board closes."""
         self._ended = asyncio.Event()
-        self._is_over = False
-        """Its board is closed."""
         self._soon: asyncio.TimerHandle | None = None
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
+        """Stops the worker. First call: no more claims, and grace for runs; second: no grace."""
         self._stop(at_once=False)
 
     def _stop(self, *, at_once: bool) -> None:
@@ -146,37 +148,45 @@ class BoardWorker:
         self._worker.stop(at_once=at_once)
 
     async def end(self) -> None:
-        """Stop it without grace, and wait for its end. It does not begin to work any more."""
-        self._is_over = True
+        """Stops it without grace, and waits for its end. It does not begin to work any more."""
         if self._is_working:
             self._stop(at_once=True)
             await self._ended.wait()
+        elif self._task is not None:
+            self._task.cancel()
+        self._ended.set()
+
+    async def _close(self) -> None:
+        """Ends it because its board closes."""
+        self._refusal = BoardClosed()
+        await self.end()
 
     def walk_soon(self) -> None:
-        """Walk the board without waiting for the cycle: something on it was changed."""
+        """Walks the board without waiting for the cycle: something on it was changed."""
         if self._is_working and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SHARED_WALK, self._walk_now)
 
     def _walk_now(self) -> None:
-        """Walk, and ask for the locks that are held: one of them may have been cancelled."""
+        """Walks, and reads the locks that are held: one of the runs may have been cancelled."""
         self._soon = None
         self._wake.beat()
         self._worker.heartbeat.ask(*self._worker.holdings)
 
     async def work(self, until: Until = "stopped") -> None:
-        """Work until then, or until `stop` is called, or it is cancelled. Partitions are served by
-        a worker that works until it is stopped: they have no end. Raises TableError when the store
-        cannot work, or the board is another by now.
+        """Works until then, or until `stop` is called, or it is cancelled. Partitions are served by
+        a worker that works until it is stopped: they have no end. Raises TableError when the
+        board was made anew meanwhile, or the store cannot work: with "stopped" it waits for that.
         """
         from blackboard.worker.worker import Mode
 
-        if self._is_over:
-            raise BlackboardError("its board is closed: work inside the block of `blackboard.open`")
-        if self._is_working or self._ended.is_set():
-            raise BlackboardError(ONCE)
+        if self._refusal is not None:
+            raise self._refusal
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
+        if self._ended.is_set():
+            return
+        self._refusal = BlackboardError(ONCE)
         events, worker = self.events, self._worker
         groups = {one.handler.type: one for one in self._groups if until == "stopped"}
         events.emit(
@@ -206,7 +216,7 @@ class BoardWorker:
             events.emit(WorkerStopped, runs=runs, requests=dict(worker.requests))
 
     async def _all_of(self, *work: Coroutine[Any, Any, None]) -> None:
-        """Wait until all have ended. When one fails, or this is cancelled, the others are stopped
+        """Waits until all have ended. When one fails, or this is cancelled, the others are stopped
         without grace, and put back what they run. Cancelled again, or where that takes too long,
         they are as if killed.
         """
@@ -224,15 +234,15 @@ class BoardWorker:
                 for one in tasks:
                     one.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        for one in sorted(tasks, key=asyncio.Future.cancelled):  # an error before what it has ended
+        for one in sorted(tasks, key=asyncio.Future.cancelled):  # errors before what they ended
             one.result()
 
     async def _watch_jobs(self) -> None:
-        """Emit an event when files of the jobs have changed. They are looked at once a cycle."""
+        """Emits an event when files of the jobs have changed. They are looked at once a cycle."""
         reported: list[str] = []
         while True:
             await self._worker.board.clock.sleep(self._settings.cycle.total_seconds())
-            files = await asyncio.to_thread(changed)
+            files = await _changed_files()
             if files and files != reported:
                 self.events.emit(JobsChanged, files=tuple(files))
             reported = files
@@ -250,7 +260,7 @@ class BoardWorker:
         problem: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop the worker and wait for it; a cancellation meanwhile ends it without grace."""
+        """Stops the worker and waits for it; a cancellation meanwhile ends it without grace."""
         assert self._task is not None
         cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
         if not self._task.done():
@@ -267,11 +277,16 @@ class BoardWorker:
             raise group.exceptions[0] from None
 
 
+async def _changed_files() -> list[str]:
+    """Files of the jobs that changed."""
+    return await in_thread(changed)
+
+
 def _has_failed(task: "asyncio.Future[None]") -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _first_of(problems: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What was raised first, out of all groups around it."""
+    """The first exception, taken out of all groups around it."""
     first = problems.exceptions[0]
     return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

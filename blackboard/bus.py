@@ -1,4 +1,4 @@
-"""The contract of a bus: the two hashes and the two channels of a lease grab, in six verbs.
+"""The contract of a bus: six verbs for the two hashes and the two channels of a lease grab.
 
 Any key-value store with publish and subscribe will do. A write to a field is atomic. A message goes
 to the listeners of the moment, in the order in which it was published, once or not at all: a

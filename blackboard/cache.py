@@ -7,8 +7,8 @@ from blackboard.errors import BadInput
 
 
 def cache_folder() -> Path:
-    """Of this user: `blackboard` in XDG_CACHE_HOME, or in `~/.cache`. It may not be there yet.
-    Raises BadInput for a user without a home.
+    """The cache of this user: `blackboard` in XDG_CACHE_HOME, or in `~/.cache`. It may not be there
+    yet. Raises BadInput for a user without a home.
     """
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if named.is_absolute():

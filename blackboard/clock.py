@@ -55,7 +55,7 @@ class SystemClock:
 
 
 def processor() -> float:
-    """Seconds that this process, all its threads, has taken of the processor."""
+    """Seconds of processor time that all threads of this process have used."""
     return time.process_time()
 
 

@@ -1,4 +1,4 @@
-"""What a board asks of its store in a month, and what Azure charges for it. Pure arithmetic.
+"""The requests of a board to its store in a month, and their price on Azure. Pure arithmetic.
 
     kind         requests
     -----------  -----------------------------------------------------------------------------
@@ -21,22 +21,24 @@ It is a forecast for a board without faults. Not counted: retries, commands, not
 requests, items that run once; what the coordinator deletes each day.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import ceil
+from typing import Any
 
 from blackboard.errors import BadInput
-from blackboard.model import Item, State
+from blackboard.model import Item, State, replace
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.finished_runs import ROWS_OF_A_RELEASE
 from blackboard.protocol.reading import Resolve
 from blackboard.protocol.retention import Retention, prune_every
 from blackboard.rules.due import lease, renew_every
 from blackboard.rules.status import COUNTED_EVERY
-from blackboard.schedule.schedule import Every, Once, Schedule, next_due
+from blackboard.schedule.schedule import Cron, Every, Once, RRule, Schedule, slots_after
 from blackboard.spec import RunSettings
 
 MONTH = timedelta(days=365.25) / 12
@@ -45,33 +47,42 @@ BEAT = 0.95
 BATCH = 100
 """Rows in one request on Azure, at the most: the limit of `AzureTable`, which is slow to import."""
 CLAIMS, RELEASES = BATCH // ROWS_OF_A_CLAIM, BATCH // ROWS_OF_A_RELEASE
-"""In one request."""
+"""Claims, and releases, in one request."""
 SINGLY = 2.0
 """Requests of a run by itself: its claim and its release."""
 IN_BULK = 1 / CLAIMS + 1 / RELEASES
 """Requests of a run among many that are ready together, and end together."""
 ROWS_A_RUN = ROWS_OF_A_CLAIM + ROWS_OF_A_RELEASE
-"""Rows written: Azure calls them entities."""
+"""Rows that a run writes: Azure calls them entities."""
 PARTITION = 2_000
 """Entities a second that one partition, and so one shard, accepts on Azure."""
 PLANNED = PARTITION // 2
 """The half to plan with: commands need a part, and bursts are throttled earlier."""
 MOST_SHARDS = 100
 ITEM_BYTES, RUN_BYTES = 1_500, 650
-"""Of an item with its token, and of a run in the history, without their texts."""
-SLOTS_FORESEEN = 100
-"""Slots of a cron or a rule from which its mean interval is computed."""
+"""Bytes of an item with its token, and of a run in the history, without their texts."""
+WEEK = timedelta(weeks=1)
+SLOTS_FORESEEN, MOST_FORESEEN = 100, 1_100
+"""Slots from which a mean interval is read, at the least and at the most: a slot every 10 minutes
+is read for a week, because working hours repeat each week.
+"""
+LONGEST_FORESEEN = timedelta(days=4 * 365 + 1)
+"""The time in which slots are read, at the most: a rule may have one in each leap year."""
+SHORTEST_LOOKED_AT = timedelta(minutes=10)
+"""What runs more often is read as if it had a slot so often: a blackout takes the same share."""
+_MINUTES = re.compile(r"(?:^|(?<=; ))[^@ ]+ ")
+"""The first fields of cron expressions."""
 
 MET_EVERY = timedelta(minutes=5)
-"""From one reading of the rows of other workers to the next."""
+"""The time between two readings of the rows of other workers."""
 CHECKED_EVERY = timedelta(minutes=5)
-"""A third of the lease of the coordinator."""
+"""The longest time between two checks of the election: a third of the coordinator's lease."""
 CHECKED_SOONER = 0.9
-"""The mean time between two checks, as a share of that: see `election.py`."""
+"""The mean time between two checks, as a share of the longest: see `election.py`."""
 PAGE = 1_000
 """Rows of a page on Azure."""
 LARGEST_EXAMINED = 20_000
-"""Items of a board that the coordinator examines."""
+"""Items of the largest board that the coordinator examines."""
 COUNTED_IN, EXAMINED_IN = 1, 2
 """Requests besides those for items, locks and tokens: the row of the counts, which is written; the
 rows of workers, and the floor."""
@@ -100,12 +111,12 @@ class Rhythm:
 
     @property
     def runs(self) -> float:
-        """A month."""
+        """Runs in a month."""
         return MONTH / self.interval
 
     @property
     def renewals(self) -> float:
-        """A month."""
+        """Renewals in a month."""
         return self.runs * int(self.lasts.total_seconds() / self.renewed)
 
 
@@ -119,16 +130,16 @@ class Load:
     cycle: timedelta = timedelta(seconds=60)
     retention: Retention = field(default_factory=Retention)
     coordinator: bool = True
-    """Whether the workers elect one."""
+    """Whether the workers elect a coordinator."""
 
     @property
     def runs(self) -> float:
-        """A month."""
+        """Runs in a month."""
         return sum(one.runs for one in self.rhythms)
 
     @property
     def renewals(self) -> float:
-        """A month."""
+        """Renewals in a month."""
         return sum(one.renewals for one in self.rhythms)
 
     @property
@@ -164,6 +175,8 @@ def rhythm_of(item: Item, *, settings: RunSettings, now: datetime) -> Rhythm | N
     interval = _interval(settings.schedule, now) if settings.schedule else None
     if item.state is not State.ACTIVE or interval is None:
         return None
+    if settings.schedule and (most := settings.schedule.limits.runs):
+        interval = max(interval, MONTH / max(most - item.runs, 1))
     lasted = item.stop - item.start if item.stop and item.start else timedelta(0)
     return Rhythm(
         interval=interval,
@@ -191,21 +204,61 @@ def rhythms_of(items: Iterable[Item], resolve: Resolve, now: datetime) -> list[R
     return found
 
 
-@lru_cache(maxsize=4096)
 def _interval(schedule: Schedule, now: datetime) -> timedelta | None:
-    """The mean time between the coming slots; None when there is no second one."""
-    if isinstance(schedule, Every):
-        return schedule.interval
-    if isinstance(schedule, Once):
+    """The mean time between the coming slots, longer where the schedule ends within a month; None
+    when there are none.
+    """
+    until = schedule.limits.until
+    left = 1.0 if until is None else min((until - now) / MONTH, 1.0)
+    if isinstance(schedule, Once) or left <= 0:
         return None
-    first = last = next_due(schedule, now)
-    gaps = 0
-    while last is not None and gaps < SLOTS_FORESEEN:
-        following = next_due(schedule, last)
-        if following is None:
-            break
-        last, gaps = following, gaps + 1
-    return (last - first) / gaps if gaps and first and last else None
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    mean = _mean(replace(schedule, limits=replace(schedule.limits, until=None)), today)
+    return mean and mean / left
+
+
+@lru_cache(maxsize=4096)
+def _mean(schedule: Every | Cron | RRule, today: datetime) -> timedelta | None:
+    """The mean time between the slots of an endless schedule from `today` on. Reading slots takes
+    long, so few are read, and none of an `every` or a cron expression without windows.
+    """
+    if isinstance(schedule, RRule):
+        return _mean_of_slots(schedule, today)
+    all_slots = _without_windows(schedule)
+    if not schedule.limits.windows or all_slots is None:
+        return all_slots
+    looked_at = _thinned(schedule) if all_slots < SHORTEST_LOOKED_AT else schedule
+    of_these, open_ones = _without_windows(looked_at), _mean_of_slots(looked_at, today)
+    return open_ones and of_these and open_ones * (all_slots / of_these)
+
+
+def _without_windows(schedule: Every | Cron) -> timedelta | None:
+    return schedule.interval if isinstance(schedule, Every) else schedule.mean_interval()
+
+
+def _thinned(schedule: Every | Cron) -> Every | Cron:
+    """The schedule with a slot every 10 minutes, at the times of the day at which it has more."""
+    if isinstance(schedule, Every):
+        return replace(schedule, interval=SHORTEST_LOOKED_AT)
+    return replace(schedule, expression=_MINUTES.sub("*/10 ", schedule.expression))
+
+
+def _mean_of_slots(schedule: Every | Cron | RRule, today: datetime) -> timedelta | None:
+    """Read from the slots of whole weeks; where there are few, of `LONGEST_FORESEEN`, or of the
+    month in which they end; and where there are very many, from the first ones.
+    """
+    soon, end = 0, today + WEEK
+    for before, slot in enumerate(slots_after(schedule, today)):
+        if slot > today + LONGEST_FORESEEN:
+            return LONGEST_FORESEEN / before if before else None
+        if slot > end:
+            if before >= SLOTS_FORESEEN:
+                return (end - today) / before
+            end = today + ceil((slot - today) / WEEK) * WEEK
+        if before + 1 == MOST_FORESEEN:
+            return (slot - today) / MOST_FORESEEN
+        soon += slot <= today + MONTH
+    return MONTH / soon if soon else None
 
 
 def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
@@ -286,3 +339,15 @@ def price_of(store: str) -> float:
 def bill(requests: float, *, size: int, price: float = PRICE) -> float:
     """US dollars a month."""
     return requests / 1e6 * price + size / 1e9 * STORAGE_PRICE
+
+
+def bill_record(requests: float, *, size: int, price: float) -> dict[str, Any]:
+    """A bill for programs."""
+    return {
+        "currency": "USD",
+        "requests": bill(requests, size=0, price=price),
+        "storage": bill(0, size=size),
+        "total": bill(requests, size=size, price=price),
+        "price_per_million": price,
+        "storage_price_per_gb": STORAGE_PRICE,
+    }

@@ -7,17 +7,24 @@ lost replies are those of every lock; the fence is the term.
 A candidate checks every third of a lease: a leader renews its lock, others look at it. A candidate
 that stands (`rules/election.py`) claims the lock when it is free, or overrides it when it is stale.
 It is the leader while it holds the lock and is before its deadline: 0.8 of a lease after it sent
-the last renewal that was acknowledged, which is earlier than any other may take the lock. A term
-that is over stays over: a candidate that takes the lock again has another one.
+the last renewal that was acknowledged, which is earlier than any other may take the lock; but for a
+person that unlocks or removes it, which its leader finds out at its next check. A term that is over
+stays over: a candidate that takes the lock again has another one.
+
+The lease is that of the item: what a candidate says is for making it. Where it was edited, all
+candidates follow the lease of the lock that they see or hold.
 
 At the end of the block, and at SIGTERM, a leader resigns: the lock is free at once, and the next
 check of another candidate takes it.
+
+A request without an answer, or a row that a check cannot read, ends no block: it checks again.
 
 Not promised: that code which computes through its deadline stops. What it writes then carries a
 term that is no longer the highest; a target that refuses lower terms is safe.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -25,7 +32,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from blackboard import sigterm
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import BadInput, BlackboardError, BoardClosed, Missing
 from blackboard.model import (
     Claim,
     Ended,
@@ -66,17 +73,18 @@ from blackboard.table import Busy, TableError
 from blackboard.tasks import until_one_ends
 from blackboard.worker.membership import new_member
 
+_log = logging.getLogger("blackboard")
 Kind = Literal["mutex", "bully", "ring"]
 
 LONGEST_LEASE = timedelta(hours=1)
 HIGHEST_RANK = 10**9
 JITTER = 0.2
-"""The part of the time between two checks by which one may come earlier."""
+"""The part of the time between two checks by which the next may come earlier."""
 HURRY = 0.5
 """Seconds between two checks of bully or ring while there is no leader, at the most."""
 RETENTION = Retention()
 TAKEOVERS = 10_000
-"""Terms that may end without a release, one after the other, before the item is planned anew."""
+"""How many terms in a row may end without a release, before the item is planned anew."""
 RESIGNED, UNANSWERED, GONE, YET = (
     "it has resigned",
     "its renewals were not answered before its lease ran out",
@@ -119,10 +127,12 @@ class Election:
         preempt: bool = True,
         ends_at_sigterm: bool = True,
         resigns_within: timedelta | None = None,
+        report: Callable[[BlackboardError], None] | None = None,
     ) -> None:
         """`owner` is the name of the candidate, which no other has. Without `ends_at_sigterm`
         SIGTERM is left to the program. At the end of the block it waits for the store for
-        `resigns_within`, a lease if none is given.
+        `resigns_within`, a lease if none is given. `report` is called when its checks begin to fail
+        for another problem than a store that is away; without it that is logged.
         """
         self.name = name
         self.kind = _checked_kind(kind)
@@ -139,9 +149,12 @@ class Election:
             preempt=preempt,
         )
         self._stand = False
+        self._report = report or self._log_problem
+        self._problem = ""
+        """Why its checks fail, where the store is not the reason."""
         self._claim: Claim | None = None
         self._over: Claim | None = None
-        """Of the last term, whose lock may still be there."""
+        """The claim of the last term, whose lock may still be there."""
         self._term = 0
         self._lost = TermLost(lambda: True)
         self._lost.set(YET)
@@ -150,17 +163,17 @@ class Election:
         self._hurries = True
         self._announced: float | None = None
         self._others: tuple[Identifier, ...] | None = None
-        """As read in this check."""
+        """The other candidates, as read in this check; None: not yet."""
         self._ranks: dict[str, int] = {}
         self._unfetched: dict[str, tuple[Message, float]] = {}
-        """Lists of a ring that were sent, by the keys of their rows, and when they are late."""
+        """Lists of a ring that were sent, by the keys of their rows, and from when they are late.
+        """
         self._ends_at_sigterm = ends_at_sigterm
         self._patience = (resigns_within or self.lease).total_seconds()
         self._terminated = False
         self._block: asyncio.Task[Any] | None = None
         self._left: asyncio.Task[None] | None = None
-        self._is_over = False
-        """Its board is closed."""
+        self._board_closed = False
         self._group = asyncio.TaskGroup()
 
     # ---- the state, for programs
@@ -179,11 +192,13 @@ class Election:
 
     @property
     def lost(self) -> TermLost:
-        """Of its last term: true once that is over; `reason` says why. `await lost.wait()`."""
+        """The signal of its last term: true once that is over; `reason` says why. `await
+        lost.wait()`.
+        """
         return self._lost
 
     async def won(self) -> None:
-        """Wait until it is the leader. Raises BlackboardError outside of the block."""
+        """Waits until it is the leader. Raises BlackboardError outside of the block."""
         while not self.is_leader:
             if self._block is None or self._leaving.is_set():
                 problem = f"a candidate of {self.name!r} only inside `async with board.election()`"
@@ -220,8 +235,8 @@ class Election:
         problem: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Resign and leave. A cancellation meanwhile waits for that, for twice `resigns_within` at
-        the most.
+        """Resigns and leaves. A cancellation meanwhile waits for that, for twice `resigns_within`
+        at the most.
         """
         leaving = self._begin_to_leave()
         cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
@@ -246,16 +261,16 @@ class Election:
             self._won.set()  # a `won` that still waits raises
 
     async def end(self) -> None:
-        """Resign, because its board is closed. It is no candidate any more."""
-        self._is_over = True
+        """Resigns, because its board is closed. It is no candidate any more."""
+        self._board_closed = True
         if self._block is not None:
             await asyncio.wait([self._begin_to_leave()])
             self._watching.cancel()
             self._won.set()  # a `won` that still waits raises
 
     def _check_board(self) -> None:
-        if self._is_over:
-            raise BlackboardError(f"the board of the election {self.name!r} is closed")
+        if self._board_closed:
+            raise BoardClosed
 
     def _begin_to_leave(self) -> "asyncio.Task[None]":
         self._leaving.set()
@@ -264,7 +279,7 @@ class Election:
         return self._left
 
     async def _leave(self) -> None:
-        """End the check under way, then let the lock go."""
+        """Ends the check under way, then lets the lock go."""
         await asyncio.wait([self._working], timeout=self._patience)
         self._working.cancel()
         await asyncio.wait([self._working])
@@ -275,7 +290,7 @@ class Election:
         await self._resign()
 
     def terminate(self) -> None:
-        """End the block because of SIGTERM."""
+        """Ends the block because of SIGTERM."""
         assert self._block is not None
         self._terminated = True
         self._block.cancel()
@@ -283,8 +298,8 @@ class Election:
     # ---- the item
 
     async def _added(self) -> None:
-        """Make the item of the election if it is missing. Raises BadInput where it is of another
-        kind, or has another lease.
+        """Makes the item of the election if it is missing. Raises BadInput where the item is of
+        another kind, or has another lease.
         """
         spec = Spec(
             every=ELECTION_EVERY, stale_after=format_duration(self.lease), retries=TAKEOVERS
@@ -292,9 +307,7 @@ class Election:
         item = await self._item()
         if item is None:
             try:
-                done = await additions.add(
-                    self._board, item_id=self.name, item_type=self.kind.value, spec=spec
-                )
+                done = await additions.add_election(self._board, self.name, self.kind.value, spec)
             except BadInput:  # another candidate was faster
                 item = await self._item()
                 if item is None:
@@ -326,25 +339,32 @@ class Election:
         failures = 0
         while not self._leaving.is_set():
             fraction = self._board.chance.fraction()
-            every = self._state.times.check
             try:
                 await self._check()
-            except TableError as trouble:
+            except (TableError, BlackboardError) as trouble:
                 failures += 1
                 asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
-                pause = renewals(every).pause(failures, asked=asked, fraction=fraction)
+                backoff = renewals(self._state.times.check)
+                pause = backoff.pause(failures, asked=asked, fraction=fraction)
+                if isinstance(trouble, BlackboardError) and str(trouble) != self._problem:
+                    self._problem = str(trouble)
+                    self._report(trouble)
             else:
-                failures = 0
+                failures, self._problem = 0, ""
+                every = self._state.times.check
                 pause = min(every, HURRY) if self._hurries else every
                 pause *= 1 - JITTER * fraction
             await self._rest(pause)
 
+    def _log_problem(self, problem: BlackboardError) -> None:
+        _log.warning("the election %r: %s", self.name, problem)
+
     async def _rest(self, seconds: float) -> None:
-        """Sleep, or until the block is left."""
+        """Sleeps, or until the block is left."""
         await until_one_ends(self._clock.sleep(seconds), self._leaving.wait())
 
     async def _check(self) -> None:
-        """Renew or look, read what other candidates sent, and take the lock or let it go."""
+        """Renews or looks, reads what other candidates sent, and takes the lock or lets it go."""
         self._others, self._hurries = None, False
         if self._claim is not None:
             await self._renew(self._claim)
@@ -358,14 +378,16 @@ class Election:
             await self._resign()
 
     async def _compete(self) -> None:
-        """Look at the lock, and take it if it is free or stale and this candidate stands."""
+        """Looks at the lock, and takes it if it is free or stale and this candidate stands."""
         found = await self._look()
         if found is None:
             await self._not_ready()
             return
-        if isinstance(found, Lock) and found.owner == self.owner:
-            await self._found_own(found)
-            return
+        if isinstance(found, Lock):
+            self._go_by(found.stale_after)
+            if found.owner == self.owner:
+                await self._found_own(found)
+                return
         owner, leader, others = self._leader_of(found), None, self._state.others
         has_ranks = self.kind is not ElectionKind.MUTEX
         if has_ranks and (owner is None or owner not in self._ranks):
@@ -378,8 +400,8 @@ class Election:
         self._hurries = has_ranks and self._claim is None and (leader is None or self._stand)
 
     async def _not_ready(self) -> None:
-        """There is no lock, and no token that is ready: the election is paused, or was removed, or
-        a clock was ahead when its last leader resigned.
+        """Handles an election without a lock, and without a token that is ready: it is paused, or
+        was removed, or a clock was ahead when its last leader resigned.
         """
         item = await self._item()
         if item is None:
@@ -390,11 +412,12 @@ class Election:
                 await edits.bring_back(self._board, self.name)
 
     async def _exchange(self) -> None:
-        """Announce this candidate when it is time, and read what others have sent."""
+        """Announces this candidate when it is time, and reads what others have sent."""
         now = self._clock.monotonic()
         every = self._state.times.check * (1 - JITTER)
         if self._announced is None or now - self._announced >= every:
-            self._member = replace(self._member, running=int(self._claim is not None))
+            cycle, running = self._state.times.check, int(self._claim is not None)
+            self._member = replace(self._member, cycle=cycle, running=running)
             try:
                 self._member = await announce(self._board, self._member)
             except BoardGone:
@@ -447,7 +470,7 @@ class Election:
         return None
 
     def _leader_of(self, found: Lock | Token) -> str | None:
-        """The holder of a lock that may not be taken; None: it may."""
+        """The holder of a lock that may not be taken; None: it may be taken."""
         if isinstance(found, Lock) and self._move(found) is not Move.OVERRIDE:
             return found.owner
         return None
@@ -478,8 +501,8 @@ class Election:
             await self._begin(claim)
 
     async def _found_own(self, lock: Lock) -> None:
-        """A lock of this candidate that it does not hold: a claim that landed late is adopted, that
-        of a term that is over is let go.
+        """Handles a lock of this candidate that it does not hold: adopts that of a claim that
+        landed late, lets go that of a term that is over.
         """
         if self._over is not None and lock.nonce == self._over.nonce:
             await self._put_back(self._over, UNANSWERED)
@@ -489,12 +512,19 @@ class Election:
                 await self._begin(claim)
 
     async def _begin(self, claim: Claim) -> None:
-        """A term."""
+        """Begins a term."""
         self._claim, self._term = claim, claim.fence
+        self._go_by(claim.stale_after)
         self._lost = TermLost(lambda: self._term != claim.fence or not self.is_leader)
         self._won.set()
         if prunes_after(claim.fence, retention=RETENTION):
             await prune(self._board, self.name, retention=RETENTION)
+
+    def _go_by(self, lease: float) -> None:
+        """Lets checks follow this lease from now on, as far as an election may have it."""
+        shortest, longest = SHORTEST_LEASE.total_seconds(), LONGEST_LEASE.total_seconds()
+        times = ElectionTimes(lease=min(max(shortest, lease), longest))
+        self._state = replace(self._state, times=times)
 
     async def _renew(self, claim: Claim) -> None:
         renewed = await claims.renew(self._board, claim)
@@ -506,7 +536,7 @@ class Election:
             self._claim = renewed
 
     async def _watch(self) -> None:
-        """End a term at its deadline, also while no renewal is answered."""
+        """Ends a term at its deadline, also while no renewal is answered."""
         while True:
             await self._won.wait()
             if self._claim is not None:
@@ -530,7 +560,7 @@ class Election:
             await self._put_back(claim, RESIGNED)
 
     async def _put_back(self, claim: Claim, reason: str) -> None:
-        """Release the lock, so that it may be claimed at once. Without an answer it goes stale."""
+        """Releases the lock, so that it may be claimed at once. Without an answer it goes stale."""
         finished = FinishedRun(
             claim=claim,
             ended=Ended(outcome=Outcome.CANCELLED, error=reason),

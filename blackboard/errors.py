@@ -1,4 +1,4 @@
-"""What can go wrong for a person, and the exit code it means.
+"""The errors that users see, and their exit codes.
 
 Errors of a store are part of its contract and live in `table.py`.
 """
@@ -15,11 +15,18 @@ class Copyable(Exception):
 
 
 class BlackboardError(Copyable):
-    """A broken promise or a refusal, told in one line that says what to do. `exit_code` is the
+    """A broken promise or a refusal, in one line that says what to do. `exit_code` is the
     command's: 1 the answer is no, 2 bad input. (3 is for a store that is away: `table.TableError`.)
     """
 
     exit_code = 1
+
+
+class BoardClosed(BlackboardError):
+    """A board is used after its block. Nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__("this board is closed: use it inside the block that opens it")
 
 
 class BadInput(BlackboardError):
@@ -74,12 +81,16 @@ class StillRuns(BlackboardError):
         super().__init__(f"{item_id} runs, as what it is: {remedy}")
 
 
-class BeingRenamed(BlackboardError):
-    """An item is a copy that a rename has made, and that rename is not done."""
+class Unchangeable(BlackboardError):
+    """An item cannot be changed so, as it is now. Others of the same command can."""
 
     def __init__(self, item_id: str, words: str) -> None:
         super().__init__(f"{item_id} {words}")
         self.words = words
+
+
+class BeingRenamed(Unchangeable):
+    """An item is a copy that a rename has made, and that rename is not done."""
 
 
 class LeaseLost(BlackboardError):
@@ -90,7 +101,7 @@ EXAMINED = (
     *("item:", "lock:", "next:", "run:"),
     *("worker:", "permit:", "notice:", "group:", "mail:", "action:", "floor", "stats"),
 )
-"""What the keys of the rows that `doctor` looks at begin with."""
+"""The beginnings of the keys of the rows that `doctor` examines."""
 
 
 class BadRow(BlackboardError, ValueError):

@@ -52,7 +52,7 @@ class BoardEvent(Struct, frozen=True):
     """Something that happened in a worker."""
 
     kind: ClassVar[str]
-    """In a word or two, as logs name it."""
+    """The name of the event in logs, a word or two."""
 
     worker: str
     """host:pid:boot nonce"""
@@ -73,7 +73,7 @@ class BoardEvent(Struct, frozen=True):
         return {}
 
     def line(self) -> dict[str, object]:
-        """All that a line of a log says of it but the time, by name."""
+        """The values of its line in a log, by name, without the time."""
         said: dict[str, object] = {
             "level": logging.getLevelName(self.level).lower(),
             "event": self.kind,
@@ -89,7 +89,7 @@ class BoardEvent(Struct, frozen=True):
 
 
 class BoardItemEvent(BoardEvent, frozen=True):
-    """What concerns an item, or a run of it."""
+    """An event that concerns an item, or a run of it."""
 
     id: str
     type: str
@@ -110,7 +110,7 @@ class WorkerStarted(BoardEvent, frozen=True, kw_only=True):
     types: tuple[str, ...]
     """The types it takes."""
     groups: tuple[str, ...] = ()
-    """Those of them whose partitions it holds."""
+    """The types whose partitions it holds."""
 
     @property
     def message(self) -> str:
@@ -145,10 +145,10 @@ class WorkerStopped(BoardEvent, frozen=True, kw_only=True):
     kind = "worker stopped"
 
     runs: int
-    """Released by it."""
+    """How many runs it has released."""
     requests: Mapping[str, int]
-    """To the store, by kind. Workers that share an open board count each request once, whichever of
-    them, or of the program, has made it."""
+    """Requests to the store, by kind. Workers that share an open board count each request once,
+    whichever of them, or of the program, has made it."""
 
     @property
     def details(self) -> Mapping[str, object]:
@@ -165,7 +165,7 @@ class OverdueRun(Struct, frozen=True, kw_only=True):
     ready: datetime
     attempt: int
     failures: int
-    """In a row, since the last success."""
+    """Failures in a row, since the last ok run."""
 
 
 class FreedLock(Struct, frozen=True, kw_only=True):
@@ -180,7 +180,7 @@ class FreedLock(Struct, frozen=True, kw_only=True):
 
 
 class Walked(BoardEvent, frozen=True, kw_only=True):
-    """A worker has walked the board, or claimed more of what it had read."""
+    """A worker has walked the board, or claimed more of the tokens that it had read."""
 
     kind = "walked"
     level = logging.DEBUG
@@ -188,15 +188,15 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
     claims: int
     """Items that were claimed, taken over or adopted."""
     due: int
-    """What was there to be taken and was not, at the least."""
+    """How many tokens and stale locks could have been taken and were not, at the least."""
     locks: int
-    """Of the types that the worker takes."""
+    """Locks of the types that the worker takes."""
     missed: int
     """Slots that were missed and are not made up for, or wait for the end of a blackout."""
     complete: bool
     """Whether every shard was read."""
     requests: Mapping[str, int]
-    """To the store since the walk before, by kind."""
+    """Requests to the store since the walk before, by kind."""
     lost: int = 0
     """Batches of claims at which another worker was faster."""
     overdue: tuple[OverdueRun, ...] = ()
@@ -221,7 +221,7 @@ class LocksRenewed(BoardEvent, frozen=True, kw_only=True):
 
     locks: int
     late: float
-    """Seconds by which the last of them came after its time, a third of its lease or a minute."""
+    """Seconds by which the latest of them came after its time, a third of its lease or a minute."""
 
     @property
     def details(self) -> Mapping[str, object]:
@@ -267,11 +267,11 @@ class RunEnded(BoardItemEvent, frozen=True, kw_only=True):
     """"done"; "late": its lock had been taken away; "dropped": its item is gone, or the store
     refused what it says."""
     ready: datetime
-    """When it might have started."""
+    """When its token was ready: it might have started then."""
     failures: int
-    """Of the item in a row, before this run."""
+    """Failures of the item in a row, before this run."""
     warned: int
-    """Good runs of the item in a row that had warnings, before this run."""
+    """Ok runs of the item in a row that had warnings, before this run."""
     retried: bool
     """Whether it failed and is tried again before the next slot."""
 
@@ -453,7 +453,7 @@ class StoreChanged(BoardEvent, frozen=True, kw_only=True):
     level = logging.DEBUG
 
     board: str
-    """That of the worker, or of a group."""
+    """The board of the worker, or of a group."""
     away: bool
 
     @property
@@ -501,7 +501,7 @@ class ClockJumped(BoardEvent, frozen=True, kw_only=True):
 
 
 class CoordinatorElected(BoardEvent, frozen=True, kw_only=True):
-    """A worker keeps house for the board from now on."""
+    """A worker is the coordinator of the board from now on."""
 
     kind = "coordinator elected"
 
@@ -526,7 +526,9 @@ class CoordinatorEnded(BoardEvent, frozen=True, kw_only=True):
 
 
 class Housekept(BoardEvent, frozen=True, kw_only=True):
-    """The coordinator has deleted what is kept no longer, of the board and what belongs to it."""
+    """The coordinator has deleted rows that are past their retention, of the board and of those
+    that belong to it.
+    """
 
     kind = "housekeeping"
 
@@ -622,7 +624,7 @@ class BoardExamined(BoardEvent, frozen=True, kw_only=True):
 
 
 class HousekeepingTrouble(BoardEvent, frozen=True, kw_only=True):
-    """The coordinator could not do something, or no worker can be elected. The board runs."""
+    """The coordinator could not do a duty, or no worker can be elected. Items are still run."""
 
     kind = "housekeeping trouble"
     level = logging.WARNING
@@ -651,7 +653,7 @@ class NoticeFailed(BoardEvent, frozen=True, kw_only=True):
 
 
 class JobsChanged(BoardEvent, frozen=True, kw_only=True):
-    """Files of the jobs have changed since the worker has read them. Emitted once a change."""
+    """Files of the jobs have changed since the worker read them. Emitted once for each change."""
 
     kind = "jobs changed"
     level = logging.WARNING

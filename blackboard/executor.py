@@ -24,18 +24,22 @@ class SerialExecutor:
         self._thread.start()
 
     async def call(self, function: Callable[[], T]) -> T:
-        """What `function` returns or raises."""
+        """Calls `function`; returns or raises what that does."""
         return await self._hand_over(function)
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Makes the calls that are waiting, then `last`, then ends. No call may follow."""
+        """Makes the calls that wait, then `last`, then ends the thread. No call may follow."""
         done = self._hand_over(last)
-        self._calls.put(None)
+        self.end()
         try:
             await done
         finally:
             if done.done() and not done.cancelled():
                 self._thread.join()
+
+    def end(self) -> None:
+        """Ends the thread after the calls that wait. No call may follow."""
+        self._calls.put(None)
 
     def _hand_over(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         loop = asyncio.get_running_loop()
@@ -57,10 +61,21 @@ class SerialExecutor:
         return future
 
 
+async def in_thread(function: Callable[..., T], *values: Any) -> T:
+    """Calls `function` in a thread of its own; returns or raises what that does. Handlers may
+    occupy all threads of `asyncio.to_thread`.
+    """
+    thread = SerialExecutor("blackboard-call")
+    try:
+        return await thread.call(lambda: function(*values))
+    finally:
+        thread.end()
+
+
 def _work(calls: "SimpleQueue[_Call | None]") -> None:
     while (function := calls.get()) is not None:
         function()
-        del function  # else it and its result live until the next call
+        del function  # else it would live, with its result, until the next call
 
 
 def _succeed(future: "asyncio.Future[T]", result: T) -> None:

@@ -1,14 +1,14 @@
-"""Checks what callers say, before anything is done: of an item, and in a call.
+"""Checks the input of callers before anything is done: of an item, and the arguments of a call.
 
-Of an item the command line and the Python interface check the same and refuse with the same words.
-The annotations of a method of the Python interface say what it takes (`checked`); what is of
-another kind is refused by name. A text of a class of its own, such as a template engine's, is taken
-as the text that it is.
+The command line and the Python interface check the same fields of an item, and refuse with the same
+words. The annotations of a method of the Python interface say what it takes (`checked`); an
+argument of another kind is refused by its name. A text of a class of its own, such as a template
+engine's, is taken as plain text.
 """
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from types import NoneType, UnionType
@@ -27,6 +27,7 @@ from typing import (
 import msgspec
 
 from blackboard.errors import BadInput, NoTimeLeft
+from blackboard.phrases import stamp
 from blackboard.rules.next_run import MILLISECOND, is_in_time, slot_of
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due, opens
 from blackboard.schedule.times import parse_moment
@@ -43,33 +44,39 @@ from blackboard.table import units
 
 SCHEDULE = ("every", "cron", "rrule", "at")
 LONGEST_TEXT = 1_000
-"""Characters of an id, a reason, or the name of who does something."""
+"""The most characters of an id, a reason, or the name of a person or program that acts."""
 LARGEST_PARAMS = 1 << 20
-"""Bytes of JSON, in any store."""
+"""Bytes of JSON that params must stay below, in any store."""
 LOOPBACK = "127.0.0.1"
 HIGHEST_PORT = 65_535
 
 
 def check_id(text: str) -> str:
-    """Refuse an id that is empty or too long, or that cannot be written as UTF-8."""
+    """Refuses an id that is empty or too long, or that cannot be written as UTF-8."""
     if not text:
         raise BadInput("id", "it is empty", "give the item a name")
-    check_length("id", text)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadInput("id", f"{text!r} is not UTF-8 text", "use another name") from None
+    return check_text("id", text)
+
+
+def check_text(field: str, text: str) -> str:
+    """Refuses a text that is too long for a name or a reason, or that cannot be written as UTF-8.
+    Raises BadInput naming its field.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise BadInput(field, f"it has {len(text):,} characters", f"{LONGEST_TEXT:,} at the most")
+    _check_utf8(field, text)
     return text
 
 
-def check_length(field: str, text: str) -> None:
-    """Refuse a text that is no name and no reason. Raises BadInput naming its field."""
-    if len(text) > LONGEST_TEXT:
-        raise BadInput(field, f"it has {len(text):,} characters", f"{LONGEST_TEXT:,} at the most")
+def _check_utf8(field: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadInput(field, f"{text[:60]!r} is not UTF-8 text", "use another") from None
 
 
 def number_of(text: str, *, digits: int = 9) -> int | None:
-    """The number that a text writes in decimal digits, so many at the most; None: it is none."""
+    """The number that a text of at most `digits` decimal digits means; None: it is none."""
     is_number = text.isascii() and text.isdigit() and len(text) <= digits
     return int(text) if is_number else None
 
@@ -83,7 +90,7 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, field: str, *, processes: int = 1) -> Self:
-        """Reads `PORT` or `HOST:PORT`, of the first of some processes. Raises BadInput."""
+        """Reads `PORT` or `HOST:PORT`, that of the first of some processes. Raises BadInput."""
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         number = number_of(port)
@@ -94,7 +101,7 @@ class Endpoint(NamedTuple):
         return cls(host or LOOPBACK, number)
 
     def of(self, number: int) -> "Endpoint":
-        """That of the process with this number, counted from 0."""
+        """The endpoint of the process with this number, counted from 0."""
         return self._replace(port=self.port + number) if self.port else self
 
     def __str__(self) -> str:
@@ -103,11 +110,12 @@ class Endpoint(NamedTuple):
 
 
 def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]) -> Spec:
-    """`spec` with other fields and params, checked. "" takes a field back, so that the default of
-    the type counts. A schedule takes the place of any other. Raises BadInput naming the field.
+    """`spec` with other fields and params, checked. "" takes a field back, and no other, so that
+    the default of the type counts. A schedule takes the place of any other. Raises BadInput naming
+    the field.
     """
     fields = {name: None if value == "" else value for name, value in changes.items()}
-    if any(name in fields for name in SCHEDULE):
+    if any(fields.get(name) is not None for name in SCHEDULE):
         fields = dict.fromkeys(SCHEDULE) | fields
     check_params(params)
     after = msgspec.structs.replace(spec, **fields, params=plain(params))
@@ -117,7 +125,7 @@ def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]
 
 
 def check_size(spec: Spec, *, limit: int) -> None:
-    """Refuse a spec that no row of the store can hold, before anything is sent. `limit` is the
+    """Refuses a spec that no row of the store can hold, before anything is sent. `limit` is the
     store's `max_value`.
     """
     check_params_size(spec.params)
@@ -130,8 +138,8 @@ def check_size(spec: Spec, *, limit: int) -> None:
 
 
 def checkpoint_text(value: Any, *, limit: int) -> str:
-    """A checkpoint as its row holds it, "" for None. Raises BadInput for what no JSON can hold, or
-    has more than `limit` characters of it.
+    """A checkpoint as its row holds it, "" for None. Raises BadInput for one that JSON cannot hold,
+    or that has more than `limit` characters of JSON.
     """
     if value is None:
         return ""
@@ -147,7 +155,7 @@ def checkpoint_text(value: Any, *, limit: int) -> str:
 
 
 def check_params_size(params: Mapping[str, Any], *, limit: int = LARGEST_PARAMS) -> None:
-    """Refuse params of a MiB or more, or longer than `limit` characters."""
+    """Refuses params of a MiB or more, or longer than `limit` characters."""
     text = msgspec.json.encode(params)
     if len(text) >= LARGEST_PARAMS:
         raise _too_large(f"{len(text):,} bytes", f"less than {LARGEST_PARAMS:,}")
@@ -178,10 +186,9 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
                 limits = schedule.limits
                 field = "blackout" if limits.windows else "until" if limits.until else "schedule"
                 problem = "there is no next time" + (" by it" if field != "schedule" else "")
-                raise NoTimeLeft(field, problem, "change it, or say when it runs first: first")
+                remedy = "" if field == "until" else ", or say when it runs first: first"
+                raise NoTimeLeft(field, problem, f"change it{remedy}")
             return None
-        case "now":
-            return now
         case "next":
             assert schedule is not None
             following = next_due(schedule, now)
@@ -189,7 +196,11 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
                 raise NoTimeLeft("first", "the schedule has no next time", "now, or a time")
             return following
         case _:
-            return parse_moment(text, settings.timezone, "first", now)
+            first = parse_moment(text, settings.timezone, "first", now)
+            if schedule is not None and not is_in_time(schedule, first):
+                problem = f"{stamp(first)} is after the end of the schedule"
+                raise NoTimeLeft("first", problem, "an earlier time, or a later until")
+            return first
 
 
 def _has_first_slot(schedule: Schedule, now: datetime) -> bool:
@@ -215,6 +226,8 @@ _WORDS: dict[Any, str] = {
     bool: "true or false",
     timedelta: "a timedelta",
     datetime: "a datetime",
+    date: "a date",
+    Callable: "a function",
     Mapping: "a dict",
     Sequence: "a list",
     Iterable: "a list",
@@ -223,7 +236,9 @@ _WORDS: dict[Any, str] = {
 
 
 def checked(method: Callable[P, Answer]) -> Callable[P, Answer]:
-    """A method whose arguments are of the kinds that it says, or it raises BadInput naming one."""
+    """Makes a method check its arguments by its annotations. It raises BadInput naming the argument
+    that is of another kind.
+    """
     takes = {
         name: one.annotation
         for name, one in signature(method).parameters.items()
@@ -243,16 +258,13 @@ def checked(method: Callable[P, Answer]) -> Callable[P, Answer]:
 
 
 def argument(name: str, value: Any, kind: Any) -> Any:
-    """A value that is of a kind. Raises BadInput naming it."""
+    """The value, if it is of this kind. Raises BadInput naming it."""
     if kind is Parameter.empty:
         return value
     if not _fits(value, kind):
-        raise BadInput(name, f"{repr(value)[:60]} is none", f"give {_words(kind)}")
+        raise BadInput(name, f"{repr(value)[:60]} is not {_words(kind)}")
     if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise BadInput(name, f"{value[:60]!r} is not UTF-8 text", "use another") from None
+        _check_utf8(name, value)
         return str.__str__(value)
     return value
 
@@ -276,13 +288,13 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _words(kind: Any) -> str:
-    """What a kind is, for people: "text or a whole number"."""
+    """The words for a kind, for people: "text or a whole number"."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
         words = [_words(one) for one in parts if one is not NoneType and one != Literal[""]]
         return " or ".join(dict.fromkeys(words))
     if origin is Literal:
-        return ", ".join(map(str, filter(None, parts)))
+        return f"one of {', '.join(map(str, filter(None, parts)))}"
     if origin is Sequence:
         return f"a list of {_words(parts[0])}"
     return _WORDS.get(origin or kind, getattr(kind, "__name__", str(kind)))

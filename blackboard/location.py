@@ -22,7 +22,7 @@ DEFAULT_BOARD = "blackboard"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Which board is meant, and what its runs are run with."""
+    """Which board is meant, with the settings and handlers of its runs."""
 
     settings: Settings
     folder: Path
@@ -37,7 +37,7 @@ class Location:
 
     @property
     def resolve(self) -> Resolve:
-        """What a run of an item is run with, as far as the handlers of this process say."""
+        """The function that computes the settings of a run, by the handlers of this process."""
         return resolver(self.settings, self.handlers, unread=self.unread)
 
     def check_params(self, item_type: str, params: Mapping[str, Any]) -> None:

@@ -33,13 +33,13 @@ VERSION = 1
 """The version of the protocol this code speaks. Rows of a higher one are left alone."""
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-"""Before all times."""
+"""A time before all others."""
 YEARS = range(1000, 9100)
-"""Of the times in rows. Schedules are computed for the years up to 9000; a jitter or a backoff adds
-ten at the most."""
+"""The years of times in rows. Schedules are computed up to 9000; a jitter or a backoff adds ten
+years at the most."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEVER = EPOCH
-"""What is `planned` beside a run that was asked for, where the schedule has no next slot."""
+"""The `planned` beside a run that was asked for, where the schedule has no next slot."""
 
 
 class State(StrEnum):
@@ -97,7 +97,8 @@ class Acknowledgement(Mark, frozen=True, kw_only=True):
     """Who acknowledged the failure of a run, when, and why."""
 
     fence: int
-    """Of that run, or higher where it was ended by another: the item's then."""
+    """The item's fence after that run: the run's own, or higher where another than its holder ended
+    it."""
 
 
 class Work(Struct, frozen=True, gc=False, kw_only=True):
@@ -119,28 +120,31 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     ready: datetime
     """When the pending token may be taken: slot plus jitter, or now plus backoff."""
     planned: datetime
-    """The schedule's own next slot; a `run now` puts another slot before it."""
+    """The slot of the schedule: that of the pending or running run, or the one that comes after it,
+    if that run is for no slot of the schedule."""
     attempt: int
     runs: int
     failures: int
-    """In a row, since the last ok."""
+    """Failures in a row, since the last ok run."""
     once: str
     """JSON of params for the pending run alone."""
     checkpoint: str = ""
-    """JSON that a run has saved and no good run has emptied since: the next one goes on there."""
+    """JSON that a run has saved and no ok run has cleared since: the next run goes on there."""
     requests: tuple[QueuedRun, ...] = ()
     """Runs that were asked for and come after the waiting or running one, in this order."""
     warned: int = 0
-    """Good runs in a row that had warnings, up to the last good one."""
+    """Ok runs in a row that had warnings, up to the last ok one."""
     version: int = VERSION
-    """Of the item's row: a token repeats it, so that a program of an older version leaves the token
-    alone."""
+    """The version of the item's row: a token repeats it, so that a program of an older version
+    leaves the token alone."""
     etag: str = ""
     """"" when the row has to be read before it is written."""
 
     @property
-    def is_asked_for(self) -> bool:
-        """Whether the pending or running run is one that an operator asked for."""
+    def is_unscheduled(self) -> bool:
+        """Whether the pending or running run is for no slot of the schedule: an operator asked for
+        it, or gave the item another schedule since it began.
+        """
         return self.slot != self.planned
 
 
@@ -149,7 +153,7 @@ class Token(Work, frozen=True, kw_only=True):
 
 
 class Item(Work, frozen=True, kw_only=True):
-    """The record that commands show: all that is true of an item."""
+    """The record of an item, which commands show."""
 
     state: State
     fence: int = 0
@@ -168,9 +172,9 @@ class Item(Work, frozen=True, kw_only=True):
     error: str = ""
     result_fence: int = 0
     warnings: tuple[str, ...] = ()
-    """Of the last good run."""
+    """Those of the last ok run."""
     schedule: str = ""
-    """As last resolved from item, type and handler: "every 8h", "cron 0 3 * * *"."""
+    """The schedule as last resolved from item, type and handler: "every 8h", "cron 0 3 * * *"."""
     timezone: str = "UTC"
     paused: str = ""
     """JSON of `Mark`: who paused it, when and why."""
@@ -239,8 +243,8 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Permit(Struct, frozen=True, gc=False, kw_only=True):
-    """The right of one run to go on, of a type of which only so many runs go on at a time on the
-    whole board. Only its holder, and the worker that takes it over, write it.
+    """The right of one run to go on, where its type has a limit of runs on the whole board. Only
+    its holder, and the worker that takes it over, write it.
     """
 
     type: str
@@ -248,7 +252,7 @@ class Permit(Struct, frozen=True, gc=False, kw_only=True):
     """JSON of the param by which the runs of the type are counted apart; "": all are counted
     together."""
     number: int
-    """Which of them it is, from 0 on."""
+    """The number of the permit among those of its limit, from 0 on."""
     id: str
     """The item."""
     owner: str
@@ -257,7 +261,7 @@ class Permit(Struct, frozen=True, gc=False, kw_only=True):
     """Drawn afresh for each: proves whose permit this is."""
     since: datetime
     stale_after: float
-    """Seconds it may go untouched."""
+    """Seconds for which it is good without a renewal."""
     version: int = VERSION
     etag: str = ""
     age: float = 0.0
@@ -328,7 +332,7 @@ class Member(Struct, frozen=True, gc=False, kw_only=True):
     cycle: float = 60.0
     """Seconds between its walks."""
     rank: int = 0
-    """Of a candidate in an election."""
+    """The rank of a candidate in an election."""
     etag: str = ""
 
 
@@ -361,15 +365,16 @@ class Message(Struct, frozen=True, gc=False, kw_only=True):
     """The sender's."""
     kind: MessageKind
     number: int
-    """Of the sender's elections, the one that this is about; an OK repeats what it answers."""
+    """The number of the sender's election that this is about; an OK repeats that of its ELECTION.
+    """
     ids: tuple[Identifier, ...] = ()
     version: int = VERSION
     etag: str = ""
 
 
 class ItemCounts(Struct, frozen=True, gc=False, kw_only=True):
-    """How many items there are, by what is to be said of them. An item has one state; what else is
-    counted may be true of it as well.
+    """The number of items by state and by status. An item has one state; all else that applies to
+    it is counted besides.
     """
 
     items: int = 0
@@ -377,7 +382,7 @@ class ItemCounts(Struct, frozen=True, gc=False, kw_only=True):
     paused: int = 0
     done: int = 0
     running: int = 0
-    """Those that are stale included."""
+    """Includes those whose lock is stale."""
     stale: int = 0
     overdue: int = 0
     failing: int = 0
@@ -391,7 +396,7 @@ class TypeCounts(ItemCounts, frozen=True, kw_only=True):
 
 
 class Statistics(ItemCounts, frozen=True, kw_only=True):
-    """What the items of a board were counted to be."""
+    """The counts of all items of a board."""
 
     at: datetime
     """When the counting ended, by the store's clock."""
@@ -402,7 +407,7 @@ class Statistics(ItemCounts, frozen=True, kw_only=True):
     took: float
     """Seconds that the counting took."""
     earliest: datetime | None = None
-    """When the first waiting item is ready, or has been since."""
+    """The earliest ready time of all waiting items; it may have passed."""
     by_type: tuple[TypeCounts, ...] = ()
     """The types that most items have, the most frequent first."""
     version: int = VERSION
@@ -423,7 +428,7 @@ class Action(Struct, frozen=True, gc=False, kw_only=True):
     ids: tuple[str, ...] = ()
     """The first of the items."""
     count: int = 0
-    """Of all items; 0: it was done to the board."""
+    """The number of all items; 0: it was done to the board."""
     reason: str = ""
     detail: str = ""
     """The fields that an edit changed, the names of params, the new id; never the values of
@@ -458,8 +463,8 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
     """
 
     item: Item
-    """As it was last read; after a claim as much of it as the token repeats. Its etag is "" when it
-    has to be read before the release."""
+    """The item as last read; after a claim, as much of it as the token repeats. Its etag is "" when
+    it has to be read before the release."""
     lock: Lock
     sent: float
     """Monotonic seconds at the first send of the claim or of its last acknowledged renewal."""
@@ -509,16 +514,16 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
         return self.lock.stale_after
 
     def answered(self, *, lock_etag: str, item_etag: str) -> "Claim":
-        """After its batch was answered: the rows have these etags."""
+        """The claim after its batch was answered: the rows have these etags."""
         item = replace(self.item, etag=item_etag)
         return replace(self, item=item, lock=replace(self.lock, etag=lock_etag))
 
     def renewed(self, lock_etag: str, *, sent: float) -> "Claim":
-        """After a renewal: its lock has this etag."""
+        """The claim after a renewal: its lock has this etag."""
         return replace(self, lock=replace(self.lock, etag=lock_etag), sent=sent)
 
     def found(self, lock_etag: str) -> "Claim":
-        """After no answer: its lock was found with this etag; its item has to be read."""
+        """The claim after no answer: its lock was found with this etag; its item has to be read."""
         return self.answered(lock_etag=lock_etag, item_etag="")
 
 

@@ -1,6 +1,6 @@
 """Patterns that items are chosen by: an id, a glob of ids, `tag:NAME`, `owner:NAME`, `type:NAME`.
 
-A name may be a glob as well. An item of exactly that id goes before all other meanings.
+A name may be a glob as well. In commands, the id of an item means this item alone.
 """
 
 import re

@@ -1,21 +1,22 @@
-"""Times, durations and numbers in words for people. Pure: no locale, no local time zone."""
+"""Times, durations, numbers and commands in words for people. Pure: no locale, no time zone."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _FROM = {"d": 48 * 3_600, "h": 100 * 60, "m": 100, "s": 0}
-"""Seconds from which on a unit is used: numbers have two digits as long as possible."""
+"""The seconds from which a unit is used. Numbers have two digits as long as possible."""
 LONGEST_ERROR = 12_000
-"""Characters of an error that are kept, head and tail."""
+"""Characters of an error that are kept: its head and its tail."""
 LONGEST_OUTPUT = 8192
-"""Bytes of what a run printed that are kept: the last."""
+"""Bytes at the end of a run's output that are kept."""
 
 LONGEST_LOG = 8192
-"""Bytes of what a run logged that are kept, as JSON: the last."""
+"""Bytes at the end of a run's log, as JSON, that are kept."""
 LONGEST_LINE = 2_000
-"""Characters of one text of a log that are kept, head and tail."""
+"""Characters of one text of a log that are kept: its head and its tail."""
 
 
 def iso(moment: datetime) -> str:
@@ -68,7 +69,7 @@ def last_seen(age: float) -> str:
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """A time relative to now: "3m ago", "in 8h", "now". A time to come is rounded to the nearest
+    """A time relative to now: "3m ago", "in 8h", "now". A future time is rounded to the nearest
     unit: 8 hours less a second are "in 8h".
     """
     seconds = int((moment - now).total_seconds())
@@ -90,11 +91,21 @@ def plural(number: int, noun: str) -> str:
 
 
 def some(names: Sequence[str], most: int, *, total: int | None = None) -> str:
-    """The first names, and how many more there are: "a, b and 3 more". `total`: where there are
-    others than these.
+    """The first names, and how many more there are: "a, b and 3 more". `total` is the number of all
+    names, if it is more than these.
     """
     more = (len(names) if total is None else total) - min(len(names), most)
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def command(verb: str, *ids: str) -> str:
+    """A command about items, to be typed in a shell: "`blackboard run ann`". `verb` may have
+    options.
+    """
+    typed = shlex.join(ids)
+    if any(one.startswith("-") for one in ids):
+        typed = f"-- {typed}"
+    return f"`blackboard {verb} {typed}`"
 
 
 def first_line(text: str) -> str:

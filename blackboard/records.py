@@ -1,4 +1,4 @@
-"""What is shown of a board: items, runs, workers and actions, as frozen records. Pure.
+"""Items, runs, workers and actions as they are shown: frozen records. Pure.
 
 The Python interface gives them to programs, and `as_json` makes the objects of `--json` and of the
 web API of them: the same names, times in ISO 8601 with Z, and null for None.
@@ -20,10 +20,11 @@ from blackboard.model import Action, LogLine, Mark, Outcome, Run, State
 from blackboard.phrases import iso
 from blackboard.protocol.members import Sighting
 from blackboard.rules.status import ItemStatus
+from blackboard.schedule.limits import without_windows
 from blackboard.spec import Labels
 
 Progress = tuple[float, float | None]
-"""What is done, and of how much, if that is counted."""
+"""Units done, and their total, if that is counted."""
 
 
 class BoardItem(Struct, frozen=True, kw_only=True):
@@ -47,26 +48,26 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     owner: str | None
     """The worker that runs it, or ran it last."""
     start: datetime | None
-    """Of the running run, else of the last."""
+    """The start of the running run, else of the last."""
     stop: datetime | None
-    """Of the last run that ended."""
+    """The end of the last run that ended."""
     outcome: Outcome | None
-    """Of the last run that ended."""
+    """The outcome of the last run that ended."""
     result: Any
     """What the handler returned, the last time that it ended well."""
     error: str | None
-    """Of the last run, when it did not end well."""
+    """The error of the last run, when it did not end well."""
     skipped: str | None
     """Why the handler of the last run had nothing to do; None where it had."""
     warnings: tuple[str, ...]
-    """Of the last run, where that was ok."""
+    """The warnings of the last run, where that was ok."""
     warned: int
     """Good runs in a row that had warnings."""
     attempt: int
     """1, and one more for each retry or takeover of the same slot."""
     runs: int
     failures: int
-    """In a row, since the last success."""
+    """Failed runs in a row, since the last success."""
     fence: int
     """Rises with every claim; higher than in any earlier run."""
     paused: Mark | None
@@ -76,9 +77,9 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     acknowledged: Mark | None
     """Who acknowledged its failure, when and why; None once it has failed again."""
     checkpoint: Any
-    """What runs have saved and none that was ok has emptied since; None: nothing."""
+    """The value that runs have saved, unless a run was ok since; None: nothing."""
     progress: Progress | None
-    """What the running handler has done, and of how much, if it reports that."""
+    """Units that the running handler has done, and their total, if it reports them."""
     stale_after: float | None
     """Seconds without a renewal after which its lock is stale, while it runs."""
     overdue: bool
@@ -96,7 +97,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     """One run of the history, as a list has it."""
 
     id: str
-    """Of the item."""
+    """The id of the item."""
     type: str
     fence: int
     """Names the run among those of its item; later runs have higher ones."""
@@ -154,7 +155,7 @@ class AnnouncedWorker(Struct, frozen=True, kw_only=True):
     cycle: float
     """Seconds between two walks."""
     version: str
-    """Of the software."""
+    """The version of its software."""
 
 
 class AskedRun(Struct, frozen=True, kw_only=True):
@@ -179,7 +180,7 @@ class BoardAction(Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...]
     """The first of the items."""
     count: int
-    """Of all items; 0: it was done to the board."""
+    """The number of all items; 0: it was done to the board."""
     reason: str | None
     detail: str | None
     """What an edit changed, and the params of a run, by name; the new id of a rename."""
@@ -196,7 +197,7 @@ def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
         id=item.id,
         type=item.type,
         state=item.state,
-        schedule=item.schedule,
+        schedule=without_windows(item.schedule),
         timezone=item.timezone,
         params=spec.get("params", {}) if isinstance(spec, dict) else {},
         due=None if done else item.slot,
@@ -294,14 +295,14 @@ def action_record(action: Action) -> BoardAction:
 
 
 def as_json(value: Any) -> Any:
-    """Records, and what has some, as JSON of the standard library's kinds. Raises RecursionError
-    for what is nested too deeply.
+    """Records, and values with records in them, as values that `json` can write. Raises
+    RecursionError for values that are nested too deeply.
     """
     return _with_times(msgspec.to_builtins(value, builtin_types=(datetime,)), _DEPTH)
 
 
 def _with_times(value: Any, depth: int) -> Any:
-    """What has just been made, with its times as text so many levels deep; dicts are changed in
+    """The value with its times as text, `depth` levels deep. Dicts, which are new, are changed in
     place: a long list of items takes half as long.
     """
     kind = type(value)
@@ -318,11 +319,11 @@ def _with_times(value: Any, depth: int) -> Any:
 
 _HAVE_TIMES = {dict, list, tuple, datetime}
 _DEPTH = 8
-"""Levels of answers and records. What a handler returned may be deeper, and has no times."""
+"""Levels of answers and records. The result of a handler may be deeper, and has no times."""
 
 
 def decoded(text: str) -> Any:
-    """What JSON text says, None when there is none; text that is no JSON as it stands."""
+    """The value of JSON text; None for an empty one; text that is no JSON stays as it is."""
     if not text:
         return None
     try:
@@ -332,7 +333,7 @@ def decoded(text: str) -> Any:
 
 
 def decoded_as(kind: Any, text: str) -> Any:
-    """What JSON text of a kind says, such as `Mark`; None when there is none, or it is no such."""
+    """JSON text as a value of `kind`, such as `Mark`; None where it is empty, or not of it."""
     try:
         return msgspec.json.decode(text, type=kind) if text else None
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""The warnings of a run, and what its result may say besides what its handler means by it. Pure.
+"""The warnings of a run, and the keys of a result that this software reads. Pure.
 
 A run may warn: it is ok, and something needs a person. `show`, `log` and notices show it. A handler
 calls `ctx.warn(text)`, or returns an object with `warnings`, a list of texts. That object may hold
 `report`, the path of a JSON file on the host of the worker, which `blackboard report` shows.
-Whatever else these keys hold is not looked at.
+Other values of these keys are ignored.
 """
 
 from collections.abc import Iterable

@@ -18,10 +18,9 @@ from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.tables.base import MAX_VALUE
 
 
-class HandlerCall(Struct, frozen=True, kw_only=True):
-    """One run of one handler, with everything that the handler is given."""
+class RunData(Struct, frozen=True, kw_only=True):
+    """The data of one run, for the process in which its handler is called."""
 
-    handler: Handler
     item: HandlerItem
     due: datetime
     fence: int
@@ -30,20 +29,31 @@ class HandlerCall(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The table `[jobs.TYPE]`."""
     fenced: bool = False
-    """Whether what an overtaken run leaves behind must not replace what a later one wrote."""
-    mask: Mask = NOTHING
-    """Applied to everything that the runner reports and returns."""
+    """Whether the output of an overtaken run must not replace that of a later one."""
     limit: int = MAX_VALUE
     """Characters of JSON that a result, or a checkpoint, may have."""
     checkpoint: Any = None
-    """What earlier runs have saved; None where there is nothing."""
+    """The value that earlier runs have saved; None where there is nothing."""
     trace: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The W3C trace context of the run, for another process; empty where runs are not traced."""
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """These fields, by name."""
+        return {name: getattr(self, name) for name in RunData.__struct_fields__}
+
+
+class HandlerCall(RunData, frozen=True, kw_only=True):
+    """One run of one handler, with everything that the handler is given."""
+
+    handler: Handler
+    mask: Mask = NOTHING
+    """Applied to everything that the runner reports and returns."""
+
 
 class Reporter(Protocol):
-    """Receives what a handler emits while it runs. Called on the loop, in order, and never after
-    the run's end.
+    """Receives what a handler emits while it runs. Called in order, and never after
+    the run's end; on the loop, but for `run --here`, which calls it on the handler's threads.
     """
 
     def progress(self, done: int, total: int) -> None: ...
@@ -54,7 +64,7 @@ class Reporter(Protocol):
 
     async def save(self, checkpoint: str) -> None:
         """Saves a checkpoint, JSON. Raises LeaseLost when the lock is lost, BlackboardError when
-        the store will not take it.
+        the store refuses it.
         """
         ...
 

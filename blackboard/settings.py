@@ -28,11 +28,14 @@ from blackboard.rules.grab import Times
 from blackboard.schedule.limits import check_calendars
 from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.spec import (
+    MOST_SLOTS,
     OF_ITS_TIMES,
     RunSettings,
     Spec,
+    check_count,
     check_first,
     check_spec,
+    check_value,
     concurrency_of,
     decode_spec,
     encode_spec,
@@ -43,7 +46,9 @@ from blackboard.toml_lines import line_of
 FILE_NAME = "blackboard.toml"
 NO_GRACE = {"0", "0s"}
 MOST_REMEMBERED = 20_000
-"""Specs whose settings a resolver caches."""
+"""The most specs whose settings a resolver caches."""
+MOST_HISTORY = 1_000_000
+"""The most runs that are kept of an item."""
 
 
 class BoardSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -108,7 +113,7 @@ class RedisTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     """A worker bids so much later for each partition that it holds."""
 
     def times(self) -> Times:
-        """Raises BadInput for durations that cannot work together."""
+        """The durations. Raises BadInput for some that cannot work together."""
         names = ("normal", "maximum", "shutdown", "minimum", "per_held")
         texts = {name: getattr(self, name) for name in names}
         return Times(**{name: parse_duration(texts[name], name).total_seconds() for name in names})
@@ -202,7 +207,7 @@ _ENTRIES = {"types": TypeTable, "jobs": dict[str, Any], "calendars": list[str]}
 
 
 def current_folder() -> Path:
-    """Raises BadInput where it was removed, or may not be read."""
+    """The current folder. Raises BadInput where it was removed, or may not be read."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -227,7 +232,7 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
 
 
 def load_settings(file: Path) -> Settings:
-    """Read and check a settings file. Raises BadInput with the file and the line."""
+    """Reads and checks a settings file. Raises BadInput with the file and the line."""
     return parse_settings(read_text(file), file)
 
 
@@ -237,6 +242,8 @@ def parse_settings(text: str, file: Path, *, is_whole: bool = True) -> Settings:
     """
     try:
         data = tomllib.loads(text)
+        if "jobs" in data:
+            data["jobs"] = msgspec.to_builtins(data["jobs"])  # times are text, as in params
     except tomllib.TOMLDecodeError as error:
         raise BadInput("config", _placed(file, error), "mend the TOML") from None
     except ValueError:
@@ -245,7 +252,7 @@ def parse_settings(text: str, file: Path, *, is_whole: bool = True) -> Settings:
     except RecursionError:
         raise BadInput("config", f"{file} is nested too deeply") from None
     for table in _with_schedules(data):
-        for name in ("at", "until"):
+        for name in ("at", "until", "first"):
             if isinstance(table.get(name), date):  # or datetime, which is one
                 table[name] = table[name].isoformat()
     try:
@@ -257,7 +264,7 @@ def parse_settings(text: str, file: Path, *, is_whole: bool = True) -> Settings:
 
 
 def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tables that may have `at` or `until`, which TOML can also write without quotes."""
+    """The tables that may have times, which TOML can also write without quotes."""
     types, items = data.get("types"), data.get("items")
     for table in (
         *(types.values() if isinstance(types, dict) else ()),
@@ -268,7 +275,7 @@ def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def read_text(file: Path, *, field: str = "config") -> str:
-    """The text of a settings file. Raises BadInput when there is none; `field` is who names it."""
+    """The text of a settings file. Raises BadInput with this `field` when it cannot be read."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -287,14 +294,14 @@ def read_stdin() -> str:
 
 
 def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None:
-    """Checks what types alone do not: durations, schedules, numbers, ids that occur twice."""
+    """Checks what the types of fields do not: durations, schedules, numbers, ids given twice."""
     path: tuple[str | int, ...] = ()
     try:
         path = ("board",)
         parse_duration(settings.board.history_age, "history_age")
         _check_tombstones(settings.board.tombstones)
         check_spec(Spec(stale_after=settings.board.stale_after))
-        _check_count("history", settings.board.history)
+        check_count("history", settings.board.history, most=MOST_HISTORY)
         if settings.board.name is not None:
             path = ("board", "name")
             check_board_name(settings.board.name)
@@ -302,7 +309,7 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         parse_duration(settings.worker.cycle, "cycle")
         if settings.worker.grace not in NO_GRACE:
             parse_duration(settings.worker.grace, "grace")
-        _check_count("slots", settings.worker.slots)
+        check_count("slots", settings.worker.slots, most=MOST_SLOTS)
         if settings.notify is not None:
             path = ("notify",)
             check_notify(settings.notify)
@@ -314,6 +321,9 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         settings.redis.times()
         path = ("calendars",)
         check_calendars(settings.calendars)
+        for name, job in settings.jobs.items():
+            path = ("jobs", name)
+            _check_job(job)
         for name, table in settings.types.items():
             path = ("types", name)
             _check_type(table)
@@ -331,10 +341,15 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         raise BadInput(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
 
 
+def _check_job(table: Mapping[str, Any]) -> None:
+    for name, value in table.items():
+        check_value(value, name)
+
+
 def _check_type(table: TypeTable) -> None:
     check_spec(table)
     if table.slots is not None:
-        _check_count("slots", table.slots)
+        check_count("slots", table.slots, most=MOST_SLOTS)
     concurrency_of(table.concurrency, table.key)
     check_first(table.first, table.timezone or "UTC")
     if table.params:
@@ -362,11 +377,6 @@ def _check_tombstones(text: str) -> None:
         shortest = format_duration(REMEMBERED)
         problem = f"{text!r} is too short: requests that are in doubt are tried again meanwhile"
         raise BadInput("tombstones", problem, f"{shortest} at the least")
-
-
-def _check_count(name: str, number: int) -> None:
-    if number < 1:
-        raise BadInput(name, f"{number} is too few", "1 or more")
 
 
 def _placed(file: Path, error: tomllib.TOMLDecodeError) -> str:
@@ -456,9 +466,9 @@ def _is_of(kind: Any, value: Any) -> bool:
 
 
 def resolver(settings: Settings, handlers: Mapping[str, Handler], *, unread: str = "") -> Resolve:
-    """Settings of a run: item, else `[types]`, else `@handler`. Caches them: specs that differ in
-    nothing but their params are resolved once. `unread` is why there are no handlers: what has no
-    schedule without them raises BadInput.
+    """A function that returns the settings of a run: item, else `[types]`, else `@handler`. It
+    caches them: specs that differ in nothing but their params are resolved once. `unread` says why
+    there are no handlers: then an item that has no schedule without them raises BadInput.
     """
     cached: dict[tuple[str, str], RunSettings] = {}
 
@@ -514,4 +524,4 @@ def _resolved(
     if endless and said:
         problem = f"{item_type!r} is a group of partitions, which are held and have no schedule"
         raise BadInput(said[0], problem, f"leave out {said[0]}")
-    return replace(found, is_whole=handler is not None, endless=endless)
+    return replace(found, has_handler=handler is not None, endless=endless)

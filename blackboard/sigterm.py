@@ -8,30 +8,30 @@ from types import FrameType
 from typing import NamedTuple, Protocol
 
 EXIT_CODE = 128 + signal.SIGTERM
-"""Of a program that SIGTERM has ended."""
+"""The exit code of a program that SIGTERM has ended."""
 
 
 class Block(Protocol):
-    """What is between the start and the end of an `async with`."""
+    """The body of an `async with`."""
 
     def terminate(self) -> None:
-        """Begin to end, on the loop that the block belongs to."""
+        """Begins to end the block, on the loop that it belongs to."""
 
 
 class _Caught(NamedTuple):
-    """What a loop has of them."""
+    """The blocks of a loop, and its handler."""
 
     blocks: list[Block]
     handler: Callable[[int, FrameType | None], None]
-    """Of SIGTERM, as long as the program installs no other."""
+    """The handler of SIGTERM, as long as the program installs no other."""
 
 
 _caught: dict[asyncio.AbstractEventLoop, _Caught] = {}
-"""By the loop whose blocks end at SIGTERM."""
+"""The blocks that end at SIGTERM, by their loop."""
 
 
 def catch(block: Block) -> None:
-    """End the block at SIGTERM from now on, where the program does not handle that itself."""
+    """Ends the block at SIGTERM from now on, where the program does not handle that itself."""
     loop = asyncio.get_running_loop()
     if loop not in _caught:
         is_main = threading.current_thread() is threading.main_thread()
@@ -46,7 +46,7 @@ def catch(block: Block) -> None:
             signal.raise_signal(number)
 
         _caught[loop] = _Caught([], heard)
-        # Not through the loop: that would not say whether the handler is still this one.
+        # Not by the loop's method: with that, `release` could not see whether this is still in use.
         signal.signal(signal.SIGTERM, heard)
     _caught[loop].blocks.append(block)
 
@@ -58,8 +58,8 @@ def _terminate(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def release(block: Block) -> bool:
-    """Whether this was the last block of its loop: then SIGTERM is as it was before, unless the
-    program has installed another handler.
+    """Removes a block. Returns whether its loop has no other one: then SIGTERM is as it was before,
+    unless the program has installed another handler.
     """
     loop = asyncio.get_running_loop()
     if loop not in _caught:

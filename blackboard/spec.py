@@ -1,9 +1,9 @@
-"""What a run is run with, and where that is declared: item, then `[types]`, then `@handler`.
+"""The settings of a run, and the layers that declare them: item, then `[types]`, then `@handler`.
 
-A layer is a `Spec`: what it leaves out, the next one says. The schedule counts as one thing: a
-layer that has any of every, cron, rrule and at decides it.
+A layer is a `Spec`: a field that it leaves out is taken from the next one. The schedule counts as
+one field: the first layer that has any of every, cron, rrule and at decides it.
 
-A spec that is written is checked: `check_spec` refuses what its types and schedules do not.
+A spec is checked before it is written: `check_spec` refuses what its types and schedules do not.
 
 A spec that passes is the same after it was written to a row as JSON, exported as TOML and read
 back.
@@ -13,8 +13,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any, Literal
+from datetime import date, datetime, timedelta
+from typing import Any, Literal, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -37,20 +37,18 @@ INTERVAL: Literal["interval"] = "interval"
 """As `stale_after`: a lock is good for the interval of the schedule, as in elmcity."""
 
 
-OF_ITS_TIMES = (
+OF_ITS_SCHEDULE = (
     "every",
     "cron",
     "rrule",
     "at",
     "timezone",
-    "jitter",
-    "missed",
-    "missed_limit",
-    "missed_after",
     "until",
     "max_runs",
     "blackout",
 )
+"""The fields of a spec that make its schedule."""
+OF_ITS_TIMES = (*OF_ITS_SCHEDULE, "jitter", "missed", "missed_limit", "missed_after")
 """The fields of a spec that say when an item is due."""
 
 
@@ -86,8 +84,8 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     missed: str | None = None
     """What makes up for slots that passed while no worker ran: `one` run, `all`, or `none`."""
     missed_limit: int | None = None
-    """With `missed = "all"`: the most slots that are made up for besides the one that waits, the
-    latest ones."""
+    """With `missed = "all"`: how many of the missed slots are made up for at the most, the latest
+    ones; 1 to 1000. The slot that waits comes on top."""
     missed_after: str | None = None
     """With `missed = "none"`: a slot that is later than this is missed."""
     until: str | None = None
@@ -98,7 +96,8 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     """Times without runs, such as `sat-sun, mon-fri 22:00-06:00, 12-24..01-02, holidays`; a name is
     that of a calendar in `[calendars]`."""
     priority: int | None = None
-    """Of what a worker has read and is ready, the highest priority is run first; -100 to 100."""
+    """Of the ready items that a worker has read, those with the highest priority run first; -100 to
+    100."""
     description: str | None = None
     """What it is for."""
     owner: str | None = None
@@ -112,6 +111,55 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     @property
     def has_schedule(self) -> bool:
         return any((self.every, self.cron, self.rrule, self.at))
+
+
+class RunOptions(TypedDict, total=False):
+    """The fields of a spec in a Python program. A field that is left out, or None, is taken from
+    the next layer: for an item `[types.TYPE]`, then the type's `@handler`. Durations are text such
+    as "90s" or "1d12h", timedelta, or seconds. In an edit, "" takes back what the item says.
+    """
+
+    every: str | float | timedelta | None
+    """The time from start to start. One of every, cron, rrule and at is the schedule."""
+    cron: str | None
+    """As in crontab: "0 3 * * *", "@daily"."""
+    rrule: str | None
+    """RFC 5545: "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9"."""
+    at: str | datetime | None
+    """The time of the only run."""
+    timezone: str | None
+    """An IANA name; "UTC" if none is given."""
+    timeout: str | float | timedelta | None
+    """A run that lasts longer is stopped; the interval if none is given."""
+    stale_after: str | float | timedelta | None
+    """A lock that is not renewed for so long is overridden; "interval": for the interval of the
+    schedule. If none is given, for the interval, and five minutes at the most."""
+    retries: int | Literal[""] | None
+    """How often a failed run is run again before its next slot."""
+    backoff: str | float | timedelta | None
+    """The longest wait before the first retry."""
+    jitter: str | float | timedelta | None
+    """Spreads the items of a slot over this time."""
+    missed: Literal["one", "all", "none", ""] | None
+    """What becomes of slots that no worker could serve."""
+    missed_limit: int | Literal[""] | None
+    """With "all": how many of the missed slots are made up for at the most."""
+    missed_after: str | float | timedelta | None
+    """With "none": a slot that is later than this is missed."""
+    until: str | date | None
+    """The last time at which a slot may be; a day alone is included."""
+    max_runs: int | Literal[""] | None
+    """The schedule ends after so many runs, each attempt counted."""
+    blackout: str | None
+    """Times without runs: "sat-sun, mon-fri 22:00-06:00, 12-24..01-02, holidays"."""
+    priority: int | Literal[""] | None
+    """Of the ready items that a worker has read, those with the highest priority run first."""
+    description: str | None
+    """What it is for."""
+    owner: str | None
+    """The person or team that is asked about it."""
+    tags: Sequence[str] | Literal[""] | None
+    """Names by which items are chosen."""
 
 
 class Labels(Struct, frozen=True, kw_only=True):
@@ -130,17 +178,29 @@ class Concurrency(Struct, frozen=True):
     """The param whose values are counted apart; None: all runs of the type count together."""
 
     def value_of(self, params: Mapping[str, Any]) -> str:
-        """What a run with these params is counted by, as JSON; "" without a key."""
+        """The value that a run with these params is counted by, as JSON; "" without a key."""
         if self.key is None:
             return ""
         return msgspec.json.encode(params.get(self.key), order="deterministic").decode()
 
 
 MOST_CONCURRENCY = 10_000
+MOST_SLOTS = 10_000
+"""The most runs of a worker at a time."""
+
+
+def check_count(name: str, number: object, *, most: int) -> None:
+    """Raises BadInput for what is no whole number from 1 to `most`."""
+    if type(number) is not int:
+        raise BadInput(name, f"{number!r} is not a number of runs", "1 or more")
+    if number > most:
+        raise BadInput(name, "it is too many", f"{most:,} at the most")
+    if number < 1:
+        raise BadInput(name, f"{number} is too few", "1 or more")
 
 
 def concurrency_of(most: object, key: object) -> Concurrency | None:
-    """From `concurrency` and `key`, of which a key alone stands for one run at a time. Raises
+    """The limit that `concurrency` and `key` mean; a key alone means one run at a time. Raises
     BadInput naming the one that is wrong.
     """
     if key is not None and (not isinstance(key, str) or not key):
@@ -180,7 +240,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     labels: Labels = Labels()
     first: str | None = None
     """When a new item runs first, where it says nothing: now, next, or a time."""
-    is_whole: bool = True
+    has_handler: bool = True
     """False where the type's handler, which may say more, is not at hand."""
 
     @property
@@ -214,7 +274,7 @@ def decode_spec(text: str) -> Spec:
 
 
 def params_of(spec: str, once: str) -> dict[str, Any]:
-    """The params of a run: the item's, and over them what a `run now` gave for this run alone.
+    """The params of a run: the item's, and over them what a request gave for this run alone.
     Raises BadSpec.
     """
     try:
@@ -235,26 +295,26 @@ def resolve(
     default_first: str | None = None,
     calendars: Calendars | None = None,
 ) -> RunSettings:
-    """The first layer that has a field decides it. Without `calendars` those that a blackout names
-    are not looked up.
+    """The settings of a run: the first layer that has a field decides it. Without `calendars` those
+    that a blackout names are not looked up.
 
     Raises BadInput naming the field.
     """
 
-    def first(name: str) -> Any:
+    def said(name: str) -> Any:
         return next((value for one in layers if (value := getattr(one, name)) is not None), None)
 
     def duration(name: str) -> timedelta | None:
-        text = first(name)
+        text = said(name)
         return None if text is None else parse_duration(text, name)
 
     one = next((layer for layer in layers if layer.has_schedule), Spec())
-    zone = first("timezone") or _zone_of_rule(one.rrule) or "UTC"
-    until = first("until")
+    zone = said("timezone") or _zone_of_rule(one.rrule) or "UTC"
+    until = said("until")
     bounds = limits(
         until=None if until is None else last_moment(until, zone, "until"),
-        runs=_number("max_runs", first("max_runs"), lowest=1, highest=1_000_000),
-        blackout=first("blackout"),
+        runs=_number("max_runs", said("max_runs"), lowest=1, highest=1_000_000),
+        blackout=said("blackout"),
         zone=zone,
         calendars=calendars,
     )
@@ -265,21 +325,21 @@ def resolve(
         schedule=schedule,
         timezone=zone,
         timeout=duration("timeout"),
-        stale_after=_lease(first("stale_after")),
-        retries=_number("retries", first("retries")) or 0,
+        stale_after=_lease(said("stale_after")),
+        retries=_number("retries", said("retries")) or 0,
         backoff=duration("backoff") or DEFAULT_BACKOFF,
         jitter=duration("jitter") or timedelta(0),
-        missed=_missed(first("missed")),
-        missed_limit=_number("missed_limit", first("missed_limit"), lowest=1) or 100,
+        missed=_missed(said("missed")),
+        missed_limit=_number("missed_limit", said("missed_limit"), lowest=1, highest=1_000) or 100,
         missed_after=duration("missed_after") or DEFAULT_MISSED_AFTER,
         fenced=fenced,
         slots=slots,
         concurrency=concurrency,
-        priority=_number("priority", first("priority"), lowest=-100, highest=100) or 0,
+        priority=_number("priority", said("priority"), lowest=-100, highest=100) or 0,
         labels=Labels(
-            description=first("description") or "",
-            owner=first("owner") or "",
-            tags=tuple(dict.fromkeys(first("tags") or ())),
+            description=said("description") or "",
+            owner=said("owner") or "",
+            tags=tuple(dict.fromkeys(said("tags") or ())),
         ),
         first=default_first,
     )
@@ -295,7 +355,7 @@ def _lease(text: str | None) -> timedelta | Literal["interval"] | None:
 
 
 def _zone_of_rule(rrule: str | None) -> str | None:
-    return zone_in(rrule) if isinstance(rrule, str) else None  # what is no text is refused later
+    return zone_in(rrule) if isinstance(rrule, str) else None  # no text: refused later
 
 
 def _number(name: str, value: int | None, *, lowest: int = 0, highest: int = 10_000) -> int | None:
@@ -316,11 +376,11 @@ def _missed(value: str | None) -> Missed:
 
 
 DEEPEST = 100
-"""Objects and lists within each other, in params."""
+"""The most objects and lists within each other, in params."""
 
 
 def check_spec(spec: Spec) -> None:
-    """Check every field of a spec, and the whole. Raises BadInput naming the field."""
+    """Checks every field of a spec, and the whole. Raises BadInput naming the field."""
     for name in Spec.__struct_fields__:
         if getattr(spec, name) == "":
             raise BadInput(name, "it is empty", "leave it out to say nothing")
@@ -333,8 +393,8 @@ def check_spec(spec: Spec) -> None:
 
 
 def is_of_a_line(character: str) -> bool:
-    """Whether a label may have it: what can be printed, any space, and what joins letters and
-    pictures.
+    """Whether a label may have a character: one that can be printed, any space, or one that joins
+    letters and pictures.
     """
     is_space = unicodedata.category(character) == "Zs"
     return character.isprintable() or is_space or character in _JOINERS
@@ -362,15 +422,15 @@ def _check_labels(spec: Spec) -> None:
 
 
 def check_params(params: Mapping[str, Any]) -> None:
-    """Refuse what JSON or TOML could not write and read back the same, once tuples and sets are
-    lists. Raises BadInput.
+    """Refuses params that JSON or TOML could not write and read back the same, once tuples and sets
+    are lists. Raises BadInput.
     """
-    _check_value(params, "params", DEEPEST + 1)
+    check_value(params, "params", DEEPEST + 1)
 
 
 def plain(value: Any) -> Any:
-    """What was checked, with texts and numbers of classes of their own as what they are, and tuples
-    and sets as lists.
+    """A checked value in plain types: texts and numbers of subclasses become those of the base
+    class, tuples and sets become lists.
     """
     match value:
         case bool():
@@ -389,19 +449,20 @@ def plain(value: Any) -> Any:
             return value
 
 
-def _check_value(value: Any, where: str, deepest: int) -> None:
+def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
+    """As `check_params`, for one value. Raises BadInput."""
     if deepest == 0:
         raise BadInput(where, "it is nested too deeply", f"{DEEPEST} levels at the most")
     match value:
         case list() | tuple() | set() | frozenset():
             for one in value:
-                _check_value(one, where, deepest - 1)
+                check_value(one, where, deepest - 1)
         case Mapping():
             for key, one in value.items():
                 if not isinstance(key, str):
                     raise BadInput(where, f"the key {repr(key)[:60]} is no text", "give it as text")
                 _check_scalar(key, where)
-                _check_value(one, f"{where}.{key}", deepest - 1)
+                check_value(one, f"{where}.{key}", deepest - 1)
         case _:
             _check_scalar(value, where)
 
@@ -424,7 +485,7 @@ def _check_scalar(value: Any, where: str) -> None:
 
 
 def check_first(text: str | None, zone: str, *, has_schedule: bool = True) -> None:
-    """Refuse a `first` that cannot be read. Raises BadInput."""
+    """Refuses a `first` that cannot be read. Raises BadInput."""
     if text == "next" and not has_schedule:
         problem = "there is no schedule whose next time could be waited for"
         raise BadInput("first", problem, "now, or a time")

@@ -4,7 +4,7 @@ A path, or `sqlite:PATH`, is a file. `sqlite:PATH?synchronous=full` flushes it a
 `?trust_filesystem=1` opens it on a file system that is otherwise refused: options stand behind the
 last `?` of the file's name, not of its folders. `azurite:` and
 `https://ACCOUNT...` are Azure tables (`tables/azure_address.py`), whose modules are imported only
-for them. `memory:` is a table that ends with the process.
+for them. `memory:` is a table that ends when it is closed.
 """
 
 import os
@@ -64,7 +64,7 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
 
 
 def _check_no_options(path: str) -> None:
-    """Refuse a path that ends like `?synchronous=full`: it would be the name of the file."""
+    """Refuses a path that ends like `?synchronous=full`: it would be the name of the file."""
     name, options = _split(path)
     if name and "=" in options:
         remedy = f"write sqlite:{path}, or sqlite:{path}? for a file of that name"
@@ -153,8 +153,10 @@ async def _sqlite(path: str, clock: Clock, opening: Opening) -> Table:
 
 
 def _checked(path: str) -> str:
-    if not path or "\0" in path:
+    if not path.strip() or "\0" in path:
         raise BadInput("store", "no path to a file", "for example sqlite:blackboard.db")
+    if path == ":memory:":
+        raise BadInput("store", f"{path!r} is no path to a file", "memory: ends with its board")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Hands the events of a worker to those who subscribe to them.
+"""Hands the events of a worker to its subscribers.
 
 A subscriber that raises is isolated: the others get the event, the worker goes on, and the next
 event is handed to that subscriber again. What it missed is counted. The others get an event about
@@ -8,7 +8,7 @@ how many it has missed.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, Protocol
 
@@ -20,14 +20,14 @@ Subscriber = Callable[[BoardEvent], None]
 
 
 def log_event(event: BoardEvent) -> None:
-    """Log an event as the library does, to the logger `blackboard`."""
+    """Logs an event as the library does, to the logger `blackboard`."""
     if _log.isEnabledFor(event.level):
         about = f"{event.kind} {event.id}" if isinstance(event, BoardItemEvent) else event.kind
         _log.log(event.level, "%s: %s", about, event.message)
 
 
 class OfRun(Protocol):
-    """What names a run: a claim, a lock, a token, a row of the history."""
+    """A record that names a run: a claim, a lock, a token, a row of the history."""
 
     @property
     def id(self) -> str: ...
@@ -38,23 +38,28 @@ class OfRun(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Subscription:
+class Subscription:
     """One subscriber, and its failures."""
 
     subscriber: Subscriber
-    name: str
+    name: str = ""
+    """Stands in the events about its failures; the name of its class or function if none is given.
+    """
     missed: int = 0
-    """Events since it last worked."""
+    """Events that it has missed since it last worked."""
     failures: int = 0
-    """All of them."""
+    """All events that it has missed."""
     problem: str = ""
-    """The last of them."""
+    """Its last failure, in words."""
     next_report_at: int = 1
-    """Failures at which the others get the next event about it."""
+    """The number of failures at which the others get the next event about it."""
 
     def takes(self, event: BoardEvent) -> bool:
         try:
-            self.subscriber(event)
+            left: object = self.subscriber(event)  # type: ignore[func-returns-value]
+            if isinstance(left, Coroutine):
+                left.close()
+                raise TypeError("a coroutine, which nothing awaits")
         except (Exception, SystemExit, asyncio.CancelledError) as problem:  # noqa: BLE001
             # A subscriber must never stop the worker.
             self.missed += 1
@@ -77,17 +82,16 @@ class Events:
 
     def __init__(self, worker: str = "") -> None:
         self.worker = worker
-        self._subscriptions: list[_Subscription] = []
+        self.subscriptions: list[Subscription] = []
 
     def subscribe(self, subscriber: Subscriber, name: str = "") -> None:
         """`name` stands in the events about its failures."""
-        name = name or getattr(subscriber, "__qualname__", type(subscriber).__name__)
-        self._subscriptions.append(_Subscription(subscriber, name))
+        self.subscriptions.append(Subscription(subscriber, name))
 
     @property
     def failures(self) -> int:
-        """Times that a subscriber raised."""
-        return sum(one.failures for one in self._subscriptions)
+        """How often a subscriber raised."""
+        return sum(one.failures for one in self.subscriptions)
 
     def emit(
         self,
@@ -96,9 +100,9 @@ class Events:
         *args: P.args,
         **values: P.kwargs,
     ) -> None:
-        """Make an event of a class and hand it out: `emit(StoreBack, message="...")`."""
+        """Makes an event of a class and hands it out: `emit(StoreBack, message="...")`."""
         event = make(self.worker, *args, **values)
-        for one in tuple(self._subscriptions):
+        for one in tuple(self.subscriptions):
             if not one.takes(event):
                 if one.is_to_be_reported():
                     self._report(one)
@@ -114,18 +118,20 @@ class Events:
         *args: P.args,
         **values: P.kwargs,
     ) -> None:
-        """The same, of a run or of what may become one."""
+        """As `emit`, for an event of a run, or of a token or lock that may become one."""
         self.emit(make, run.id, run.type, run.fence, *args, **values)
 
-    def _report(self, failed: _Subscription) -> None:
-        """Subscribers that fail at this, too, are counted and nothing more."""
+    def _report(self, failed: Subscription) -> None:
+        """Emits the failures of a subscriber to the others. One that fails at this, too, is counted
+        and not reported.
+        """
         what = f"{failed.name} fails ({failed.failures}): {failed.problem}"
         event = self._trouble(failed, what)
-        for one in tuple(self._subscriptions):
+        for one in tuple(self.subscriptions):
             if one is not failed:
                 one.takes(event)
 
-    def _trouble(self, of: _Subscription, message: str) -> EventsMissed:
+    def _trouble(self, of: Subscription, message: str) -> EventsMissed:
         return EventsMissed(self.worker, message=message, subscriber=of.name, failures=of.failures)
 
 

@@ -17,7 +17,8 @@ None is refused; nested values are JSON text. Merge is shallow and never removes
 Another store must pass `tests/contract/`.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -90,7 +91,7 @@ class ConflictKind(StrEnum):
 
 
 class TableError(Copyable):
-    """The base of the answers below, which `commit` raises and its callers handle."""
+    """The base of the errors below, which `commit` raises and its callers handle."""
 
     def __str__(self) -> str:
         return super().__str__() or "the store does not answer"
@@ -106,7 +107,7 @@ class Conflict(TableError):
 
 
 class Unknown(TableError):
-    """No answer came: the batch may have been applied, may never be, or up to 30 s later."""
+    """No answer came: the batch may have been applied, may be within 30 s, or may never be."""
 
 
 class Busy(TableError):
@@ -148,7 +149,7 @@ class Requests:
     pages: int = 0
     """Pages of scans, empty ones included."""
     others: int = 0
-    """Others: making a table."""
+    """Other requests: those that make a table."""
     _reported: "Requests | None" = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -157,7 +158,7 @@ class Requests:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """By kind, and in total, as events have them."""
+        """The numbers by kind and in total, as events have them."""
         return {
             "commits": self.commits,
             "pages": self.pages,
@@ -166,7 +167,7 @@ class Requests:
         }
 
     def since(self, earlier: "Requests") -> "Requests":
-        """How many more these are."""
+        """The requests since an earlier count."""
         return Requests(
             self.commits - earlier.commits,
             self.pages - earlier.pages,
@@ -174,7 +175,7 @@ class Requests:
         )
 
     def take_unreported(self) -> "Requests":
-        """How many more these are than when one of the workers that share the store asked last."""
+        """The requests since the last call, by whichever worker that shares the store."""
         now = Requests(self.commits, self.pages, self.others)
         new, self._reported = now.since(self._reported or Requests()), now
         return new
@@ -193,7 +194,7 @@ class Table(Protocol):
     """Seconds by which `age` may be off: a lock is stale only when its age exceeds its lease by
     more than this."""
     requests: Requests
-    """Sent through this object so far."""
+    """Requests sent through this object so far."""
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         """Applies `ops` to one partition, all or nothing. Returns the new etags in the same order,
@@ -231,28 +232,36 @@ class Table(Protocol):
 
 async def read(table: Table, partition: str, key: str) -> Row | None:
     """One row, or None."""
-    found = None  # read to its end: a scan that is left early is closed by a task of its own
+    found = None  # read to its end: a scan that is left early is closed by a separate task
     async for row in table.scan(partition, key, just_after(key), 1):
         found = row
     return found
 
 
-async def try_delete(table: Table, partition: str, ops: Sequence[Delete]) -> int:
-    """Delete rows in one batch; how many. None where one of them has changed or is gone, or no
-    answer came: what is left is for the next time.
+async def try_delete(
+    table: Table,
+    partition: str,
+    ops: Sequence[Delete],
+    *,
+    pause: Callable[[], Awaitable[None]] | None = None,
+) -> int:
+    """Deletes rows, many in a batch, with a `pause` before each batch; returns how many. Where a
+    row of a batch has changed or is gone, or no answer came, that batch is left for the next time.
     """
-    if not ops:
-        return 0
-    try:
-        await table.commit(partition, ops)
-    except (Conflict, Unknown):
-        return 0
-    return len(ops)
+    deleted = 0
+    for start in range(0, len(ops), table.max_rows):
+        batch = ops[start : start + table.max_rows]
+        if pause is not None:
+            await pause()
+        with suppress(Conflict, Unknown):
+            await table.commit(partition, batch)
+            deleted += len(batch)
+    return deleted
 
 
 async def commit_again(table: Table, partition: str, ops: Sequence[Op]) -> None:
-    """Commit a batch, and send it again while it has no answer. After that a row that is there, of
-    those that are inserted, or is gone, of those that are deleted, was the answer that is missing.
+    """Commits a batch, and sends it again while it has no answer. On a later try, an inserted row
+    that exists, or a deleted row that is missing, shows that the batch was applied before.
     """
     for number in range(TRIES):
         try:
@@ -270,7 +279,7 @@ async def commit_again(table: Table, partition: str, ops: Sequence[Op]) -> None:
 
 def just_after(key: str) -> str:
     """The end of a range that ends with this key, or the start of one that goes on after it. Keys
-    have printable characters alone, so none lies between a key and the same with a space after it.
+    have only printable characters, so none sorts between a key and the same with a space after it.
     """
     return key + " "
 

@@ -1,4 +1,4 @@
-"""Waiting for several things at the same time, and for what a cancellation must not cut short."""
+"""Waiting for several things at a time, and for work that a cancellation must not cut short."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ Result = TypeVar("Result")
 
 
 async def until_one_ends(*waiting: Awaitable[object]) -> None:
-    """Wait until one of these has ended. The others are cancelled; what any raises is dropped."""
+    """Waits until one of these has ended. The others are cancelled; what any raises is dropped."""
     tasks = [asyncio.ensure_future(one) for one in waiting]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -48,23 +48,26 @@ from typing import Any, TypeVar, Unpack, cast
 import msgspec
 import pytest
 
-from blackboard.board import Board, RunOptions
+from blackboard.board import Board
 from blackboard.clock import Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.handlers.context import Context, HandlerItem, Signal, progress_of
+from blackboard.handlers.context import Context, HandlerItem, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import registry_of
 from blackboard.location import DEFAULT_BOARD, Location
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, BoardRun, run_record
+from blackboard.results import warnings_of
 from blackboard.runners.inline import run_until_done
-from blackboard.runners.output import fitting_checkpoint
+from blackboard.runners.output import fitting_checkpoint, fitting_warning
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING
+from blackboard.runners.signals import BlockingSignal, LoopSignal
 from blackboard.schedule.times import duration_of
 from blackboard.settings import Settings
+from blackboard.spec import RunOptions
 from blackboard.tables.azure_address import CONNECTION_STRING
 from blackboard.tables.azurite import Emulator, has_node, start
 from blackboard.tables.base import MAX_VALUE
@@ -75,7 +78,7 @@ _EMULATOR = pytest.StashKey[Emulator]()
 
 
 STEP = timedelta(milliseconds=1)
-"""By how much `work(lasting=...)` turns the clock on at the least."""
+"""The least by which `work(lasting=...)` turns the clock on."""
 SYNCHRONOUS = (
     "the boards of blackboard.testing are synchronous: in a coroutine use "
     "`async with blackboard.open(...)`, in a plain handler `blackboard.open_blocking(...)`"
@@ -103,7 +106,7 @@ class BoardUnderTest:
     """A board, and what a test does with it."""
 
     store: str
-    """What `--store` takes, for a test that starts workers of its own."""
+    """The argument of `--store`, for a test that starts workers of its own."""
     board: BoardTable
     runner: asyncio.Runner
     clock: "TurnedClock | None" = None
@@ -177,15 +180,15 @@ class BoardUnderTest:
         return runs
 
     def item(self, item_id: str) -> BoardItem:
-        """Raises Missing, a BadInput, when there is none."""
+        """The item. Raises Missing, a BadInput, when there is none."""
         return self._finish(self._door().item(item_id))
 
     def result(self, item_id: str) -> Any:
-        """What the handler returned, the last time that it ended well; None before."""
+        """The result of the last run that ended well; None before."""
         return self.item(item_id).result
 
     def runs(self, item_id: str) -> list[BoardRun]:
-        """The history of an item, newest first; of one that never was, none."""
+        """The history of an item, newest first; empty for an item that never was."""
 
         async def listed(board: BoardTable) -> list[BoardRun]:
             return [run_record(run) async for run in board.runs(item_id)]
@@ -193,7 +196,7 @@ class BoardUnderTest:
         return self.do(listed)
 
     def do(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Whatever else can be done with a board: what is in `blackboard.protocol`, say."""
+        """Does other work with the board: with functions of `blackboard.protocol`, say."""
         return self._finish(work(self.board))
 
     def _door(
@@ -211,7 +214,7 @@ class BoardUnderTest:
 
 
 def _check_may_wait(own: asyncio.AbstractEventLoop | None = None) -> None:
-    """Refuse a call on an event loop, or while the board's `own` loop runs. Raises
+    """Refuses a call on an event loop, or while the board's `own` loop runs. Raises
     BlackboardError.
     """
     try:
@@ -251,7 +254,7 @@ def azurite_board(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[BoardUnderTest]:
     """An empty board in a table of this test, in the emulator of this pytest process."""
-    # Whatever it opens, it is not the emulator.
+    # The connection string of the user does not open the emulator.
     monkeypatch.delenv(CONNECTION_STRING, raising=False)
     with _board(_emulator(request.config).store(f"test{SystemChance().nonce()}")) as board:
         yield board
@@ -276,8 +279,8 @@ def azurite(request: pytest.FixtureRequest) -> Emulator:
 
 
 def _emulator(config: pytest.Config) -> Emulator:
-    """Started at first use, stopped with pytest. A fixture of its own that others need would have
-    to be imported together with them.
+    """The emulator, started at first use, stopped with pytest. Were it a fixture that the others
+    need, tests would have to import it, too.
     """
     found = config.stash.get(_EMULATOR, None)
     if found is None:
@@ -297,47 +300,31 @@ def _inline(handler: Handler) -> Handler:
 
     async def called(item: HandlerItem, context: Context) -> Any:
         loop = asyncio.get_running_loop()
-        lost, stopping = (
-            cast(Signal, _BlockingSignal(one, loop)) for one in (context.lost, context.stopping)
+
+        def call(work: Coroutine[Any, Any, Answer]) -> Answer:
+            return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+        blocking = replace(
+            context,
+            lost=BlockingSignal(cast(LoopSignal, context.lost), call),
+            stopping=BlockingSignal(cast(LoopSignal, context.stopping), call),
+            save=lambda value: call(context.save(value)),
         )
-
-        def save(value: Any) -> None:
-            asyncio.run_coroutine_threadsafe(context.save(value), loop).result()
-
-        blocking = replace(context, lost=lost, stopping=stopping, save=save)
         return await asyncio.to_thread(_called, handler, item, blocking)
 
     return replace(handler, function=called, is_async=True, resources=None)
 
 
 def _called(handler: Handler, item: HandlerItem, context: Context) -> Any:
-    """On one thread, as in a child process, with its resources."""
+    """Calls a handler on one thread, as in a child process, with its resources."""
     with closing(ProcessResources()) as resources:
         opened = resources.of(handler.type, handler.resources)
         return handler.function(item, replace(context, resources=opened))
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockingSignal:
-    """A signal as a plain function has it."""
-
-    signal: Signal
-    loop: asyncio.AbstractEventLoop
-
-    @property
-    def reason(self) -> str:
-        return self.signal.reason
-
-    def __bool__(self) -> bool:
-        return bool(self.signal)
-
-    def wait(self, timeout: float | None = None) -> Any:
-        return asyncio.run_coroutine_threadsafe(self.signal.wait(timeout), self.loop).result()
-
-
 async def _next_ready(door: Board, types: Collection[str], *, after: datetime) -> datetime | None:
-    """When the first waiting item of these types is ready. What was ready before and is still not
-    run cannot be: the board is paused, say.
+    """When the first waiting item of these types is ready. Those that were ready
+    before are left out: if they have not run by now they cannot, as the board is paused, say.
     """
     waiting = [item async for item in door.items(state="waiting") if item.type in types]
     return min((item.ready for item in waiting if item.ready and item.ready > after), default=None)
@@ -347,7 +334,7 @@ async def _next_ready(door: Board, types: Collection[str], *, after: datetime) -
 
 
 class _Done:
-    """What a call has done, for plain functions and for coroutines, which await it."""
+    """The result of a call of `ctx`: plain functions use it as it is, coroutines await it."""
 
     def __init__(self, value: Any = None) -> None:
         self._value = value
@@ -404,6 +391,9 @@ def context(
     progressed = list[tuple[int, int]]()
     saved = list[Any]()
 
+    def warn(text: str) -> None:
+        warnings[:] = warnings_of([*warnings, fitting_warning(text, NOTHING)])
+
     def save(value: Any) -> _Done:
         fitting_checkpoint(value, NOTHING, limit=MAX_VALUE)
         saved.append(value)
@@ -417,7 +407,7 @@ def context(
         settings=dict(settings or {}),
         log=logging.getLogger("blackboard.testing"),
         progress=lambda done, total: progressed.append(progress_of(done, total)),
-        warn=warnings.append,
+        warn=warn,
         resources=resources,
         checkpoint=checkpoint,
         save=save,

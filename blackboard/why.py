@@ -1,10 +1,9 @@
 """Why an item runs, or does not: labelled facts, and what would change it.
 
 The decision is made by `rules/due.py`, as for a worker that takes the item's type; the rest comes
-from the item and its lock. `explained` reads from the board what `explain` makes the words of.
+from the item and its lock. `explained` reads the board, and `explain` makes words of it.
 """
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,9 +12,18 @@ import msgspec
 
 from blackboard.errors import BadInput, BadSpec
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, replace
-from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, some, span
+from blackboard.phrases import (
+    command,
+    cut_middle,
+    exactly,
+    first_line,
+    last_seen,
+    plural,
+    some,
+    span,
+)
 from blackboard.protocol.batches import token_of
-from blackboard.protocol.keys import next_key, permits_partition
+from blackboard.protocol.keys import group_board, group_of, next_key, permits_partition
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence
 from blackboard.protocol.permits import LEASE, Limit, Occupied, limit_of, occupied
@@ -25,21 +33,22 @@ from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import version_of
 from blackboard.records import BoardItem, Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
-from blackboard.rules.next_run import MILLISECOND, ahead, part_of_jitter, planned_after
+from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
+from blackboard.rules.wrong_clock import ahead
 from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import Labels, RunSettings
 from blackboard.table import read
 
 LONGEST_CHECKPOINT = 200
-"""Characters of it that are shown."""
+"""Characters of a checkpoint that are shown, at most."""
 MORE_SLOTS = "start another worker, or one with more `--slots`"
 NEWER = "a newer version of blackboard wrote it: workers of this version leave it alone"
 RESUME_BOARD = "`blackboard resume --board`"
 REPAIR = "`blackboard doctor --repair` plans it anew"
 MOST_OCCUPANTS = 5
-"""Items in full slots that are shown."""
+"""Items in full slots that are shown, at most."""
 MOVES = {
     Move.RUN: "is due now",
     Move.SKIP: "has missed its time",
@@ -56,7 +65,7 @@ class Explanation:
     headline: str
     """The item and its state, in a sentence."""
     facts: tuple[tuple[str, str], ...]
-    """Labels, each with what it says."""
+    """Labels and their texts."""
 
     @property
     def text(self) -> str:
@@ -88,14 +97,14 @@ class Circumstances:
     """What the decision depends on, besides the item and its lock."""
 
     now: datetime
-    """The store's."""
+    """The store's time."""
     resolution: float
     settings: RunSettings | None
-    """None where they cannot be computed in this process."""
+    """The item's settings; None where they cannot be computed in this process."""
     problem: str = ""
-    """Why not, and what would change that."""
+    """Why they cannot be computed, and what would change that."""
     is_damaged: bool = False
-    """Whether its spec, or the params of its next run, are the reason: they are no JSON."""
+    """Whether the reason is that its spec, or the params of its next run, are not JSON."""
     takers: int | None = None
     """Workers that have announced themselves and take the item's type; None: they were not read."""
     board_paused: Mark | None = None
@@ -103,15 +112,17 @@ class Circumstances:
     occupants: tuple[str, ...] = ()
     """Where the slots of all workers that take the type are full: the items that run in them."""
     has_other_slots: bool = False
-    """Whether one of these workers has free slots, and its slots of the type are full."""
+    """Whether one of these workers has free slots, but none of the type."""
     permitted: tuple[str, ...] = ()
-    """Where its type runs as often at a time as it may on the board: the items that run."""
+    """Where the limit of its type on the board is reached: the items that run under it."""
     permit_rows: tuple[str, ...] = ()
-    """The rows that count as permits there and cannot be read, each in words."""
+    """Rows that count against this limit and cannot be read, each in words."""
     is_newer_permit: bool = False
     """Whether a newer version wrote one of them."""
     clock: str = ""
-    """What a clock that was wrong has left in the item's times."""
+    """What is wrong with the item's times because of a wrong clock."""
+    group: str = ""
+    """For an item of a pump's type that is no partition: the group's board. No worker runs it."""
 
 
 def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
@@ -152,7 +163,7 @@ def _move(one: ItemStatus, facts: Circumstances) -> Move:
         return decide_lock(
             one.lock, owner="", types=types, in_flight=(), resolution=facts.resolution
         )
-    if not item.waits or facts.settings is None:
+    if not item.waits or facts.settings is None or facts.group:
         return Move.LEAVE
     return decide_token(token_of(item), now=facts.now, types=types, settings=facts.settings)
 
@@ -182,7 +193,7 @@ def _headline(one: ItemStatus, move: Move, facts: Circumstances) -> str:
 
 
 def _labels(labels: Labels) -> str:
-    """What people say of the item."""
+    """The labels of the item, on one line."""
     owner = f"owner {labels.owner}" if labels.owner else ""
     parts = (labels.description, owner, " ".join(f"#{tag}" for tag in labels.tags))
     return "; ".join(one for one in parts if one)
@@ -192,19 +203,21 @@ def _labels(labels: Labels) -> str:
 
 
 def _schedule(item: Item, facts: Circumstances) -> str:
-    if facts.settings is not None and facts.settings.endless:
+    if facts.settings is not None and facts.settings.endless and not facts.group:
         return "none: it is a partition, whose pump runs until its worker lets it go"
     schedule = _schedule_of(item, facts)
     if schedule is None:
-        return repr(item.schedule) if item.schedule else NO_SCHEDULE
+        is_gone = facts.settings is not None and facts.settings.has_handler
+        return repr(item.schedule) if item.schedule and not is_gone else NO_SCHEDULE
     counted = ", counted from its last start" if isinstance(schedule, Every) else ""
     return f"{describe(schedule)}{counted}"
 
 
 def _schedule_of(item: Item, facts: Circumstances) -> Schedule | None:
-    """As it is resolved here; else as a worker, which may have more handlers, resolved it last."""
-    if facts.settings is not None and facts.settings.schedule is not None:
-        return facts.settings.schedule
+    """The schedule, as resolved here; else as a worker, which may have more handlers, had it."""
+    settings = facts.settings
+    if settings is not None and (settings.schedule is not None or settings.has_handler):
+        return settings.schedule
     try:
         return parse_schedule(item.schedule, item.timezone) if item.schedule else None
     except BadInput:
@@ -216,11 +229,13 @@ def _due(item: Item, facts: Circumstances) -> str:
     slot = exactly(item.slot, facts.now)
     if item.attempt > 1:
         most = facts.settings.retries + 1 if facts.settings else 0
-        tries = f" of {most}" if item.attempt <= most else ""  # a handler may ask for more
+        tries = f" of {most}" if item.attempt <= most else ""  # a handler may request more
         what = f"attempt {item.attempt}{tries} at the run that was due at {slot}"
         return f"{what} may start at {exactly(item.ready, facts.now)}, after backing off"
-    if item.is_asked_for:
+    if item.is_unscheduled:
         text = f"{slot}, by request"
+        if item.start is not None and item.slot <= item.start:  # the row does not tell these apart
+            text += ", or put back after its schedule was changed"
         policy = facts.settings.missed if facts.settings else ""
         is_made_up = policy == "all" or (policy == "one" and bool(item.once))
         if item.planned > item.slot or (is_made_up and item.planned != NEVER):
@@ -237,7 +252,7 @@ def _due(item: Item, facts: Circumstances) -> str:
 
 
 def _delayed_by(item: Item, facts: Circumstances) -> str:
-    """What keeps a scheduled run from its slot."""
+    """Why a scheduled run starts later than its slot."""
     if facts.settings is None:
         return ""
     before = item.ready - part_of_jitter(item.id, facts.settings) - MILLISECOND
@@ -247,11 +262,13 @@ def _delayed_by(item: Item, facts: Circumstances) -> str:
 
 
 def _next(item: Item, move: Move, facts: Circumstances) -> str:
-    """When it runs next, and what it waits for until then."""
+    """When the item runs next, and what it waits for until then."""
     if item.state is not State.ACTIVE or item.running:
         return _afterwards(item, facts)
     if _is_newer(item):
         return ""
+    if facts.group:
+        return f"never: {item.type} is a pump, which serves the partitions of {facts.group}"
     if facts.board_paused and facts.settings is not None:
         return "it waits until the board is resumed"
     return _taken(item, move, facts)
@@ -308,7 +325,7 @@ def _queue(item: Item) -> str:
 
 
 def _checkpoint(item: Item) -> str:
-    """Where its next run goes on."""
+    """The checkpoint from which its next run starts."""
     if not item.checkpoint:
         return ""
     text = cut_middle(item.checkpoint, LONGEST_CHECKPOINT)
@@ -382,7 +399,7 @@ def _paused_by(mark: Mark, facts: Circumstances) -> str:
 
 
 def _by(mark: Mark, facts: Circumstances) -> str:
-    """Who did something, when and why."""
+    """The user of a mark, when and why."""
     text = f"by {mark.by} at {exactly(mark.at, facts.now)}"
     return f"{text}: {mark.reason.rstrip('.')}" if mark.reason else text
 
@@ -414,12 +431,14 @@ def _acknowledged(item: Item, facts: Circumstances) -> str:
 
 
 def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
-    """What would change it."""
+    """What a person can do about it."""
     item = one.item
     if _is_newer(item):
         return "upgrade blackboard and its workers"
+    if facts.group:
+        return command("rm", item.id)
     if facts.is_damaged:
-        return f"`blackboard rm {shlex.quote(item.id)}`, and `blackboard add` it anew"
+        return f"{command('rm', item.id)}, and `blackboard add` it anew"
     if facts.settings is not None and facts.settings.endless:
         return ""
     if item.running:
@@ -431,22 +450,21 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
 def _remedy_without_run(item: Item, move: Move, facts: Circumstances) -> str:
     if item.is_paused:
         renaming = renaming_of(item)
-        resume = f"`blackboard resume {shlex.quote(item.id)}`"
+        resume = command("resume", item.id)
         remedy = renaming.remedy if renaming else resume
         return f"{remedy}; and {RESUME_BOARD}" if facts.board_paused else remedy
     if item.state is State.DONE:
         when = ", when the board is resumed" if facts.board_paused else ""
-        return f"`blackboard run {shlex.quote(item.id)}` runs it once again{when}"
+        return f"{command('run', item.id)} runs it once again{when}"
     return RESUME_BOARD if facts.board_paused else _remedy_of_wait(item, move, facts)
 
 
 def _remedy_of_run(one: ItemStatus, facts: Circumstances) -> str:
-    item_id = shlex.quote(one.item.id)
     if one.stale and facts.board_paused:
         return RESUME_BOARD
     if one.stale or one.silent is not None:
-        return f"`blackboard unlock {item_id}` takes the lock at once"
-    return f"`blackboard cancel {item_id}` ends the run"
+        return f"{command('unlock', one.item.id)} takes the lock at once"
+    return f"{command('cancel', one.item.id)} ends the run"
 
 
 def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
@@ -464,7 +482,7 @@ def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
             more = f"a higher `{limit}` in [types.{item.type}]"
         return f"{more}; or cancel one of them"
     if move in {Move.LEAVE, Move.PUT_OFF}:
-        return f"`blackboard run {shlex.quote(item.id)}` starts it at once"
+        return f"{command('run', item.id)} starts it at once"
     return ""
 
 
@@ -502,6 +520,7 @@ async def explained(
         is_newer_permit=bool(permits.newer),
         board_paused=await paused_by(board),
         clock=ahead(item, planning, now=now) if planning and not is_endless else "",
+        group=group_board(board.name, item.type) if is_endless and not group_of(board.name) else "",
     )
     return status, explain(status, circumstances)
 
@@ -515,15 +534,15 @@ async def _version_of_token(board: BoardTable, item: Item) -> int:
 
 
 async def _permits_held(board: BoardTable, limit: Limit) -> Occupied:
-    """What keeps an item from running whose type has a limit on the board; nothing if a permit is
-    left.
+    """The permits that keep an item from running, whose type has a limit on the board; none if a
+    permit is left.
     """
     held = await occupied(board, limit)
     return Occupied() if len(held) < limit.most else held
 
 
 def permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
-    """In words, the rows that count as permits and cannot be read."""
+    """The rows that count as permits and cannot be read, in words."""
     where = permits_partition(board.name)
     newer = [f"the row {key} in {where}, which a newer version wrote" for key in held.newer]
     lease = span(LEASE)
@@ -573,7 +592,7 @@ async def read_one(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]
     return status_of(item, lock, now=now, resolution=board.table.resolution), now
 
 
-# ---- in a few words, as commands answer
+# ---- when an item is due
 
 
 def due_words(board: BoardTable, item: Item, now: datetime) -> str:

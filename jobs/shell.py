@@ -34,9 +34,8 @@ from typing import Any
 
 from blackboard import BadInput, Context, Fail, Item, handler
 from blackboard.handlers.context import unescaped, variables
-from blackboard.runners.commands import how_it_ended
+from blackboard.runners.commands import child_environment, how_it_ended
 from blackboard.schedule.times import format_duration, parse_duration
-from blackboard.tables.azure_address import child_environment
 
 GRACE = 5.0
 """Seconds between the request to end, SIGTERM, and the end, SIGKILL, after `timeout`."""
@@ -65,6 +64,9 @@ class ShellCommand:
 @handler("shell")
 def run(item: Item, ctx: Context) -> dict[str, int]:
     """Runs the item's command. Raises CommandFailed for how it ended, BadInput for its params."""
+    for name in ctx.settings:
+        if name != "allow":
+            raise BadInput(f"jobs.shell.{name}", "means nothing to shell", "it takes allow")
     if ctx.settings.get("allow") is not True:
         remedy = "allow = true under [jobs.shell] in the worker's settings file"
         raise BadInput("jobs.shell.allow", "this worker may not run commands", remedy)

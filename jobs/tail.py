@@ -47,9 +47,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from blackboard import BadInput, Context, Item, pump
-from blackboard.runners.commands import end_command, how_it_ended, start_command
+from blackboard.runners.commands import child_environment, end_command, how_it_ended, start_command
 from blackboard.runners.watch import Watch
-from blackboard.tables.azure_address import child_environment
 
 PAUSE = 0.5
 """Seconds to the next look at a file without new lines."""
@@ -57,13 +56,13 @@ USUAL_BATCH = 65_536
 BLOCK = 65_536
 """Bytes of a long line that are read at a time, at the least."""
 LONGEST_LINE = 16 << 20
-"""Bytes, its end included."""
+"""Bytes of a line, its end included."""
 HEAD = 1_024
-"""Bytes at the beginning of a file, by which it is known again."""
+"""Bytes at the beginning of a file, by which it is recognised."""
 FARTHEST = 2**63 - 1
 """The last byte that a file can have."""
 SHOWN = 200
-"""Characters of a checkpoint that is none."""
+"""Characters that are logged of a checkpoint that `tail` did not save."""
 _KINDS = {
     stat.S_ISFIFO: "a FIFO",
     stat.S_ISDIR: "a directory",
@@ -76,7 +75,7 @@ class CommandFailed(Exception):
 
 
 class CannotFollow(Exception):
-    """A file cannot be read on: which one, why, and what to do."""
+    """A file cannot be followed any further: which one, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +120,7 @@ def files_of(table: Mapping[str, Any]) -> list[str]:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a file is read on, as it is saved."""
+    """The place from which a file is read on, as it is saved."""
 
     position: int = 0
     """Bytes from the beginning of the file."""
@@ -136,11 +135,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def known(self) -> int:
-        """Bytes that the file had."""
+        """Bytes that the file has at least, if it is the same."""
         return max(self.position, self.found)
 
     def is_in(self, file: BinaryIO) -> bool:
-        """Whether this is the file that was found, and has still what it had."""
+        """Whether this is the file that was found, and still has the bytes that it had."""
         there = os.fstat(file.fileno())
         if not self.known or there.st_ino != self.inode or there.st_size < self.known:
             return False
@@ -149,7 +148,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What was found at a place."""
+    """The lines that were found at a place."""
 
     lines: bytes = b""
     behind: Place
@@ -162,7 +161,7 @@ class Batch:
 
 @pump("tail", partitions=files_of)
 async def follow(file: Item, ctx: Context) -> None:
-    """Give the new lines of a file to the command, until the partition goes elsewhere."""
+    """Gives the new lines of a file to the command, until the partition goes elsewhere."""
     settings = settings_of(ctx.settings)
     place, odd = _saved(ctx.checkpoint)
     if odd:
@@ -190,7 +189,7 @@ async def follow(file: Item, ctx: Context) -> None:
 
 
 def _explain(path: str, place: Place, found: Place, ctx: Context) -> None:
-    """Log why a file is read from its beginning."""
+    """Logs why a file is read from its beginning."""
     if found.inode != place.inode:
         ctx.log.info("%s was made anew: it is read from its beginning", path)
         return
@@ -249,7 +248,7 @@ def _batch(path: str, file: BinaryIO, place: Place, batch: int, searched: int) -
 
 
 def _last_line(path: str, file: BinaryIO, place: Place, batch: int) -> Batch:
-    """What no program completes any more, with an end; or the lines that one has just completed."""
+    """A last line that is never completed, with an end added; or lines that were just completed."""
     file.seek(place.position)
     rest = file.read()
     if not rest:
@@ -260,7 +259,7 @@ def _last_line(path: str, file: BinaryIO, place: Place, batch: int) -> Batch:
 
 
 def _too_long(path: str, file: BinaryIO, place: Place) -> str:
-    """The file, its line that is too long, and the command that leaves out what there is of it."""
+    """An error that names the file, and the command that leaves out the line that is too long."""
     file.seek(place.position)
     end = place.position
     while more := file.read(BLOCK):
@@ -351,7 +350,7 @@ def lines_at(file: BinaryIO, position: int, batch: int, searched: int = 0) -> tu
 
 
 def _read(file: BinaryIO, position: int, length: int) -> bytes:
-    """Lines of a file, where they are still there."""
+    """Lines of a file; nothing where they are no longer there."""
     file.seek(position)
     lines = file.read(length)
     return lines if lines.endswith(b"\n") else b""

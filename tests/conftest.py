@@ -1,5 +1,5 @@
-"""Which stores the tests run on: `pytest --store memory --store sqlite`; all by default. And what a
-busy machine changes: timeouts, and nothing that goes by the speed of one example.
+"""The stores that tests run on: `pytest --store memory --store sqlite`; all by default. Timeouts
+are longer on a busy machine; nothing else depends on its speed.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("busy machine")
 
 FIXTURES = {"store": tuple(STORES), "lasting_store": LASTING}
-"""Parameters that name a store, with all that there are, the quickest first."""
+"""Fixtures that name a store, each with all its stores, the quickest first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,9 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Timeouts are those of this machine. SIGINT ends a process again: it is ignored in what a
-    shell has started in the background, and so would it be in all that the tests start. Lines are
-    not as wide as the terminal of a process that shares out the tests.
+    """Adapts timeouts to this machine. Lets SIGINT end a process again: a shell ignores it for
+    background processes, and processes that tests start would inherit that. Removes COLUMNS, by
+    which pytest-xdist passes on the width of its terminal.
     """
     os.environ.pop("COLUMNS", None)
     if config.getoption("timeout") is None:
@@ -54,8 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Timeouts are those of this machine. Also a set of parameters may be `of_one_store`; of the
-    `cases_of_one_store` each other store has the first.
+    """Adapts timeouts to this machine. Of tests, or sets of parameters, that are `of_one_store`,
+    keeps those on the quickest store; of `cases_of_one_store`, the first on each other store, too.
     """
     more = set[pytest.Item]()
     has_case = set[tuple[object, ...]]()
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _stores_of(item: pytest.Item) -> Mapping[str, str]:
-    """By fixture."""
+    """The stores of a test, by fixture."""
     call = getattr(item, "callspec", None)
     return {one: call.params[one] for one in FIXTURES if call and one in call.params}
 
@@ -91,7 +91,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _stores(metafunc: pytest.Metafunc, known: Sequence[str]) -> list[str]:
-    """Of the stores that are known, those that a test is run on."""
+    """The known stores on which a test runs."""
     chosen = metafunc.config.getoption("--store") or known
     node = metafunc.definition
     if node.get_closest_marker("of_sqlite"):
@@ -105,7 +105,7 @@ def _stores(metafunc: pytest.Metafunc, known: Sequence[str]) -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Nothing that is collected is garbage, and it stays: no collector looks through it."""
+    """Stops garbage collection while tests are collected: none of them becomes garbage."""
     gc.disable()
     try:
         return (yield)
@@ -116,13 +116,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture
 def store_url(lasting_store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """The address of a store that nobody has made yet, for processes of their own."""
+    """The URL of a store that does not exist yet, for tests that start processes."""
     return address(lasting_store, tmp_path, lambda: request.getfixturevalue("azurite"))
 
 
 @pytest.fixture
 def open_table(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> OpenTable:
-    """Opens the store with a clock; who opens it closes it."""
+    """A function that opens the store with a clock; its caller closes it."""
     return STORES[store](tmp_path, lambda: request.getfixturevalue("azurite"))
 
 
@@ -144,7 +144,7 @@ def chance() -> SeededChance:
 
 @pytest.fixture
 def table(open_table: OpenTable, clock: ManualClock, run: Run) -> Iterator[Table]:
-    """An empty table that goes by `clock`; used through `run`."""
+    """An empty table whose time is that of `clock`; used through `run`."""
 
     async def opened() -> Table:
         return await open_table(clock)

@@ -73,6 +73,9 @@ MODULES = {
 }
 """Commands that share a module; each other command has a module of its own name."""
 
+COMPLETE = "_BLACKBOARD_COMPLETE"
+"""The variable by which a shell asks for its script, and for what fits."""
+
 EPILOG = """\b
 Examples:
   blackboard init
@@ -185,7 +188,9 @@ def _leave_threads(code: int) -> None:
 
 
 def called(args: list[str] | None = None) -> int:
-    """Run one command line; its exit code. Errors are one line on stderr, never a traceback."""
+    """Runs one command line: its exit code. Errors are one line on stderr, never a traceback."""
+    if COMPLETE in os.environ:
+        import_module("blackboard.cli.bash")
     try:
         result = group.main(args, prog_name="blackboard", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -206,7 +211,7 @@ def called(args: list[str] | None = None) -> int:
 
 
 def _failure(error: Exception) -> tuple[str, int] | None:
-    """What is said of an error, and the exit code; None: nothing foresees it."""
+    """The message and the exit code of an error; None for an unexpected one."""
     lacking = _lacking(error)
     if lacking:  # so the import below might fail as well
         return f"this process may not have more {lacking}", 2
@@ -229,7 +234,7 @@ def _failure(error: Exception) -> tuple[str, int] | None:
 
 
 def _lacking(error: BaseException) -> str:
-    """What this process was refused by the system, and where that is limited; "" if nothing."""
+    """The resource that the system refused, and where it is limited; "" for another error."""
     match error:
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             return "open files (`ulimit -n`)"

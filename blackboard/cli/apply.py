@@ -41,6 +41,7 @@ from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace
 from blackboard.phrases import plural, some
 from blackboard.protocol import additions, edits
+from blackboard.protocol.groups import check_not_made
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.settings import FILE_NAME
@@ -50,9 +51,9 @@ from blackboard.tables.base import MAX_VALUE
 from blackboard.tasks import finishing
 
 LEFT = BadRow.exit_code
-"""The exit code where an item is left as it is that a file declares, or that was to be changed."""
+"""The exit code where an item that was to be declared or changed is left as it is."""
 TRIES = 20
-"""Plans of one `apply`, while others add or remove the items that it is about."""
+"""The most plans of one `apply`, if other processes add or remove its items meanwhile."""
 
 APPLY_EPILOG = """\b
 Examples:
@@ -87,8 +88,8 @@ def apply_command(
     dry_run: bool,
 ) -> int:
     """Make the board what the FILEs [blackboard.toml] declare, and say what is done; - reads the
-    standard input. The second time there is nothing to do. A paused item stays paused. One bad item
-    refuses all files; one that is new, and whose end has passed, is left out.
+    standard input. The second time there is nothing to do. A paused item stays paused. If one
+    item is wrong, nothing is changed. A new item whose `until` has passed is left out.
 
     An item belongs to the file, or to the --owner, by which it was declared last: --prune removes
     no others. A FILE of items alone, as `export` writes it, leaves the settings to blackboard.toml.
@@ -122,7 +123,7 @@ def _applied(
 async def _apply(
     session: Session, sources: Sequence[ItemFile], *, prune: bool, yes: bool, dry_run: bool
 ) -> int:
-    if not await session.has_board():  # nothing is made for what is refused
+    if not await session.has_board():  # no board is made for a plan that is refused
         plan, now = await _planned(session, None, sources, {}, prune=False)
         if dry_run:
             _print_plan(plan, session, dry_run=True, asks=False, now=now)
@@ -136,13 +137,11 @@ async def _apply(
         if prune and plan.others and not session.chosen.json:
             others = plural(plan.others, "item")
             note(f"{others} of other files, or added by hand: left alone")
-        left = plan.left_alone
+        done = plan
         if not dry_run:
-            plan, left = await _carry_out(
-                session, board, sources, plan, found, prune=prune, yes=yes
-            )
+            done = await _carry_out(session, board, sources, plan, found, prune=prune, yes=yes)
     asked_for = {*plan.ids, *(one.id for _, _, one in each_item(sources))}
-    return LEFT if asked_for & left.keys() else 0
+    return LEFT if asked_for & done.left_alone.keys() else 0
 
 
 async def _carry_out(
@@ -154,28 +153,42 @@ async def _carry_out(
     *,
     prune: bool,
     yes: bool,
-) -> tuple[ApplyPlan, Mapping[str, str]]:
-    """Carry the plan out for what was `found`; where another process is faster, such as an `apply`,
-    a new one. Returns the last plan and, by their ids, why items are left as they are.
+) -> ApplyPlan:
+    """Carry out the plan for the items that were `found`; make a new one where another process,
+    such as an `apply`, was faster. Wakes the workers, records what was done, and prints it for
+    programs, also when not all could be. Returns the part that was done, with the items that are
+    left as they are.
     """
-    left = dict(plan.left_alone)
-    for tries_left in reversed(range(TRIES)):
-        try:
-            more = await _attempt(session, board, plan, tombstones=found)
-            _warn_of_left(more)
-            left |= more
-            break
-        except (AlreadyThere, Missing):
-            if not tries_left:
-                raise
-        found, before = await _read_all(board), plan
-        plan, now = await _planned(session, board, sources, found, prune=prune)
-        _warn_of_kept(before, plan, found)
-        if plan.remove and not yes:
-            _confirm(plan, session, now=now, no="nothing more was changed")
-        _warn_of_left({one: why for one, why in plan.left_alone.items() if one not in left})
-        left |= plan.left_alone
-    return plan, left
+    made, left, current = list[ApplyPlan](), dict(plan.left_alone), plan
+    try:
+        for tries_left in reversed(range(TRIES)):
+            done = set[str]()
+            try:
+                more = await _change(board, current, tombstones=found, on_done=done.update)
+            except (AlreadyThere, Missing):
+                if not tries_left:
+                    raise
+            else:
+                _warn_of_left(more)
+                left |= more
+                break
+            finally:
+                if done:
+                    wake_workers(session.store)
+                    made.append(current.only(done))
+                    await record(board, "apply", made[-1].ids, details=made[-1].counts)
+            found, before = await _read_all(board), current
+            current, now = await _planned(session, board, sources, found, prune=prune)
+            _warn_of_kept(before, current, found)
+            if current.remove and not yes:
+                _confirm(current, session, now=now, no="nothing more was changed")
+            _warn_of_left({one: why for one, why in current.left_alone.items() if one not in left})
+            left |= current.left_alone
+    finally:
+        whole = plan.made_of(made, left_alone=left)
+        if session.chosen.json:
+            _emit(whole, dry_run=False)
+    return whole
 
 
 def _warn_of_left(left: Mapping[str, str]) -> None:
@@ -184,7 +197,7 @@ def _warn_of_left(left: Mapping[str, str]) -> None:
 
 
 def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item]) -> None:
-    """Of what the plan before was to remove, and what this one leaves alone."""
+    """Warn of items that the earlier plan removes and this plan leaves as they are."""
     there = {one for one, item in found.items() if item.state is not State.REMOVED}
     there -= {item.id for item in plan.remove}
     kept = [item.id for item in before.remove if item.id in there]
@@ -220,6 +233,8 @@ async def _planned(
     owners = {one.by for one in sources} if prune else set()
     plan = make_plan(declared, there, prune=owners, resolve=session.resolve, now=now)
     plan = _with_first(plan, session.resolve, sources, now)
+    if plan.add:
+        check_not_made(session.name)
     if board is not None:
         left = additions.left_alone(board, [one.id for one in plan.add], found)
         add = [one for one in plan.add if one.id not in left]
@@ -246,8 +261,8 @@ def _confirm(
 def _with_first(
     plan: ApplyPlan, resolve: Resolve, sources: Sequence[ItemFile], now: datetime
 ) -> ApplyPlan:
-    """The plan with the first runs of what it adds, and without what would never run: a file
-    outlives the items whose end has passed.
+    """The plan with the first runs of the items that it adds, and without items that would never
+    run: a file may still declare items whose end has passed.
     """
     first, over = dict[str, datetime](), dict[str, str]()
     added = {one.id for one in plan.add}
@@ -268,37 +283,26 @@ def _with_first(
 def _print_plan(
     plan: ApplyPlan, session: Session, *, dry_run: bool, asks: bool, now: datetime
 ) -> None:
-    """Programs get the plan after the answer, where there is a question: it says what is done."""
+    """Print the plan for people. Programs get it only in a dry run, else they get the result."""
     if asks:
         _confirm(plan, session, now=now)
     for item_id, problem in plan.over.items():
         warn(f"{shown(item_id)} is not added: {problem}")
     if session.chosen.json:
-        emit(plan.record() | {"dry_run": dry_run})
+        if dry_run:
+            _emit(plan, dry_run=True)
     elif not asks:
         _print_lines(plan, now=now)
         if dry_run and plan.steps:
             click.echo("dry run: nothing was changed")
 
 
+def _emit(plan: ApplyPlan, *, dry_run: bool) -> None:
+    emit(plan.record() | {"dry_run": dry_run})
+
+
 def _print_lines(plan: ApplyPlan, *, now: datetime, err: bool = False) -> None:
     click.echo("\n".join(wrapped(line, margin="  ") for line in plan.lines(now)), err=err)
-
-
-async def _attempt(
-    session: Session, board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item]
-) -> Mapping[str, str]:
-    """Do it, wake the workers and record what was done, also when not all could be. Returns, by
-    their ids, why items are left as they are.
-    """
-    done = set[str]()
-    try:
-        return await _change(board, plan, tombstones=tombstones, on_done=done.update)
-    finally:
-        if done:
-            wake_workers(session.store)
-            made = plan.only(done)
-            await record(board, "apply", made.ids, details=made.counts)
 
 
 OnDone = Callable[[Iterable[str]], None]

@@ -1,6 +1,6 @@
-"""The board that `show --watch` shows: its items, one of them in full, and what is done to it.
+"""The view of `show --watch`: the items of a board, or one of them in full.
 
-`watch_keys.py` says what the keys do; here is what is read, drawn and done.
+`watch_keys.py` says what the keys do; this file reads the board, draws it, and acts on it.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ from blackboard.table import TableError
 from blackboard.why import Explanation, explained
 
 NEWEST = 10
-"""Runs of an item that are shown."""
+"""The most runs of an item that are shown."""
 MARK = "> "
 OF_AN_ITEM = ("stop", "outcome", "took", "lag", "try", "fence", "worker", "result or error")
 QUESTIONS = {
@@ -63,7 +63,7 @@ class Opened:
     why: Explanation
     runs: Sequence[Run]
     now: datetime
-    """The store's."""
+    """The store's time."""
     lines: Sequence[Line] = ()
     width: int = 0
 
@@ -93,7 +93,7 @@ class BoardView:
         self._opened: Opened | None = None
         self._trouble = ""
         self._asked: object = None
-        """What was asked of the board last."""
+        """What was read last: the id of an item, or a query and its limit."""
 
     # ---- for the loop
 
@@ -139,8 +139,8 @@ class BoardView:
             return
         query, limit = self.state.query(self._base), self.state.limit
         found = await query.read(self._table, limit=limit)
-        if self.state.query(self._base) == query:  # else it is read again at once
-            self.state = read(self.state, found, limit=limit)
+        if self.state.query(self._base) == query:  # if not, the loop reads again at once
+            self.state = read(self.state, found)
 
     async def _read_item(self, item_id: str) -> None:
         item = await self._table.found(item_id)
@@ -161,7 +161,7 @@ class BoardView:
             self.state = with_message(self.state, f"{shown(act.id)} {words}")
 
     async def _done(self, act: Act) -> str:
-        """Do it; what became of it, in words."""
+        """Do it; returns the result in words."""
         match act.verb:
             case Verb.PAUSE:
                 done = await self._board.pause(act.id, reason=act.reason)

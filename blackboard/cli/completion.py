@@ -16,13 +16,13 @@ from blackboard.protocol import keys
 from blackboard.protocol.rows import record_of
 
 MOST = 100
-"""Ids that are offered."""
+"""The most ids that are offered."""
 PATIENCE = 2.0
-"""Seconds to wait for the store."""
+"""Seconds to wait for the store, at most."""
 
 
 def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
-    """What is offered for a text that was begun: of "ids", "types", "jobs" or "zones"."""
+    """The completions of a text: `what` is "ids", "types", "jobs" or "zones"."""
     with suppress(Exception):
         match what:
             case "ids":
@@ -46,10 +46,9 @@ def _like(values: Iterable[str], start: str) -> list[str]:
 
 
 def _types(session: Session) -> set[str]:
-    named = {*shipped(), *session.settings.types, *(one.type for one in session.settings.items)}
     with suppress(Exception):
-        named |= {*session.with_types().handlers}
-    return named
+        session = session.with_types()
+    return {*session.types, *(one.type for one in session.settings.items)}
 
 
 def _chosen(ctx: click.Context) -> Chosen:
@@ -67,11 +66,16 @@ def _chosen(ctx: click.Context) -> Chosen:
 async def _ids_like(chosen: Chosen, start: str) -> list[str]:
     """Ids with a beginning, read by range: a large board answers as fast as a small one."""
     first = keys.item_key(start)
-    last = first + "~"  # above all that an encoded id is made of
+    last = first + "~"  # sorts after all characters of an encoded id
     found: list[str] = []
     async with asyncio.timeout(PATIENCE), Session.start(chosen).board() as board:
         for number in range(board.shards):
-            rows = board.table.scan(board.shard(number), first, last, MOST)
-            items = [record_of(Item, row) async for row in rows]
-            found += [one.id for one in items if one.state is not State.REMOVED]
+            offered = 0
+            async for row in board.table.scan(board.shard(number), first, last):
+                item = record_of(Item, row)
+                if item.state is not State.REMOVED:
+                    found.append(item.id)
+                    offered += 1
+                if offered == MOST:
+                    break
     return [one for one in sorted(found) if one.startswith(start) and one.isprintable()]

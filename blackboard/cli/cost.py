@@ -60,7 +60,7 @@ class Estimate:
 
     @property
     def least(self) -> RequestCounts:
-        """If all runs that are ready together are claimed together, and end together."""
+        """The fewest requests: runs that are ready together are claimed and end together."""
         return cost.asked_for(self.load, together=True)
 
     @property
@@ -97,7 +97,7 @@ def cost_command(
     per_million = dollars(price)
     session = Session.start(chosen).with_defaults()
     settings = session.settings
-    beat = parse_duration(cycle or settings.worker.cycle, "cycle")
+    between_walks = parse_duration(cycle or settings.worker.cycle, "cycle")
     retention = settings.retention
 
     async def read() -> Estimate:
@@ -114,7 +114,7 @@ def cost_command(
                     rhythms=rhythms,
                     shards=shards or board.shards,
                     workers=count or at_work or 1,
-                    cycle=beat,
+                    cycle=between_walks,
                     retention=retention,
                     coordinator=settings.board.coordinator,
                 ),
@@ -232,13 +232,8 @@ def view(estimate: Estimate) -> dict[str, Any]:
         },
         "stored_bytes": size,
         "bill": {
+            **cost.bill_record(asked.total, size=size, price=estimate.price),
             "billed": estimate.billed,
-            "currency": "USD",
-            "requests": cost.bill(asked.total, size=0, price=estimate.price),
-            "storage": cost.bill(0, size=size),
-            "total": estimate.bill,
-            "price_per_million": estimate.price,
-            "storage_price_per_gb": cost.STORAGE_PRICE,
             "priced": cost.PRICED if estimate.price == cost.PRICE else None,
         },
     }

@@ -28,7 +28,7 @@ from blackboard.settings import read_stdin, read_text
 from blackboard.spec import is_of_a_line
 
 LONGEST_ID = 40
-"""Characters of an id that is made of a comment or a command."""
+"""The most characters of an id that is made from a comment or a command."""
 SHELL = "/bin/sh"
 REBOOT = (
     "@reboot is left out: a board has no host that starts; the host's own manager does that "
@@ -55,31 +55,31 @@ _PERCENT = re.compile(r"(?<!\\)%")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _USER = re.compile(r"[a-z_][a-z0-9_-]*\$?")
 _BEGINS = re.compile(r"(?:if|for|while|until|case|cd|\[\[?)\s|\(")
-"""What begins a command of the shell, and is no argument of one."""
+"""Matches the beginning of a shell command that cannot be an argument."""
 _OF_SHELLS = frozenset({".", "cd", "eval", "exec", "export", "set", "source", "trap", "ulimit"})
-"""Commands that are no programs."""
+"""Shell commands that are no programs."""
 TAKE_OUT = "take the column out; a worker runs commands as its own user, so start one as that"
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
-"""Files whose lines name the user."""
+"""Paths of crontabs whose lines name a user."""
 
 
 @dataclass(slots=True)
 class Crontab:
-    """What a crontab says."""
+    """The contents of a crontab."""
 
     zone: str
     system: bool = False
     """Whether its lines have a user between the time and the command, as in /etc/crontab."""
     items: list[dict[str, Any]] = field(default_factory=list)
-    """As `[[items]]` have them."""
+    """The items, each with the keys of an `[[items]]` table."""
     problems: list[str] = field(default_factory=list)
-    """Of lines that cannot be taken, with their numbers."""
+    """The problems of lines that cannot be imported, with their numbers."""
     left_out: list[str] = field(default_factory=list)
     """Lines that mean nothing on a board, with their numbers and why."""
     _env: dict[str, str] = field(default_factory=dict)
     _above: list[str] = field(default_factory=list)
-    """The comment right above."""
+    """The comment right above the line."""
     _commands: list[str] = field(default_factory=list)
 
     def read(self, text: str) -> None:
@@ -157,7 +157,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _is_job(words: str) -> bool:
-    """Whether a comment is a line that was put out of use."""
+    """Whether a comment is a line that was commented out."""
     try:
         Cron(_split(words)[0])
     except BadInput:
@@ -179,8 +179,8 @@ def _check_user(command: str, *, system: bool) -> None:
 
 
 def _user_in(command: str) -> str:
-    """The first word, if it may be a user of another host: no command of this one, and a command
-    follows.
+    """The first word, if it may be a user of another host: it is no command of this host, and a
+    command follows it.
     """
     first, *rest = command.split(None, 1)
     if not rest or _USER.fullmatch(first) is None or shutil.which(first) is not None:
@@ -191,7 +191,7 @@ def _user_in(command: str) -> str:
 
 
 def _users() -> set[str]:
-    """Those of this host whose name is no command's, on any host."""
+    """The users of this host whose names are not those of a command on any host."""
     import pwd  # noqa: PLC0415 - not everywhere
 
     commands = {"sync", "mail", "man", "backup", "games", "news", "list", "lp"}
@@ -221,7 +221,7 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _name_of(command: str) -> str:
-    """What a command is called after: its program, without its path and what is set before it."""
+    """The name for a command: its program, without the path and the assignments before it."""
     try:
         words = shlex.split(_PERCENT.split(command)[0], comments=False)
     except ValueError:
@@ -233,7 +233,7 @@ def _name_of(command: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What a label may have of it."""
+    """The part of a text that a label may have."""
     return "".join(one for one in " ".join(text.split()) if is_of_a_line(one))
 
 

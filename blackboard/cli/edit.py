@@ -12,7 +12,7 @@ from blackboard.cli.actions import record
 from blackboard.cli.many import change_each, for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, print_answers
-from blackboard.cli.plan import NAMED, differences
+from blackboard.cli.plan import NAMED, differences, replanned
 from blackboard.cli.session import Session, confirmed, ids_argument
 from blackboard.cli.spec_options import (
     Options,
@@ -32,16 +32,16 @@ from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLef
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item
-from blackboard.phrases import exactly, plural, some
+from blackboard.phrases import exactly, plural, some, stamp
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
-from blackboard.protocol.edits import Changed
-from blackboard.protocol.groups import check_held
+from blackboard.protocol.edits import Changed, check_never_ran
+from blackboard.protocol.groups import check_no_pump, check_not_made
 from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
-from blackboard.spec import Spec, encode_spec
+from blackboard.spec import OF_ITS_SCHEDULE, RunSettings, Spec, encode_spec
 from blackboard.stores import wake_workers
 from blackboard.why import due_words
 
@@ -94,8 +94,9 @@ def add_command(
     def spec_at(now: datetime) -> Spec:
         return new_spec(with_times(options, Spec(), zone_of, now), pairs=pairs)
 
+    check_not_made(session.name)
     spec = spec_at(SystemClock().now())
-    check_held(session.name, spec, item_type=item_type)
+    check_no_pump(session.name, item_type, session.resolve(item_type, encode_spec(spec)))
     session.check_params(item_type, spec.params)
     return asyncio.run(_add(session, wanted, item_type=item_type, spec_at=spec_at, first=first))
 
@@ -170,6 +171,9 @@ Examples:
     shell_complete=completing("types"),
     help="Of the handler that runs it from now on.",
 )
+@click.option(
+    "--first", metavar="now|next|WHEN", help="Another first run, of an item that never ran."
+)
 @click.option("--unset", metavar="KEY", multiple=True, help="Take a param away.")
 @click.option("--checkpoint", metavar="VALUE", help='Where its next run goes on; "": at the start.')
 @spec_options
@@ -180,17 +184,19 @@ def edit_command(
     ids: tuple[str, ...],
     exact: bool,
     item_type: str | None,
+    first: str | None,
     options: Options,
     pairs: tuple[str, ...],
     unset: tuple[str, ...],
     checkpoint: str | None,
 ) -> int:
     """Change how items are run, and print what changed. An option with "" removes the item's own
-    value, so that the default of its type counts. A new schedule counts from now; another end,
-    blackout or number of runs leaves what is due. An item that runs keeps its type, and one that
-    gets another type begins without a checkpoint.
+    value, so that the default of its type counts. A new schedule counts from now, also where the
+    item runs. A change of until, blackout or max-runs keeps a run that is due, if the new limits
+    allow it. An item that runs keeps its type, and one that gets another type begins without a
+    checkpoint.
     """
-    if not (options or pairs or unset or item_type or checkpoint is not None):
+    if not (options or pairs or unset or item_type or first or checkpoint is not None):
         raise BadInput("edit", "nothing to change", "give an option, --set or --unset")
     if item_type is not None:
         check_type(item_type)
@@ -221,7 +227,8 @@ def edit_command(
             spec = new_of(item, spec_of(item))
             check_size(spec, limit=board.table.max_value)
             session.check_params(item_type or item.type, spec.params)
-            board.resolve(item_type or item.type, encode_spec(spec))
+            settings = board.resolve(item_type or item.type, encode_spec(spec))
+            _check_first(item, first, settings, now)
 
     async def edit(board: BoardTable, item: Item) -> Answer:
         text = checkpoint_text(value, limit=board.table.max_value)
@@ -231,18 +238,19 @@ def edit_command(
             lambda spec, _: new_of(item, spec),
             item_type=item_type,
             checkpoint=None if checkpoint is None else text,
+            first=None if first is None else lambda settings: first_of(first, settings, now),
         )
-        changes = _changes(item, done.item, by_hand=checkpoint is not None)
-        if not changes:
+        if not done.changed or done.before is None:
             return Answer(item=done.item, words="is as it was", changed=False)
+        changes = "; ".join(_changes(done.before, done.item))
         due = _due(board, done.item, await board.table.now())
-        return Answer(item=done.item, words=f"is changed ({'; '.join(changes)}) and {due}")
-
-    return asyncio.run(
-        change_each(
-            session, ids, edit, verb="edit", exact=exact, check=check, details=changed_fields
+        return Answer(
+            item=done.item,
+            words=f"is changed ({changes}) and {due}",
+            details=changed_fields(done.before, done.item),
         )
-    )
+
+    return asyncio.run(change_each(session, ids, edit, verb="edit", exact=exact, check=check))
 
 
 def _check_stays(item: Item, item_type: str | None) -> None:
@@ -251,19 +259,29 @@ def _check_stays(item: Item, item_type: str | None) -> None:
         raise StillRuns(item.id)
 
 
+def _check_first(item: Item, first: str | None, settings: RunSettings, now: datetime) -> None:
+    """Raises BadInput for a first time that the item cannot have."""
+    if first is not None:
+        check_never_ran(item)
+        first_of(first, settings, now)
+
+
 async def _warn_unserved(session: Session, board: BoardTable, item_type: str) -> None:
-    """Warn of a type that no worker takes, and that no jobs have here."""
+    """Warns of a type that no worker takes, and that no jobs have here."""
     if not takers(await workers(board), item_type):
         warn_unknown(session, [item_type])
 
 
-def _changes(item: Item, after: Item, *, by_hand: bool) -> list[str]:
-    """What an edit has changed. The checkpoint is not of it, unless it was given `by_hand`, or left
-    with the type: the item may run.
-    """
-    changes = [one.words for one in differences(spec_of(item), spec_of(after))]
-    for name in ("type", "checkpoint") if by_hand or item.type != after.type else ():
-        was, becomes = getattr(item, name), getattr(after, name)
+def _changes(before: Item, after: Item) -> list[str]:
+    """What an edit has changed; where it says no other schedule, also that of its type since."""
+    found = differences(spec_of(before), spec_of(after))
+    if not {one.field for one in found} & {*OF_ITS_SCHEDULE}:
+        found = [*found, *replanned(before, after.schedule, after.timezone)]
+    changes = [one.words for one in found]
+    if before.first != after.first and after.first:
+        changes.append(f"first {stamp(before.planned)} -> {stamp(after.first)}")
+    for name in ("type", "checkpoint"):
+        was, becomes = getattr(before, name), getattr(after, name)
         if was != becomes:
             changes.append(f"{name} {was or '-'} -> {becomes or '-'}")
     return changes

@@ -51,7 +51,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
 
 
 def _has_spec(item: Item) -> bool:
-    """Whether its spec can be read; else a line says that it is left out."""
+    """Whether its spec can be read; else warns that it is left out."""
     try:
         spec_of(item)
     except BadSpec as bad:
@@ -61,7 +61,7 @@ def _has_spec(item: Item) -> bool:
 
 
 def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
-    """Whether `apply` leaves it out, where it is not there: its end has passed."""
+    """Whether its end has passed: `apply` leaves it out, where the board does not have it."""
     if item.state is not State.DONE:
         return False
     try:
@@ -69,12 +69,12 @@ def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
     except NoTimeLeft:
         return True
     except (BadInput, ValueError):
-        return False  # it cannot be told here
+        return False  # unknown here
     return False
 
 
 def _warn_of_states(items: Sequence[Item]) -> None:
-    """Of the items whose state a declaration does not have."""
+    """Warn of the items whose state is lost: a declaration has none."""
     for state in (State.DONE, State.PAUSED):
         if ids := [item.id for item in items if item.state is state]:
             which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
@@ -83,7 +83,7 @@ def _warn_of_states(items: Sequence[Item]) -> None:
 
 
 def _toml(item: Item) -> str:
-    """Raises BadInput, with the item, for what TOML cannot say."""
+    """An item as TOML. Raises BadInput, with its id, for a value that TOML cannot have."""
     try:
         return item_text(declared(item))
     except BadInput as problem:

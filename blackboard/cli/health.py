@@ -5,7 +5,7 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
@@ -18,6 +18,7 @@ from blackboard.cli.options import Chosen, absolute_option, common, completing, 
 from blackboard.cli.output import JSON, emit, paused_words, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.spec_options import unknown_types
 from blackboard.cli.watch import watch_option
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
@@ -71,7 +72,10 @@ def check_command(
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:
             status = await read_selected(board, ids, exact=exact, overdue_after=limit)
-            return await read_alarms(board, status, types=types, with_groups=not ids)
+            found = await read_alarms(board, status, types=types, with_groups=not ids)
+        if not ids:
+            _check_types(session, found.unmatched, {one.item.type for one in status.statuses})
+        return found
 
     found = asyncio.run(read())
     if chosen.json:
@@ -90,8 +94,19 @@ def check_command(
     return 1 if found.alarms else 0
 
 
+def _check_types(session: Session, unmatched: Sequence[str], there: Collection[str]) -> None:
+    """Refuses types of no item that have no handler here either: the probe of a misspelled type
+    would always be well. Raises BadInput.
+    """
+    if not unmatched:
+        return
+    for name, meant in unknown_types(session.with_defaults(changes=True), unmatched, there):
+        remedy = meant or "`blackboard show` lists the items"
+        raise BadInput("type", f"no item has the type {name!r}", remedy)
+
+
 def _grace(overdue: str) -> timedelta:
-    """The time after which an item is overdue. Here alone 0 is a duration: every late item is."""
+    """The time after which an item is overdue. 0 is allowed here: every late item is overdue."""
     if _NOTHING.fullmatch(overdue.strip()):
         return timedelta(0)
     return parse_duration(overdue, "overdue")

@@ -3,6 +3,7 @@ checks that name the file and the line.
 """
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_params_size, check_size
 from blackboard.model import Item, replace
-from blackboard.protocol.groups import check_held
+from blackboard.phrases import command
+from blackboard.protocol.groups import check_held, check_no_pump
 from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
 from blackboard.spec import check_first
 from blackboard.toml_lines import line_of
@@ -60,7 +62,7 @@ def read_items(name: str, owner: str | None, *, field: str) -> ItemFile:
         file, text, by = STDIN, read_stdin(), ""
     else:
         file = Path(name)
-        # As it is named: behind a link there is another file after each deployment.
+        # The name as given, links unresolved: a deployment may change the target of a link.
         text = read_text(file, field=field)
         by = os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
     found = parse_settings(text, file, is_whole=False)
@@ -68,7 +70,7 @@ def read_items(name: str, owner: str | None, *, field: str) -> ItemFile:
 
 
 def session_for(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
-    """With the settings of the source that has any, or the usual ones."""
+    """A session with the settings of the source that has any, or the usual ones."""
     whole = [one for one in sources if not one.settings.is_of_items_alone]
     if len(whole) > 1:
         names = " and ".join(str(one.file) for one in whole)
@@ -117,6 +119,7 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
             session.check_params(item.type, item.params)
             check_held(session.name, one.spec, item_type=item.type)
             settings = one.settings(resolve)
+            check_no_pump(session.name, item.type, settings)
             check_first(
                 settings.first if item.first is None else item.first,
                 settings.timezone,
@@ -142,5 +145,5 @@ def check_against(there: Mapping[str, Item], sources: Sequence[ItemFile], *, lim
             other = there.get(one.id)
             if other is not None and other.type != one.item.type:
                 problem = f"{other.id!r} is on the board with the type {other.type!r}"
-                remedy = f"`blackboard edit {shown(other.id)} --type {shown(one.item.type)}` first"
-                raise BadInput("type", problem, remedy)
+                edit = command(f"edit --type {shlex.quote(one.item.type)}", other.id)
+                raise BadInput("type", problem, f"{shown(edit)} first")

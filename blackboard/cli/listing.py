@@ -15,7 +15,7 @@ from blackboard.protocol.reading import BoardTable
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """What was read of a board: a table."""
+    """A part of a board as a table."""
 
     columns: Sequence[Column]
     rows: Sequence[Line]
@@ -24,11 +24,11 @@ class Listing(Struct, frozen=True, kw_only=True):
     empty: str
     """The text where the table has no rows."""
     summary: str
-    """In words, below what is watched."""
+    """A summary in words, shown below the table with `--watch`."""
     prints_summary: bool = False
-    """Whether it is printed, too."""
+    """Whether the summary is printed without `--watch`, too."""
     is_well: bool = True
-    """Else the exit code is 1."""
+    """Whether the exit code is 0; else it is 1."""
 
     @property
     def text(self) -> str:

@@ -5,8 +5,8 @@ keeps its lock. The handler is called on the main thread, where debuggers and Ct
 work, and prints where this process prints, or on stderr when stdout is for JSON; what it prints is
 kept with the run, too. Writes that bypass `sys.stdout` (file descriptors, its own child processes)
 are neither redirected nor kept. It has no time limit: `timeout` does not count. When its lock is
-lost, `ctx.lost` becomes true and a line on stderr says so. A fork that the handler makes, and that
-returns, ends.
+lost, `ctx.lost` becomes true and a line on stderr says so. A process that the handler forks ends
+when it returns.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from blackboard.cli.session import Session
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, LockLost, StoreEvent
-from blackboard.handlers.context import Context, HandlerItem, Signal, progress_of
+from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.params import with_params
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
-from blackboard.phrases import plural
+from blackboard.phrases import command, plural
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.claims import claim, trusted
 from blackboard.protocol.edits import run_now
@@ -46,16 +46,17 @@ from blackboard.protocol.releases import release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
+from blackboard.runner import RunData
+from blackboard.runners.handler_run import RunReport, context_of
 from blackboard.runners.inline import run_loop
-from blackboard.runners.logs import Logged, emitting_info, kept_logs, run_logger
+from blackboard.runners.logs import emitting_info, kept_logs
 from blackboard.runners.output import (
     Notes,
     Tail,
     ended_by,
     failure,
-    fitting_checkpoint,
     fitting_result,
-    fitting_warning,
+    is_good_exit,
     staying_alive,
 )
 from blackboard.runners.resources import LoopResources, ProcessResources
@@ -79,12 +80,12 @@ Save = Callable[[str], "Future[None]"]
 STOP_TIMEOUT = 5.0
 """Seconds in which the resources of a handler are closed."""
 INTERRUPTED = Ended(outcome=Outcome.CANCELLED, error="interrupted")
-"""By Ctrl-C, or another signal to end."""
+"""The end of a run by Ctrl-C, or another signal to end."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """The execution for the heartbeat: it can be notified and waited for, but not stopped."""
+    """The Execution for the heartbeat: it can be notified and waited for, but not stopped."""
 
     lost: LoopSignal | ThreadSignal
     ended: Future[Ended]
@@ -112,6 +113,25 @@ class Watched:
             click.echo(f"blackboard: {one_line(reason)}", file=self.console)
 
 
+@dataclass(frozen=True, slots=True)
+class _LocalReport:
+    """What the handler reports while it runs."""
+
+    held: Holding
+    console: TextIO
+    saving: Save
+
+    def progress(self, done: int, total: int) -> None:
+        self.held.report_progress(done, total)
+
+    def log(self, level: int, message: str) -> None:
+        name = logging.getLevelName(level).lower()
+        click.echo(f"{name}: {one_line(message)}", file=self.console)
+
+    async def save(self, checkpoint: str) -> None:
+        await asyncio.wrap_future(self.saving(checkpoint))
+
+
 class LocalRun:
     """One run: the lock is held by a thread, the handler is called on the caller's thread."""
 
@@ -127,7 +147,7 @@ class LocalRun:
         self._released: Future[Released] = Future()
 
     def run(self) -> Released:
-        """Claim, call, release. Raises BlackboardError when the item cannot be claimed."""
+        """Claims, calls, releases. Raises BlackboardError when the item cannot be claimed."""
         handler = self._session.handlers.get(self._item.type)
         if handler is None:
             handled = ", ".join(sorted(self._session.handlers)) or "none"
@@ -158,61 +178,38 @@ class LocalRun:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
         except Exception as problem:  # noqa: BLE001 - the board's side waits for an answer
             return Ended(outcome=Outcome.FAILED, error=failure(problem))
-        tail = Tail()
+        claim, tail = held.claim, Tail()
+        reporter = _LocalReport(held, self._console, save)
+        data = RunData(
+            item=item,
+            due=claim.slot,
+            fence=claim.fence,
+            attempt=claim.attempt,
+            worker=claim.owner,
+            settings=self._session.settings.jobs.get(claim.type, {}),
+            fenced=held.settings.fenced,
+            checkpoint=checkpoint,
+        )
+        report = RunReport(
+            mask, limit=data.limit, send=lambda message: self._notes.take(message, reporter)
+        )
+
+        def saved(value: Any) -> Any:
+            checkpoint = report.checkpoint(value)
+            return reporter.save(checkpoint) if handler.is_async else save(checkpoint).result()
+
         out = sys.stderr if self._session.chosen.json else sys.stdout
-        logs = kept_logs(lambda logged: self._notes.log(logged.masked(mask)), everywhere=True)
+        logs = kept_logs(report.log, everywhere=True)
         with _printing(tail, mask, out=out), logs, emitting_info("apscheduler", "azure"):
             stopping = type(lost)()
-            context = self._context(held, lost, stopping, mask, checkpoint=checkpoint, save=save)
+            context = context_of(data, report, save=saved, lost=lost, stopping=stopping)
             try:
                 ended = self._call(handler, item, context, mask)
             finally:  # a thread that waits for one would keep this process from ending
                 for one in (lost, stopping):
                     one.set("the run has ended")
-        return mask.ended(self._notes.added_to(replace(ended, output=tail.text())))
-
-    def _context(
-        self,
-        held: Holding,
-        lost: Signal,
-        stopping: Signal,
-        mask: Mask,
-        *,
-        checkpoint: Any,
-        save: Save,
-    ) -> Context:
-        claim = held.claim
-        log = run_logger(partial(self._log, mask))
-
-        def warn(text: str) -> None:
-            self._notes.warn(fitting_warning(text, mask))
-            log.warning("%s", text)
-
-        def saved(value: Any) -> Any:
-            asked = save(fitting_checkpoint(value, mask, limit=MAX_VALUE))
-            return asyncio.wrap_future(asked) if isinstance(lost, LoopSignal) else asked.result()
-
-        return Context(
-            due=claim.slot,
-            fence=claim.fence,
-            attempt=claim.attempt,
-            worker=claim.owner,
-            fenced=held.settings.fenced,
-            settings=self._session.settings.jobs.get(claim.type, {}),
-            log=log,
-            lost=lost,
-            stopping=stopping,
-            progress=lambda done, total: held.report_progress(*progress_of(done, total)),
-            warn=warn,
-            checkpoint=checkpoint,
-            save=saved,
-        )
-
-    def _log(self, mask: Mask, logged: Logged) -> None:
-        masked = logged.masked(mask)
-        self._notes.log(masked)
-        level = logging.getLevelName(logged.level).lower()
-        click.echo(f"{level}: {one_line(masked.text)}", file=self._console)
+        report.end()
+        return self._notes.added_to(replace(ended, output=mask.output(tail.text())))
 
     def _call(self, handler: Handler, item: HandlerItem, context: Context, mask: Mask) -> Ended:
         try:
@@ -279,7 +276,7 @@ class LocalRun:
     async def _until_released(
         self, board: BoardTable, holding: Holding, beat: Heartbeat, permits: Permits
     ) -> Released:
-        """Keep the lock and the permit while the handler is called; then release the run."""
+        """Keeps the lock and the permit while the handler is called; then releases the run."""
         loop = asyncio.get_running_loop()
         keeping = [
             loop.create_task(one)
@@ -304,32 +301,41 @@ class LocalRun:
 
 
 def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
-    """Call a handler on this thread, whatever it is."""
+    """Calls a handler on this thread, a coroutine too."""
     item = with_params(item, handler.params)
     if handler.is_async:
         return run_loop(_called_on_loop(handler, item, context))
+    value = None  # of a good exit
     with closing(ProcessResources()) as resources:
         opened = resources.of(handler.type, handler.resources)
-        with _without_forks():
-            return handler.function(item, replace(context, resources=opened))
+        with _as_in_a_child():
+            value = handler.function(item, replace(context, resources=opened))
+    return value
 
 
 async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context) -> Any:
     resources = LoopResources()
+    value = None  # of a good exit
     try:
         opened = await resources.of(handler.type, handler.resources)
-        with _without_forks():
-            return await handler.function(item, replace(context, resources=opened))
+        with _as_in_a_child():
+            value = await handler.function(item, replace(context, resources=opened))
     finally:
         await resources.close(STOP_TIMEOUT)
+    return value
 
 
 @contextmanager
-def _without_forks() -> Iterator[None]:
-    """Ends a fork of this process that was made inside, and that has returned or raised."""
+def _as_in_a_child() -> Iterator[None]:
+    """Ends a fork of this process that was made inside, and that has returned or raised. A good
+    exit is as if the handler returned None.
+    """
     mine = os.getpid()
     try:
         yield
+    except SystemExit as problem:
+        if not is_good_exit(problem):
+            raise
     finally:
         if os.getpid() != mine:
             os._exit(0)
@@ -338,7 +344,7 @@ def _without_forks() -> Iterator[None]:
 async def claimed(
     board: BoardTable, item: Item, *, once: Mapping[str, object], owner: str
 ) -> Holding:
-    """Make the item due and claim it, as a worker does. Raises BlackboardError when it runs, is
+    """Makes the item due and claims it, as a worker does. Raises BlackboardError when it runs, is
     paused, or was claimed by a worker first.
     """
     if item.running:
@@ -364,7 +370,7 @@ async def claimed(
         if answer.claims and not taken:
             raise BlackboardError(
                 f"the store answered too late for {item.id}: a worker runs it when its lock is "
-                f"stale, or after `blackboard unlock {shown(item.id)}`"
+                f"stale, or after {shown(command('unlock', item.id))}"
             )
     if not taken:
         raise BlackboardError(f"{item.id} was claimed by a worker before it could be run here")

@@ -33,7 +33,16 @@ from blackboard.display.columns import (
     run_words,
     wide,
 )
-from blackboard.display.layout import Column, Line, Style, fitted, shown, squeezed, text_of
+from blackboard.display.layout import (
+    Column,
+    Line,
+    Style,
+    fitted,
+    shown,
+    shown_lines,
+    squeezed,
+    text_of,
+)
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput
 from blackboard.model import Item, LogLine, Mark, Outcome, Run, replace
@@ -44,11 +53,11 @@ from blackboard.schedule.times import parse_moment
 from blackboard.table import Busy, Unavailable
 
 MOST = 100_000
-"""Runs that are shown at once."""
+"""The most runs that are shown at once."""
 BETWEEN_LOOKS = 2.0
 """Seconds between two looks for runs that have ended, if a look does not take longer."""
 BEHIND = timedelta(minutes=10)
-"""So long before it is written a run may have stopped by its worker's clock, to be followed."""
+"""How long before it is written a run may have stopped, by its worker's clock, to be shown."""
 
 
 EPILOG = """\b
@@ -224,7 +233,7 @@ async def _follow(
 
 
 async def _unless_gone(reading: Awaitable[list[Run]]) -> list[Run]:
-    """What is read; nothing where the last item that was meant is gone, and its tombstone too."""
+    """The runs; none where the last of the items is gone, and its tombstone, too."""
     with suppress(BadInput):
         return await reading
     return []
@@ -238,8 +247,8 @@ def _tail_line(one: Run) -> None:
 
 
 class FollowedRuns:
-    """Runs on a terminal as they end, in columns. Their widths are those that are usual: what comes
-    is not known yet.
+    """Runs on a terminal as they end, in columns of the usual widths: later texts are not known
+    yet.
     """
 
     def __init__(self) -> None:
@@ -269,9 +278,9 @@ TAIL_COLUMNS = (
     Column(title="result or error", least=6, usual=20, worth=6),
 )
 ROOMY = 100
-"""Columns from which on times have their date."""
+"""The width of a line, in columns, from which times have their date."""
 LEAST = 80
-"""Columns of a terminal that does not say."""
+"""The width of a terminal that does not report one, in columns."""
 
 
 def tail_widths(columns: int) -> list[int]:
@@ -345,5 +354,5 @@ def _log_line(line: LogLine) -> str:
 
 def _indented(text: str) -> Iterator[str]:
     """Indented lines, without control characters of the terminal."""
-    for line in text.rstrip("\n").split("\n"):
-        yield f"    {shown(line.expandtabs(4))}".rstrip()
+    for line in shown_lines(text):
+        yield f"    {line}".rstrip()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from blackboard.cli.output import Answer, note, print_answers
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.queries import select
-from blackboard.errors import BeingRenamed
+from blackboard.errors import Unchangeable
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import wake_workers
@@ -21,8 +21,8 @@ Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
 AT_ONCE = 32
-"""Changes under way at a time. SQLite writes those that wait in one transaction; to Azure they are
-as many requests at a time."""
+"""The most requests under way at a time. SQLite writes those that wait in one transaction; to Azure
+each is a request of its own."""
 
 
 @contextmanager
@@ -40,9 +40,9 @@ def steps(what: str, total: int) -> Iterator[ProgressBar]:
 async def for_each(
     things: Sequence[Thing], change: Callable[[Thing], Awaitable[Result]], what: str
 ) -> list[Result]:
-    """What `change` returns for each, in their order. After an error, and at Ctrl-C, no other is
-    begun, those under way are finished, and it is raised, after a note of how many are done. `what`
-    stands before the bar.
+    """Changes each thing, and returns the results in their order. After an error, and at Ctrl-C, no
+    other change begins, those under way are finished, a note says how many are done, and the error
+    is raised. `what` stands before the bar.
     """
     left = deque(enumerate(things))
     found: list[Any] = [None] * len(things)
@@ -67,9 +67,9 @@ async def for_each(
 
 
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]
-"""Changes one item, and says what became of it."""
+"""Changes one item, and returns the answer for people."""
 Check = Callable[[BoardTable, Sequence[Item]], Awaitable[None]]
-"""Refuses all, by what it raises, before any is changed."""
+"""Raises an error, before any item is changed, to refuse all changes."""
 
 
 async def _no_check(_board: BoardTable, _items: Sequence[Item]) -> None:
@@ -85,35 +85,32 @@ async def change_each(
     exact: bool,
     reason: str = "",
     check: Check = _no_check,
-    details: Callable[[Item, Item], Iterable[str]] = lambda *_: (),
 ) -> int:
     """Change each item that `ids` mean, and print the answers; the exit code. `check` sees all of
     them first, and may refuse them by what it raises. A copy whose rename is not done is left as it
-    is. Those that were changed are recorded as one action, as `verb`; `details` says of an item
-    before and after what was changed.
+    is. Those that were changed are recorded as one action, as `verb`.
     """
     async with session.board() as board:
         async with counted(board, "reading items") as through:
             items = await select(through, ids, exact=exact)
         await check(board, items)
-        after: dict[str, Item] = {}
+        done: dict[str, Answer] = {}
 
         async def changed(item: Item) -> Answer:
             try:
                 answer = await change(board, item)
-            except BeingRenamed as refused:  # the others are changed all the same
+            except Unchangeable as refused:  # the others are changed nevertheless
                 return Answer(item=item, words=refused.words, changed=False, no=True)
             if answer.changed:
-                after[item.id] = answer.item
+                done[item.id] = answer
             return answer
 
         try:
             answers = await for_each(items, changed, "changing")
         finally:
-            if after:
+            if done:
                 wake_workers(session.store)
-                done = [item for item in items if item.id in after]
-                names = [name for item in done for name in details(item, after[item.id])]
-                ids = [item.id for item in done]
-                await record(board, verb, ids, reason=reason, details=names)
+                ids = [item.id for item in items if item.id in done]
+                details = [name for one in ids for name in done[one].details]
+                await record(board, verb, ids, reason=reason, details=details)
         return await print_answers(board, answers, json=session.chosen.json)

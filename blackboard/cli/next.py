@@ -11,11 +11,17 @@ from itertools import islice
 
 import click
 
-from blackboard.cli.options import Chosen, common, completing, number_option
+from blackboard.cli.options import Chosen, common, number_option
 from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument
-from blackboard.cli.spec_options import warn_idle_steps
+from blackboard.cli.spec_options import (
+    Options,
+    new_spec,
+    schedule_options,
+    warn_idle_steps,
+    with_times,
+)
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.display.queries import select
@@ -27,12 +33,11 @@ from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.upcoming import upcoming
-from blackboard.schedule.rrule import zone_in
-from blackboard.schedule.schedule import Schedule, make_schedule, slots_after
+from blackboard.schedule.schedule import Schedule, slots_after
 from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
-from blackboard.spec import Spec, encode_spec
+from blackboard.spec import RunSettings, Spec, encode_spec, resolve
 from blackboard.why import ExplainedItem, explained, explained_item
 
 NEXT_EPILOG = """\b
@@ -40,12 +45,12 @@ Examples:
   blackboard next
   blackboard next westlafcals
   blackboard next --cron "30 2 * * *" --tz Europe/Berlin --after 2027-03-27 -n 3
-  blackboard next --every 8h --json
+  blackboard next --every 8h --blackout "sat-sun, 22:00-06:00" --until 2026-12-31 --json
 """
 
 
 AFTER_TIMES = 32
-"""Columns of the times of a run that is due."""
+"""Width, in columns, of the times of a run; its item follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +70,7 @@ class NextTimes:
 
 @click.command(epilog=NEXT_EPILOG)
 @ids_argument(required=False)
-@click.option("--every", metavar="TIME", help="A schedule instead of items: 8h.")
-@click.option("--cron", metavar="EXPR", help='"0 3 * * *".')
-@click.option("--rrule", metavar="RULE", help="FREQ=WEEKLY;BYDAY=MO.")
-@click.option("--at", metavar="WHEN", help="2026-11-21T09:00.")
-@click.option(
-    "--timezone",
-    "--tz",
-    "zone",
-    metavar="ZONE",
-    shell_complete=completing("zones"),
-    help="Of the schedule [UTC].",
-)
+@schedule_options
 @click.option("--after", metavar="WHEN", help="Times later than this [now].")
 @number_option("-n", "count", most=10_000, default=5, line="How many [5].")
 @common()
@@ -85,30 +79,24 @@ def next_command(
     chosen: Chosen,
     ids: tuple[str, ...],
     exact: bool,
-    every: str | None,
-    cron: str | None,
-    rrule: str | None,
-    at: str | None,
-    zone: str | None,
+    options: Options,
     after: str | None,
     count: int,
 ) -> int:
     """When items are due next, or when a schedule is; without either, the next runs of the board.
-    With --json a list of UTC times; for several items an object of lists, for the board a list of
-    runs.
+    With --json a list of UTC times; for several ids or a glob an object of lists, for the board a
+    list of runs.
     """
-    has_zone, zone = bool(zone), zone or zone_in(rrule or "") or "UTC"
     now = SystemClock().now()
-    once = parse_moment(at, zone, "at", now) if at else None
-    schedule = make_schedule(every=every, cron=cron, rrule=rrule, at=once, zone=zone)
+    settings = _settings_of(options, chosen, now)
+    schedule = settings.schedule
     if ids and schedule is not None:
         raise BadInput("next", "ids and a schedule are given", "give the ones or the other")
-    if schedule is None and has_zone:
-        raise BadInput("tz", "it is the zone of a schedule", "give one, or leave it out")
-    later = None if after is None else parse_moment(after, zone, "after", now)
+    if schedule is None and options:
+        raise BadInput(next(iter(options)), "it is of a schedule", "give one, or leave it out")
+    later = None if after is None else parse_moment(after, settings.timezone, "after", now)
     if schedule is not None:
-        warn_idle_steps([Spec(cron=cron)])
-        _print_times([_of_schedule(schedule, later, count)], json=chosen.json)
+        _print_times([_of_schedule(schedule, later or now, count)], json=chosen.json)
         return 0
     session = Session.start(chosen).with_defaults()
     if not ids:
@@ -116,12 +104,27 @@ def next_command(
         _print_runs(runs, now=now, json=chosen.json)
         return 0
     found = asyncio.run(_of_items(session, ids, exact=exact, after=later, count=count))
-    _print_times(list(found.values()), json=chosen.json, by_id=found if len(found) > 1 else None)
+    is_one = list(found) == list(ids)
+    _print_times(list(found.values()), json=chosen.json, by_id=None if is_one else found)
     return 0
 
 
-def _of_schedule(schedule: Schedule, after: datetime | None, count: int) -> NextTimes:
-    moments = islice(slots_after(schedule, after or SystemClock().now()), count)
+def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings:
+    """The schedule that the options give. Calendars are those of the settings file."""
+    calendars = Session.start(chosen).settings.calendars if "blackout" in options else None
+
+    def resolved(spec: Spec) -> RunSettings:
+        return resolve([spec], calendars=calendars)
+
+    times = with_times(options, Spec(), lambda spec: resolved(spec).timezone, now)
+    spec = new_spec(times, pairs=())
+    warn_idle_steps([spec])
+    return resolved(spec)
+
+
+def _of_schedule(schedule: Schedule, after: datetime, count: int) -> NextTimes:
+    most = min(count, schedule.limits.runs or count)
+    moments = islice(slots_after(schedule, after), most)
     return NextTimes(title=describe(schedule), zone=schedule.zone, moments=list(moments))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 JSON_ASKED = "blackboard.json"
-"""Where click's context has whether JSON is asked for."""
+"""The key in click's context under which it keeps whether JSON is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,9 @@ class Chosen:
         )
 
 
-_CONFIG = click.option("--config", metavar="FILE", help="Settings [./blackboard.toml].")
+_CONFIG = click.option(
+    "--config", metavar="FILE", type=click.Path(), help="Settings [./blackboard.toml]."
+)
 _BOARD = click.option("--board", metavar="NAME", help="Which board of the store [blackboard].")
 _BARE = "\0"
 """A `--board` without a name. No argument of a process has this character."""
@@ -65,8 +67,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs
 
 
 def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of every command, handed to it as one argument `chosen`. With `whole` the command
-    may be about the board as a whole.
+    """Adds the options of every command, as one argument `chosen`. With `whole` the command may
+    be about the board as a whole.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,6 +149,17 @@ types_option = click.option(
 cycle_option = click.option(
     "--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle]."
 )
+
+
+def reason_option(line: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--reason TEXT`, which is refused before anything is done if no row can hold it."""
+
+    def checked(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+        from blackboard.inputs import check_text  # noqa: PLC0415 - not for --help
+
+        return check_text("reason", text)
+
+    return click.option("--reason", default="", callback=checked, help=line)
 
 
 def number_option(

@@ -34,12 +34,12 @@ def is_terminal() -> bool:
 
 
 def colour() -> bool:
-    """Colours on a terminal, but for https://no-color.org and terminals that are dumb."""
+    """Whether to use colours: on a terminal that has some, unless NO_COLOR is set."""
     return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 
 def width() -> int | None:
-    """Columns to fit; None when a file or a pipe takes lines of any length."""
+    """The columns that fit; None for a file or a pipe, which take lines of any length."""
     if is_terminal() or os.environ.get("COLUMNS"):
         return shutil.get_terminal_size().columns
     return None
@@ -56,15 +56,15 @@ def wrapped(text: str, *, first: str = "", margin: str = "") -> str:
 
 
 def hung(line: str) -> str:
-    """A line as wide as the terminal: what is too much follows below, as far indented."""
+    """A line as wide as the terminal; the rest follows below it, with the same indent."""
     text = line.lstrip(" ")
     margin = line[: len(line) - len(text)]
     return wrapped(text, first=margin, margin=margin)
 
 
 def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = False) -> str:
-    """A table as wide as the terminal, in colours where it has some. With `fold` its last column is
-    in words, and is not cut.
+    """A table as wide as the terminal, in colours where it has some. With `fold` its last column
+    is wrapped instead of cut.
     """
     return "\n".join(table_lines(columns, folded(columns, rows, width()) if fold else rows))
 
@@ -80,7 +80,7 @@ def echo_paged(text: str) -> None:
     the screen.
     """
     if is_terminal() and text.count("\n") + 1 >= shutil.get_terminal_size().lines:
-        # None: as the pager can; less is told to show colours.
+        # None: click decides; it tells less to show colours.
         click.echo_via_pager(text, color=None if colour() else False)
     else:
         click.echo(text)
@@ -97,7 +97,7 @@ def warn(message: str) -> None:
 
 
 def paused_words(mark: Mark, now: datetime) -> str:
-    """What is said of a board that is paused."""
+    """The words about a board that is paused."""
     reason = f": {shown(mark.reason)}" if mark.reason else ""
     who = f"{shown(mark.by)} at {exactly(mark.at, now)}{reason}"
     return f"the board is paused, by {who}; `blackboard resume --board` ends that"
@@ -107,7 +107,7 @@ def paused_words(mark: Mark, now: datetime) -> str:
 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:
-    """JSON for programs, of records and what has some."""
+    """Prints a record, or a value that contains records, as JSON."""
     try:
         text = msgspec.json.encode(as_json(value))
     except RecursionError:
@@ -120,10 +120,12 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     item: Item
     words: str
-    """Behind the id: "is paused"."""
+    """The words after the id: "is paused"."""
     changed: bool = True
+    details: Sequence[str] = ()
+    """The names of what was changed, for the record of the action."""
     no: bool = False
-    """The answer is no: exit code 1."""
+    """Whether the answer is no: exit code 1."""
 
 
 async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> int:
@@ -137,7 +139,7 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
             views.append(view | {"changed": one.changed, "message": one.words})
         emit(views)
     for one in answers:
-        line = f"{shown(one.item.id)} {one.words}"
+        line = shown(f"{one.item.id} {one.words}")
         if one.no:
             note(line)
         elif not json:

@@ -8,7 +8,7 @@ import click
 from blackboard.board import NOT_CANCELLED, mark_now, not_locked_any_more
 from blackboard.cli.actions import record
 from blackboard.cli.many import Check, change_each
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, common, reason_option
 from blackboard.cli.output import Answer, emit, paused_words
 from blackboard.cli.session import Session, ids_argument
 from blackboard.errors import BadInput
@@ -35,7 +35,7 @@ Examples:
 
 @click.command(epilog=PAUSE_EPILOG)
 @ids_argument(required=False)
-@click.option("--reason", default="", help="Why: shown by `why`.")
+@reason_option("Why: shown by `why`.")
 @common(whole=True)
 def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
@@ -109,7 +109,7 @@ Examples:
 
 @click.command(epilog=RESUME_EPILOG)
 @ids_argument(required=False)
-@click.option("--reason", default="", help="Why: kept with the item.")
+@reason_option("Why: kept with the item.")
 @common(whole=True)
 def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
@@ -139,20 +139,18 @@ Examples:
 
 @click.command(epilog=ACK_EPILOG)
 @ids_argument()
-@click.option("--reason", default="", help="Why: shown by `why`.")
+@reason_option("Why: shown by `why`.")
 @common()
 def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Acknowledge the failure of items: `check` passes over it until an item runs again. Exit code
-    1 if one of the items has not failed.
+    1 if one of the items has not failed, or runs, or has run meanwhile.
     """
 
     async def acknowledge(board: BoardTable, item: Item) -> Answer:
-        if not item.failures or item.running:
-            return _unchanged(item, "has not failed", no=True)
         mark = await mark_now(board, reason)
         done = await edits.acknowledge(board, item.id, mark, fence=item.fence)
         if not done.changed:
-            return _unchanged(done.item, "was acknowledged already, or has run since")
+            return _unchanged(done.item, "was acknowledged already")
         failed = plural(done.item.failures, "failure")
         return Answer(item=done.item, words=f"is acknowledged, with its {failed} in a row")
 
@@ -185,7 +183,7 @@ def _one_for(fence: int | None) -> Check:
 @click.option(
     "--fence", type=int, metavar="N", help="Only the run with this fence, as `why` shows it."
 )
-@click.option("--reason", default="", help="Why: kept with the run.")
+@reason_option("Why: kept with the run.")
 @common()
 def cancel_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str
@@ -228,7 +226,7 @@ Examples:
 @click.option(
     "--fence", type=int, metavar="N", help="Only the lock with this fence, as `why` shows it."
 )
-@click.option("--reason", default="", help="Why: kept with the run.")
+@reason_option("Why: kept with the run.")
 @common()
 def unlock_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str

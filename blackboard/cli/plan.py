@@ -20,7 +20,7 @@ from blackboard.settings import ItemTable
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60
-"""Characters of a value."""
+"""Characters of a value in a difference."""
 NAMED = 5
 """Ids that are named where many items are meant."""
 
@@ -40,14 +40,23 @@ class Difference:
 
 
 def differences(old: Spec, new: Spec) -> list[Difference]:
-    """In the order of the fields. None for specs that are the same in a row."""
+    """The fields that differ, in their order. Empty for specs that give the same row."""
     left, right = _plain(old), _plain(new)
     fields = [*Spec.__struct_fields__]
     return [one for name in fields for one in _between(name, left.get(name), right.get(name))]
 
 
+def replanned(item: Item, schedule: str, timezone: str) -> list[Difference]:
+    """The differences that another schedule, or another zone, makes to an item."""
+    if item.schedule != schedule:
+        return [Difference(field="schedule", old=item.schedule or None, new=schedule or None)]
+    if schedule and item.timezone != timezone:
+        return [Difference(field="timezone", old=item.timezone, new=timezone)]
+    return []
+
+
 def _plain(spec: Spec) -> dict[str, Any]:
-    """As it is read back from a row."""
+    """A spec as it is read back from a row."""
     plain: dict[str, Any] = msgspec.to_builtins(decode_spec(encode_spec(spec)))
     return plain
 
@@ -116,7 +125,7 @@ class ApplyPlan:
     others: int = 0
     """Items that are not declared, and belong to other files or to none."""
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """Others whose settings cannot be computed, each with the reason."""
+    """Items that stay as they are, each with the reason: those that cannot be read or computed."""
     first: Mapping[str, datetime] = field(default_factory=dict)
     """When those that are added run first, by id."""
     over: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +137,7 @@ class ApplyPlan:
 
     @property
     def ids(self) -> list[str]:
-        """Of all items that it is about, but of those that stay as they are."""
+        """The ids of the items that are added, changed or removed."""
         added, changed = [one.id for one in self.add], [one.id for one in self.change]
         return [*added, *changed, *(item.id for item in self.remove)]
 
@@ -141,9 +150,22 @@ class ApplyPlan:
             remove=[one for one in self.remove if one.id in ids],
         )
 
+    def made_of(
+        self, parts: Sequence["ApplyPlan"], *, left_alone: Mapping[str, str]
+    ) -> "ApplyPlan":
+        """This plan with the steps of others, which were done in its place."""
+        return replace(
+            self,
+            add=[one for part in parts for one in part.add],
+            change=[one for part in parts for one in part.change],
+            remove=[item for part in parts for item in part.remove],
+            first={one: at for part in parts for one, at in part.first.items()},
+            left_alone=left_alone,
+        )
+
     @property
     def counts(self) -> list[str]:
-        """What was done, once it is."""
+        """The numbers of items added, changed and removed, in words."""
         counts = {"added": self.add, "changed": self.change, "removed": self.remove}
         return [f"{len(some):,} {word}" for word, some in counts.items() if some]
 
@@ -185,6 +207,7 @@ class ApplyPlan:
             "remove": [{"id": item.id, "type": item.type} for item in self.remove],
             "unchanged": self.unchanged,
             "over": self.over,
+            "left": self.left_alone,
         }
 
 
@@ -230,11 +253,8 @@ def _change(
     found = differences(spec_of(item), spec) if spec is not None else []
     if not found:
         settings = resolve(item.type, encode_spec(spec or spec_of(item)))
-        if settings.schedule is not None and settings.text != item.schedule:
-            old = item.schedule or None
-            found = [Difference(field="schedule", old=old, new=settings.text)]
-        elif settings.schedule is not None and settings.timezone != item.timezone:
-            found = [Difference(field="timezone", old=item.timezone, new=settings.timezone)]
+        if settings.schedule is not None or settings.has_handler:
+            found = replanned(item, settings.text, settings.timezone)
     if declared is not None and declared.by not in {"", item.declared_by}:
         old = item.declared_by or None
         found = [*found, Difference(field="declared by", old=old, new=declared.by)]
@@ -243,7 +263,7 @@ def _change(
 
 
 def _ends(item: Item, spec: Spec, resolve: Resolve, *, now: datetime) -> bool:
-    """Whether an item that is to run again does not with another spec."""
+    """Whether an item that is to run again would not, with another spec."""
     settings = resolve(item.type, encode_spec(spec))
     is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
     if item.state is State.DONE or not is_other:

@@ -1,7 +1,7 @@
-"""Bars for work that takes long: on stderr, and only on a terminal, where no JSON is asked for.
+"""Progress bars for long work: on stderr, only on a terminal, and not where JSON is asked for.
 
-A bar appears when the work has taken a second, or at once where there are many things to do, and is
-erased at the end. It costs nothing where it is not shown.
+A bar appears when the work has taken a second, or at once for many things, and is erased at the
+end. It costs nothing where it is not shown.
 """
 
 import sys
@@ -20,11 +20,11 @@ from blackboard.table import Row, Table
 from blackboard.tables.base import ForwardingTable
 
 MANY = 200
-"""Things for which a bar is shown at once."""
+"""The number of things from which a bar is shown at once."""
 QUICK = 1.0
-"""Seconds that work of fewer things takes without a bar."""
+"""Seconds before the bar of fewer things is shown."""
 BETWEEN_DRAWINGS = 0.1
-"""Seconds."""
+"""Seconds between two drawings of a bar, at least."""
 
 
 def is_shown() -> bool:
@@ -34,7 +34,7 @@ def is_shown() -> bool:
 
 
 class ProgressBar:
-    """What a piece of work has done so far."""
+    """The bar of a piece of work, with what is done so far."""
 
     def __init__(
         self, what: str, total: int | None, *, at_once: bool, stack: ExitStack, clock: Clock
@@ -44,7 +44,7 @@ class ProgressBar:
         self._stack = stack
         self._clock = clock
         self.number = 0
-        """Of things that are done."""
+        """The number of things that are done."""
         self._share: float | None = None if total is None else 0.0
         self._shown = is_shown()
         self._begun = clock.monotonic() if self._shown else 0.0
@@ -54,24 +54,24 @@ class ProgressBar:
             self._show(at_once=True)
 
     def expect(self, total: int) -> None:
-        """There are so many things, as far as is known; 0: it is not."""
+        """Sets the number of things, as far as it is known; 0: it is not known."""
         if total:
             self._total, self._share = total, 0.0
 
     def moved(self, number: int = 1) -> None:
-        """So many more are done."""
+        """Counts more things that are done."""
         self.number += number
         if self._total:
             self._share = min(self.number / self._total, 1.0)
         self._show()
 
     def reached(self, share: float) -> None:
-        """This share of the work is done."""
+        """Sets the share of the work that is done."""
         self._share = share
         self._show()
 
     def begun(self, what: str, *, share: float) -> None:
-        """What is done now, after this share of the work."""
+        """Names the next step, which begins after this share of the work."""
         self._what, self._share = what, share
         self._show(at_once=self._draw is not None)
 
@@ -102,8 +102,8 @@ def progress(
     at_once: bool = False,
     clock: Clock | None = None,
 ) -> Iterator[ProgressBar]:
-    """A bar for work on `total` things, or on as many as there are. With `at_once` it is known to
-    take long.
+    """A bar for work on `total` things; None: an unknown number. `at_once` shows it at once, for
+    work that is known to take long.
     """
     with ExitStack() as stack:
         yield ProgressBar(what, total, at_once=at_once, stack=stack, clock=clock or SystemClock())
@@ -113,8 +113,8 @@ def progress(
 async def counted(
     board: BoardTable, what: str, *, whole: bool = False
 ) -> AsyncIterator[BoardTable]:
-    """A board whose items are counted as they are read, for a bar that goes by their number as it
-    was counted last; with `whole` all of its rows are.
+    """A board whose items are counted as they are read, for a bar whose total is in the board's
+    statistics. With `whole`, all rows are counted, and there is no total.
     """
     if not is_shown():
         yield board
@@ -143,7 +143,7 @@ class CountedTable(ForwardingTable):
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
-        """What only some stores have, such as `integrity`."""
+        """Forwards attributes that only some stores have, such as `integrity`."""
         return getattr(self.table, name)
 
     async def scan(

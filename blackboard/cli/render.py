@@ -1,4 +1,4 @@
-"""The only importer of rich: bars of progress, pictures, and what a worker tells on a terminal.
+"""The only importer of rich: bars of progress, pictures, and what a worker logs on a terminal.
 
 Text from the board reaches rich as text, never as markup, and never with its control characters.
 """
@@ -40,14 +40,14 @@ EVENT_STYLES: Mapping[type[BoardEvent], str] = {
     StoreAway: "red",
     StoreBack: "red",
 }
-"""Of an event whose level has no style."""
+"""The styles of events whose level has no style."""
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
-"""What an SVG of rich's loads from another host."""
+"""Matches the fonts that an SVG of rich would load from another host."""
 
 ANY = "any"
 COMMON = {"attempt": 1, "release": "done", "outcome": ANY}
-"""What need not be said of a run; its outcome is in the message."""
+"""Usual values of a run, which are left out; its outcome is in the message."""
 
 
 def _console(stream: TextIO, *, soft_wrap: bool = False) -> Console:
@@ -110,8 +110,8 @@ def event_text(event: BoardEvent, at: datetime) -> Text:
 
 @contextmanager
 def bar(stream: TextIO) -> Iterator[Callable[[str, float | None], None]]:
-    """A progress bar on a terminal: it is given what is done and the share of it that is, where
-    that can be said. It is erased at the end.
+    """A progress bar on a terminal, erased at the end. Its function takes the name of the work and
+    the share that is done, where that is known.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from blackboard.cli.options import Chosen, absolute_option, common
-from blackboard.cli.output import emit, table_text, wrapped
+from blackboard.cli.output import emit, note, table_text, wrapped
 from blackboard.cli.session import Session, ids_argument
 from blackboard.display.columns import NOTHING, when
 from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.display.queries import select
 from blackboard.display.report import (
+    NoReport,
     ReportColumn,
     read_report,
     report_numbers,
@@ -36,26 +37,30 @@ Examples:
 @common()
 def report_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, absolute: bool) -> int:
     """Show the reports of the last runs of items, such as a line for each feed of a city's
-    calendars, the worst first.
+    calendars, the worst first. Exit code 1 if one of the items has none.
 
     A report is a file on the host of the worker that ran the item.
     """
     session = Session.start(chosen)
-    found, now = asyncio.run(_read(session, ids, exact=exact))
-    if chosen.json:
-        emit([report for _item, report in found])
-        return 0
-    click.echo("\n\n".join(picture(*one, now=now, absolute=absolute) for one in found))
-    return 0
+    return asyncio.run(_report(session, ids, exact=exact, absolute=absolute))
 
 
-async def _read(
-    session: Session, ids: Sequence[str], *, exact: bool
-) -> tuple[list[tuple[Item, dict[str, Any]]], datetime]:
+async def _report(session: Session, ids: Sequence[str], *, exact: bool, absolute: bool) -> int:
+    found, missing = list[tuple[Item, dict[str, Any]]](), list[str]()
     async with session.board() as board:
-        chosen = await select(board, ids, exact=exact)
-        found = [(item, await read_report(board, item)) for item in chosen]
-        return found, await board.table.now()
+        for item in await select(board, ids, exact=exact):
+            try:
+                found.append((item, await read_report(board, item)))
+            except NoReport as problem:
+                missing.append(str(problem))
+        now = await board.table.now()
+    if session.chosen.json:
+        emit([report for _item, report in found])
+    elif found:
+        click.echo("\n\n".join(picture(*one, now=now, absolute=absolute) for one in found))
+    for words in missing:
+        note(words)
+    return 1 if missing else 0
 
 
 def picture(item: Item, report: Mapping[str, Any], *, now: datetime, absolute: bool) -> str:

@@ -1,29 +1,28 @@
 """`blackboard run`: run items now, and wait for the outcome on request."""
 
 import asyncio
-import shlex
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
+from itertools import repeat
 from typing import Any
 
 import click
 
 from blackboard.cli.actions import record
-from blackboard.cli.many import for_each
+from blackboard.cli.many import AT_ONCE, for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, emit, note, print_answers
 from blackboard.cli.session import Session, ids_argument, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
-from blackboard.display.layout import one_line, shown
+from blackboard.display.layout import one_line, shown, shown_lines
 from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.inputs import check_params_size
-from blackboard.model import Item, Outcome, Run, State
-from blackboard.phrases import first_line, plural, span, stamp
+from blackboard.model import Item, Mark, Outcome, Run, State
+from blackboard.phrases import command, first_line, plural, span, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.maintenance import paused_by
@@ -38,9 +37,11 @@ from blackboard.stores import wake_workers
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
-"""Seconds between two looks. No backoff: nothing has failed, and the first looks come at once."""
+"""The most seconds between two looks; the first ones follow sooner. Nothing fails: no backoff."""
+MOST_READ = 200
+"""The most items that are read in a second: with many, the looks are further apart."""
 SILENT = 1.0
-"""Seconds before it is reported what is waited for."""
+"""Seconds of waiting before its reason is reported."""
 NO_WORKER_WAIT = 30.0
 """Seconds without a worker that takes the type, after which waiting is given up."""
 
@@ -56,7 +57,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """How following a run ended: the run if there was one, and words for people."""
+    """The result of following a run: the run, if there was one, and words for people."""
 
     end: End
     words: str
@@ -73,54 +74,119 @@ def is_pending(item: Item, slot: datetime) -> bool:
     return alive and any(serves(one, slot) for one in slots_in_line(item))
 
 
+Report = Callable[[str, str], None]
+"""Called with an id and the reason why its run waits."""
+
+
 async def follow(
     board: BoardTable,
-    asked: Requested,
+    requests: Sequence[Requested],
     *,
     patience: float | None,
-    report: Callable[[str], None] = lambda _: None,
-) -> Followed:
-    """Wait for the run: at most `patience` seconds, and at most `NO_WORKER_WAIT` for a worker
-    that takes the type. What is waited for is reported once it takes a second.
+    report: Report = lambda *_: None,
+) -> list[Followed]:
+    """Wait for runs: at most `patience` seconds, and at most `NO_WORKER_WAIT` for a worker that
+    takes the type. What is waited for is reported once it takes a second.
     """
-    began = alone_since = board.clock.monotonic()
-    pause, reported = FIRST_PAUSE, ""
+    began = board.clock.monotonic()
+    following = [_Following(asked=one, alone_since=began) for one in requests]
+    pause = FIRST_PAUSE
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def read(one: _Following) -> Item | None:
+        async with at_once:
+            return await board.existing(one.asked.item.id)
+
+    async def look(one: _Following, item: Item | None, around: _Around) -> None:
+        async with at_once:
+            one.followed = await one.look(item, around, report)
+
     while True:
-        # The item is read first: when it shows that the run is over, the history has the run.
-        item = await board.existing(asked.item.id)
-        if item is None or item.born != asked.item.born:
-            return Followed(end=End.GONE, words="was removed meanwhile")
-        if not is_pending(item, asked.slot):
-            return await _ended(board, asked, item)
-        now = board.clock.monotonic()
-        able = () if item.running else takers(await workers(board), item.type)
-        if item.running or able:
-            alone_since = now
-        if now - began >= SILENT:
-            words = await _what_it_waits_for(board, item, able)
-            if words != reported:
-                report(words)
-            reported = words
-        if now - alone_since > NO_WORKER_WAIT:
-            words = f"waits: no worker takes {item.type!r}; start one with `blackboard worker`"
-            return Followed(end=End.NO_WORKER, words=words)
-        if patience is not None and now - began > patience:
-            what = f"still runs ({item.owner})" if item.running else "has not been started"
-            return Followed(end=End.LATE, words=f"{what} after {span(patience)}; it stays due")
-        await board.clock.sleep(pause)
+        left = [one for one in following if one.followed is None]
+        # Items are read first: when one shows that its run is over, the history has the run.
+        items = await asyncio.gather(*map(read, left))
+        around = _Around(
+            board=board,
+            present=await workers(board),
+            paused=await paused_by(board),
+            at=await board.table.now(),
+            now=board.clock.monotonic(),
+            began=began,
+            patience=patience,
+        )
+        await asyncio.gather(*map(look, left, items, repeat(around)))
+        number = sum(one.followed is None for one in left)
+        if not number:
+            return [one.followed for one in following if one.followed is not None]
+        wait = max(pause, number / MOST_READ)
+        if patience is not None:
+            wait = min(wait, max(patience - (around.now - began), pause))
+        await board.clock.sleep(wait)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def _what_it_waits_for(board: BoardTable, item: Item, able: Sequence[Sighting]) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """What is read once for all runs that are waited for."""
+
+    board: BoardTable
+    present: Sequence[Sighting]
+    paused: Mark | None
+    at: datetime
+    """The store's time."""
+    now: float
+    began: float
+    """The monotonic time of this process at the beginning, in seconds."""
+    patience: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Following:
+    """A run that is waited for."""
+
+    asked: Requested
+    alone_since: float
+    """The last monotonic time at which a worker that takes its type was present."""
+    reported: str = ""
+    followed: Followed | None = None
+
+    async def look(self, item: Item | None, around: _Around, report: Report) -> Followed | None:
+        """The result of following it; None while it is waited for."""
+        if item is None or item.born != self.asked.item.born:
+            return Followed(end=End.GONE, words="was removed meanwhile")
+        if not is_pending(item, self.asked.slot):
+            return await _ended(around.board, self.asked, item)
+        able = () if item.running else takers(around.present, item.type)
+        if item.running or able:
+            self.alone_since = around.now
+        waited = around.now - around.began
+        if waited >= SILENT:
+            words = _what_it_waits_for(item, able, around)
+            if words != self.reported:
+                report(item.id, words)
+            self.reported = words
+        if around.now - self.alone_since > NO_WORKER_WAIT:
+            words = f"waits: no worker takes {item.type!r}; start one with `blackboard worker`"
+            return Followed(end=End.NO_WORKER, words=words)
+        if around.patience is not None and waited > around.patience:
+            after = span(around.patience)
+            words = f"has not been started after {after}; it stays due"
+            if item.running:
+                words = f"still runs ({item.owner}) after {after}, and goes on"
+            return Followed(end=End.LATE, words=words)
+        return None
+
+
+def _what_it_waits_for(item: Item, able: Sequence[Sighting], around: _Around) -> str:
     if item.running:
         return f"runs ({item.owner})"
-    if item.attempt > 1 and item.ready > await board.table.now():
+    if item.attempt > 1 and item.ready > around.at:
         said = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
         return f"{said}; attempt {item.attempt} may start at {stamp(item.ready)}"
     if not able:
         return f"waits for a worker that takes {item.type}: none is at work"
-    if mark := await paused_by(board):
-        return f"waits: the board is paused by {mark.by} (`blackboard resume --board`)"
+    if around.paused:
+        return f"waits: the board is paused by {around.paused.by} (`blackboard resume --board`)"
     within = span(max(one.member.cycle for one in able))
     return f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
 
@@ -227,12 +293,7 @@ async def _request(
         if not wait:
             answers = [Answer(item=one.item, words=_due(one)) for one in requests]
             return await print_answers(board, answers, json=session.chosen.json)
-        followed = await asyncio.gather(
-            *(
-                follow(board, one, patience=seconds, report=partial(_report, one.item.id))
-                for one in requests
-            )
-        )
+        followed = await follow(board, requests, patience=seconds, report=_report)
     if session.chosen.json:
         emit([_record(item, one) for item, one in zip(items, followed, strict=True)])
     for item, one in zip(items, followed, strict=True):
@@ -253,8 +314,8 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     BlackboardError when the item is paused, and BadInput when no row can hold them.
     """
     if item.is_paused:
-        remedy = f"`blackboard resume {shown(shlex.quote(item.id))}` first"
-        raise BlackboardError(f"{shown(item.id)} is paused: {remedy}")
+        resume = shown(command("resume", item.id))
+        raise BlackboardError(f"{shown(item.id)} is paused: {resume} first")
     parsed = parse_pairs(pairs)
     params = laid_over(spec_of(item).params, parsed)
     once = {path[0]: params[path[0]] for path, _ in parsed}
@@ -299,7 +360,7 @@ def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[
     else:
         click.echo(f"{shown(ended.id)} {ended.outcome.value} in {ended.duration:.3f} s")
         if ended.result:
-            click.echo(ended.result)
+            click.echo(shown(ended.result))
         if ended.error:
-            click.echo(ended.error, err=True)
+            click.echo("\n".join(shown_lines(ended.error)), err=True)
     return 0 if ended.outcome is Outcome.OK else 1

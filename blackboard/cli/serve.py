@@ -41,7 +41,11 @@ OPTIONS = {
 @click.option(
     "--listen", default="", metavar="[HOST:]PORT", help=f"[127.0.0.1:{PORT}]; port 0: any."
 )
-@click.option("--operator", is_flag=True, help="Let visitors run, pause, cancel and edit items.")
+@click.option(
+    "--operator",
+    is_flag=True,
+    help="Let visitors run, pause, cancel, edit, rename and remove items.",
+)
 @click.option(
     "--allow-host",
     "hosts",
@@ -100,14 +104,14 @@ def serve_command(
                 raise BadInput(name, bad.problem, bad.remedy) from None
             await serve(pages, where, json=chosen.json)
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as at Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends it as Ctrl-C does
     with suppress(KeyboardInterrupt):
         asyncio.run(work())
     return 0
 
 
 def check_open(host: str, *, token: str, user_header: str) -> None:
-    """Raises BadInput where others could see the pages without having proved anything."""
+    """Raises BadInput where other hosts could see the pages without signing in."""
     if host in {"127.0.0.1", "localhost", "::1"} or token or user_header:
         return
     remedy = (
@@ -147,7 +151,7 @@ async def serve(pages: "ASGIApp", where: Endpoint, *, json: bool) -> None:
 
 
 def listener_on(where: Endpoint) -> socket.socket:
-    """What accepts connections at an address. Raises BadInput when it cannot be used."""
+    """A socket that listens at an address. Raises BadInput when it cannot be used."""
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     try:
         listener = socket.create_server(where, family=family, backlog=128)

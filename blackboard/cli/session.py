@@ -1,9 +1,6 @@
 """What every command needs: its settings, its board, and the items that it is about.
 
-Items are named by ids and globs, several of each. An argument that is the id of an item means that
-item, even if it looks like a glob. Otherwise `*`, `?` and `[a-z]` make a glob, which must match at
-least one item; `tag:NAME`, `owner:NAME` and `type:NAME` mean the items that have it. With `--exact`
-there are neither.
+`display/queries.py` says which items ids and globs mean.
 """
 
 import asyncio
@@ -22,7 +19,7 @@ from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.handlers.registry import load
+from blackboard.handlers.registry import load, shipped
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import replace
 from blackboard.phrases import plural, some
@@ -30,9 +27,9 @@ from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import BoardTable
 
 COLLECT_AFTER = 10_000
-"""New containers after which Python searches for garbage; 700 by itself."""
+"""New containers after which Python searches for garbage; its own default is 700."""
 MOST_NAMED = 5
-"""Rows that a warning names."""
+"""The most rows that a warning names."""
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -59,16 +56,21 @@ class Session(Location):
         )
 
     def with_jobs(self, jobs: Sequence[str] = ()) -> "Session":
-        """With the handlers of `jobs`, paths from the current folder, or else of `[board] jobs`.
+        """With the handlers of `jobs`, paths from the current folder, or of `[board] jobs`.
         Raises BadInput when one cannot be loaded.
         """
         return replace(self, handlers=load(*self.entries(jobs)))
 
     def with_types(self, jobs: Sequence[str] = ()) -> "Session":
-        """With the types of jobs, described without their code. Raises as `with_jobs`."""
+        """With the types of jobs, without their code. Raises what `with_jobs` raises."""
         from blackboard.handlers.manifest import manifest_of  # noqa: PLC0415 - of some commands
 
         return replace(self, handlers=manifest_of(*self.entries(jobs)).handlers)
+
+    @property
+    def types(self) -> set[str]:
+        """The types that have a handler or settings here."""
+        return {*shipped(), *self.settings.types, *self.handlers}
 
     def entries(self, jobs: Sequence[str] = ()) -> tuple[Sequence[str], Path]:
         """`jobs`, or else those of `[board] jobs`, and the folder that their paths start from."""
@@ -104,7 +106,7 @@ class Session(Location):
 
 
 def end_on_signals() -> None:
-    """SIGTERM and SIGHUP end the present task as Ctrl-C does: with all that it has to put right."""
+    """SIGTERM and SIGHUP end the present task as Ctrl-C does: it cleans up."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -136,9 +138,9 @@ def confirmed(question: str) -> bool:
 
 
 def collect_seldom() -> None:
-    """For a process that works off a board: what it has imported stays, so Python does not search
-    it for garbage; and what a batch of claims keeps until it is answered is searched once instead
-    of a dozen times. A run takes a twelfth less for it.
+    """Makes garbage collection rare in a process that works on a board. Its imports stay, so they
+    are not searched; and the objects of a batch of claims are searched once instead of a dozen
+    times until it is answered. A run takes a twelfth less time.
     """
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER)
@@ -146,8 +148,8 @@ def collect_seldom() -> None:
 
 @contextmanager
 def keeping_all() -> Iterator[None]:
-    """For work that keeps all objects that it makes until it ends, soon, such as many items: Python
-    does not search them for garbage meanwhile, which would take most of the time.
+    """Stops garbage collection for short work that keeps all objects it makes, such as many items:
+    searching them would take most of the time.
     """
     gc.disable()
     try:

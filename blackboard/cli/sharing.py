@@ -1,4 +1,4 @@
-"""The commands that show who holds what: leader has the elections, leases the partitions."""
+"""The commands that show holders: `leader` those of elections, `leases` those of partitions."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`blackboard simulate`: what a board would do, before it is deployed.
+"""`blackboard simulate`: simulates a board before it is deployed.
 
 The simulated items have the schedules, specs and types of the board's items. Their runs take as
 long as the last ones did. Params are left out, because no simulated handler reads them. The world
@@ -63,7 +63,7 @@ class Simulable:
     """Seconds of a run of an item that has not run yet; None: computed from its interval."""
     items: list[SimulatedItem] = field(default_factory=list)
     rhythms: list[Rhythm] = field(default_factory=list)
-    """Of these items, for the estimate of `blackboard cost`."""
+    """How often these items run, for the estimate of `blackboard cost`."""
     left_out: int = 0
     """Items that run at most once, are paused, or whose settings cannot be computed here."""
     shards: int = 1
@@ -125,16 +125,16 @@ Examples:
 WORKERS = 8
 """Simulated workers, unless --workers is given or some have announced themselves."""
 DAY, LONGEST = 24.0, 24 * 366.0
-"""Hours."""
+"""Hours of a world: by default at most, and the most that may be given."""
 REQUESTS = 1_500_000
-"""The most requests of a world whose length is not given: some minutes."""
+"""The most requests of a world whose hours are not given: some minutes of computing."""
 REQUESTS_OF_A_RUN = 4
 """Its claim, its release, and the lost races of other workers."""
 FAILING = 0.05
 """The share of runs that fail in a world with faults. In one without faults none fails."""
 HOUR = timedelta(hours=1)
 STEPS = 200
-"""Of the progress bar."""
+"""Steps of the progress bar."""
 
 
 @click.command(epilog=EPILOG)
@@ -256,7 +256,7 @@ def _hours(number: float) -> float:
 
 
 def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
-    """Hours: fewer where the simulation of a day would take long. `runs` are those of an hour."""
+    """Hours to simulate: a day, or fewer where that takes long. `runs` are those of an hour."""
     looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
     found = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
     if found < DAY:
@@ -364,5 +364,5 @@ def _said(ctx: click.Context) -> list[str]:
 
 
 def _typed(value: object) -> str:
-    """With all digits of a number: if the hours differ at all, so does what is simulated."""
+    """A value as it is typed, with all digits: if the hours differ at all, so does the world."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

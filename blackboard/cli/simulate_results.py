@@ -4,8 +4,8 @@ The record always has the same keys; times are in seconds, shares between 0 and 
 
     scenario     seed, items, workers, slots, shards, cycle, hours, faults, trouble_every
     seconds      simulated and counted below; until the violation, if there is one
-    runs         that began, each with a claim or an override
-    outcomes     of those that ended
+    runs         runs that began, each with a claim or an override
+    outcomes     outcomes of the runs that ended
     late         p50, p99, worst: from ready to start, of runs and of waiting items;
                  later_than_a_cycle; waiting: ready at the end, and not claimed
     overrides    stale locks that were taken over
@@ -44,7 +44,7 @@ from blackboard.simulator.scenario import Fault, Scenario
 from blackboard.simulator.world import World
 
 LONGEST = 40
-"""Lines."""
+"""The most lines of a story."""
 SHARED_ACTORS = {"world", "store"}
 
 
@@ -127,7 +127,7 @@ class Simulated:
 
     @property
     def busy(self) -> float:
-        """The share of all slots, over the whole time."""
+        """The share of all slots that was used, over the whole time."""
         slots = self.scenario.workers * self.scenario.slots
         return _share(self.figures.worked, slots * self.figures.seconds)
 
@@ -266,14 +266,7 @@ def view(found: Simulated) -> dict[str, Any]:
             "a_month": round(monthly),
         },
         "stored_bytes": found.size,
-        "bill": {
-            "currency": "USD",
-            "requests": cost.bill(monthly, size=0, price=found.price),
-            "storage": cost.bill(0, size=found.size),
-            "total": cost.bill(monthly, size=found.size, price=found.price),
-            "price_per_million": found.price,
-            "storage_price_per_gb": cost.STORAGE_PRICE,
-        },
+        "bill": cost.bill_record(monthly, size=found.size, price=found.price),
         "faults": found.faults,
         "fingerprint": found.world.trace.fingerprint,
         "violation": violation

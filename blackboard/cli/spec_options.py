@@ -6,7 +6,7 @@ is written as JSON: `handle="@jon"`. A dot in the key leads into an object.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -19,7 +19,6 @@ from blackboard.cli.options import completing
 from blackboard.cli.output import warn
 from blackboard.cli.session import Session
 from blackboard.errors import BadInput
-from blackboard.handlers.registry import shipped
 from blackboard.inputs import changed
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.times import iso_text
@@ -152,19 +151,32 @@ _OPTIONS: Sequence[tuple[str, str, str]] = (
     ("--tags", "TAG,...", "To choose items by."),
 )
 _COUNTS = {"--retries", "--missed-limit", "--max-runs", "--priority"}
+_OF_A_SCHEDULE = {
+    *("--every", "--cron", "--rrule", "--at", "--timezone"),
+    *("--until", "--max-runs", "--blackout"),
+}
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options, handed to the command as one argument `options`, and `pairs` of `--set`."""
+    return _with_options(set_option(function), _OPTIONS)
 
+
+def schedule_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that make a schedule without an item, handed to the command as `options`."""
+    return _with_options(function, [one for one in _OPTIONS if one[0] in _OF_A_SCHEDULE])
+
+
+def _with_options(
+    function: Callable[..., Any], chosen: Sequence[tuple[str, str, str]]
+) -> Callable[..., Any]:
     @wraps(function)
-    def with_spec(*args: Any, **kwargs: Any) -> Any:
-        given = {_field(name): kwargs.pop(_field(name)) for name, _, _ in _OPTIONS}
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        given = {_field(name): kwargs.pop(_field(name)) for name, _, _ in chosen}
         options = {name: value for name, value in given.items() if value is not None}
         return function(*args, options=options, **kwargs)
 
-    wrapped = set_option(with_spec)
-    for name, metavar, line in reversed(_OPTIONS):
+    for name, metavar, line in reversed(chosen):
         names = (name, "--tz") if name == "--timezone" else (name,)
         kind = Count() if name in _COUNTS else click.STRING
         offered = completing("zones") if name == "--timezone" else None
@@ -198,7 +210,7 @@ def new_spec(options: Options, *, pairs: Sequence[str]) -> Spec:
 
 
 SOME_TIME = "2000-01-01"
-"""In place of an `at` until its time zone is known."""
+"""Stands in for an `at` until its time zone is known."""
 
 
 def with_times(
@@ -234,19 +246,28 @@ def _field(option: str) -> str:
 
 
 def warn_idle_steps(specs: Iterable[Spec]) -> None:
-    """Warn of cron steps that lead beyond their field: not every 90 minutes, but each hour."""
+    """Warns of cron steps that lead beyond their field: not every 90 minutes, but each hour."""
     for cron in {spec.cron: None for spec in specs if spec.cron}:
         if words := idle_steps(cron):
             warn(f"cron {cron!r}: {words}; for other intervals use every, as in 90m")
 
 
 def warn_unknown(session: Session, types: Iterable[str]) -> None:
-    """Warn of types without a handler here: a typing error, or the type of another worker."""
-    if session.unread:
-        return  # which there are is not known
-    handled = {*shipped(), *session.settings.types, *session.handlers}
-    for name in sorted(set(types) - handled):
-        near = difflib.get_close_matches(name, sorted(handled), 1)
-        meant = f": did you mean {near[0]!r}?" if near else ""
+    """Warns of types without a handler here: a typing error, or the type of another worker."""
+    for name, meant in unknown_types(session, types):
         waits = "its items wait for a worker that has one"
-        warn(f"no handler for the type {name!r} is found here; {waits}{meant}")
+        warn(f"no handler for the type {name!r} is found here; {waits}{meant and f': {meant}'}")
+
+
+def unknown_types(
+    session: Session, types: Iterable[str], others: Iterable[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Those that have no handler and no settings here, each with what may be meant, in words: "did
+    you mean ...?", of these and of `others`. None where jobs cannot be read.
+    """
+    if session.unread:
+        return
+    there = session.types
+    for name in sorted(set(types) - there):
+        near = difflib.get_close_matches(name, sorted({*there, *others}), 1)
+        yield name, f"did you mean {near[0]!r}?" if near else ""

@@ -73,7 +73,7 @@ Examples:
   blackboard demo --web
 """
 DRAWN_ACT = 4
-"""The lock of a killed worker goes stale."""
+"""The act of the picture: the lock of a killed worker goes stale."""
 NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
 
 
@@ -99,6 +99,8 @@ def demo_command(
     In a store that --store names it makes a board of its own, which is kept as well;
     BLACKBOARD_STORE is ignored.
     """
+    if chosen is not None and chosen.json:
+        raise BadInput("json", "the demo is a story for people", "leave it out")
     if sharing and web:
         raise BadInput("web", "the page is of the other demo", "leave out --sharing")
     missing = [name for name in NEEDED if find_spec(name) is None and not sharing]
@@ -140,7 +142,7 @@ async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
 
 
 async def _served(url: str) -> None:
-    """Say where the page is, and open it where there is a screen; at the end, wait for Ctrl-C."""
+    """Print the page's address, and open it if there is a screen; at the end, wait for Ctrl-C."""
     if not url:
         note("the page goes on until Ctrl-C")
         await asyncio.Event().wait()

@@ -35,7 +35,7 @@ Examples:
 """
 
 MARGIN = 13
-"""Columns of the names of the facts."""
+"""Width of the names of the facts, in columns."""
 
 
 @click.command(epilog=EPILOG)
@@ -84,7 +84,7 @@ def _watched(session: Session, *, exact: bool, every: float) -> int:
 
 
 def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[Line]:
-    """In at most so many columns."""
+    """The lines of the screen, in at most so many columns."""
     if found.paused:
         yield from paragraph(paused_words(found.paused, found.now), columns, style=Style.LATE)
     for name, text in _facts(found, session):
@@ -129,7 +129,7 @@ def _facts(found: Overview, session: Session) -> Iterator[tuple[str, str]]:
 
 
 def _line(found: Overview, session: Session) -> str:
-    """What there is, and nothing of what there is not."""
+    """The board in one line, without counts that are zero."""
     counted = found.counted
     names = ("running", "stale", "overdue", "failing", "warned", "paused")
     counts = [f"{count:,} {name}" for name in names if (count := getattr(counted, name))]
@@ -151,7 +151,7 @@ def _partitions(found: Overview) -> Mapping[str, int]:
 
 
 def _earliest(counted: Statistics) -> str:
-    """Of the item that has waited longest, or waits for the shortest time."""
+    """When the earliest waiting item is ready, or since when it has been."""
     if counted.earliest is None:
         return "no item waits"
     seconds = (counted.at - counted.earliest).total_seconds()

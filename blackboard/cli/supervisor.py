@@ -23,11 +23,11 @@ STOPPING = (
     *(signal.SIGTERM, signal.SIGINT),
     *(one for one in [signal.SIGHUP] if signal.getsignal(one) is not signal.SIG_IGN),
 )
-"""What asks a worker to stop; the end of its terminal, too, unless it was started by `nohup`."""
+"""Signals that ask a worker to stop; SIGHUP is one unless it is ignored, as under `nohup`."""
 
 
 def ignore_signals() -> None:
-    """The work is done: a signal to stop that comes now does not change the exit code."""
+    """Ignores signals to stop after the work is done: they must not change the exit code."""
     loop = asyncio.get_running_loop()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     for one in STOPPING:
@@ -37,11 +37,11 @@ def ignore_signals() -> None:
 
 
 STEADY = 60.0
-"""Seconds after which the end of a worker counts as its first failure."""
+"""Seconds of work after which the end of a worker counts as its first failure again."""
 SUPERVISED = "BLACKBOARD_SUPERVISED"
-"""In a worker's environment: its stdin is the pipe."""
+"""A variable in a worker's environment: its stdin is the pipe of the supervisor."""
 STOPPED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130}
-"""How a worker ends that was asked to stop before it could listen."""
+"""Exit codes of a worker that was asked to stop before it had signal handlers."""
 KILLED = 1
 """The exit code that stands for a worker that was ended by a signal."""
 
@@ -59,8 +59,8 @@ def without(option: str, arguments: Sequence[str]) -> list[str]:
 
 
 def supervise(count: int, *, restart: bool, endpoint: Endpoint | None = None) -> int:
-    """Run so many workers until all have ended; the highest of their exit codes. The first one
-    serves its metrics at `endpoint`.
+    """Runs so many workers until all have ended; returns the highest of their exit codes. The first
+    one serves its metrics at `endpoint`.
     """
     arguments = without("--metrics", without("--processes", sys.argv[1:]))
     supervisor = _Supervisor(arguments, restart=restart, endpoint=endpoint)
@@ -75,8 +75,8 @@ def supervise(count: int, *, restart: bool, endpoint: Endpoint | None = None) ->
 
 
 def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
-    """In a worker: call `stop` when its supervisor is gone, if it has one. What the worker starts
-    has none.
+    """In a worker: calls `stop` when its supervisor, if it has one, is gone. Removes `SUPERVISED`
+    from the environment: processes that the worker starts have no supervisor.
     """
     if os.environ.pop(SUPERVISED, "") != "1":
         return
@@ -112,14 +112,14 @@ class _Supervisor:
             _send(process, number)
 
     async def _keep(self, number: int) -> int:
-        """One worker after another, until they are meant to end."""
+        """Runs one worker after another, until they are meant to end."""
         loop, chance, failures = asyncio.get_running_loop(), SystemChance(), 0
         while True:
             since = loop.time()
             try:
                 code = await self._run_one(number)
                 ended = f"a worker ended with {code}"
-            except OSError as problem:  # no memory, no process: there may be some again
+            except OSError as problem:  # no memory, or too many processes: this may pass
                 code, ended = KILLED, f"a worker could not be started: {problem}"
             if self._stopping.is_set() and code in STOPPED:
                 return 0
@@ -134,7 +134,7 @@ class _Supervisor:
                 return 0
 
     async def _run_one(self, number: int) -> int:
-        """One worker, from its start to its end; its exit code. Raises OSError."""
+        """Runs one worker until it ends; returns its exit code. Raises OSError."""
         metrics = ["--metrics", str(self._endpoint.of(number))] if self._endpoint else []
         process = await asyncio.create_subprocess_exec(
             sys.executable,

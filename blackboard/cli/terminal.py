@@ -48,10 +48,10 @@ ESC_ALONE = 0.05
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO[@-~]")
 _BEGUN = re.compile(r"\x1b(\[[0-?]*[ -/]*|O)?")
 _PRESSED = re.compile(r"\x1bO(?=[A-DHF]$)")
-"""How cursor keys begin in the mode of applications."""
+"""The beginning of a cursor key in application mode."""
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
-"""The other screen, without a cursor and without wrapped lines."""
+"""Enters the alternate screen, without a cursor and without line wrap."""
 _LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _SETTLED = "\x1b[?25l\x1b[?7l"
 _AT = "\x1b[{};1H"
@@ -60,7 +60,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class KeyReader:
-    """Makes keys of what a terminal sends, however it is cut."""
+    """Turns the bytes of a terminal into keys, however they are cut into reads."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -88,7 +88,7 @@ class KeyReader:
         return keys
 
     def flush(self) -> list[str]:
-        """What has begun and does not go on, as keys."""
+        """The incomplete rest of the input, as keys."""
         text, self._left = self._left, ""
         return [key for one in text for key in _plain(one)]
 
@@ -104,16 +104,16 @@ def _plain(one: str) -> list[str]:
 
 
 class Listener(Protocol):
-    """What a terminal calls from the event loop."""
+    """The object that a terminal calls from the event loop."""
 
     def pressed(self, key: str) -> None: ...
 
     def changed(self) -> None:
-        """All is to be drawn anew."""
+        """Called when everything must be drawn anew."""
         ...
 
     def ended(self, number: int) -> None:
-        """A signal ends this process; 0: the terminal is gone."""
+        """Called when a signal ends this process; 0: the terminal is gone."""
         ...
 
 
@@ -170,7 +170,7 @@ class Terminal:
         """Draw all lines the next time."""
         self._drawn = []
 
-    # ---- what is heard
+    # ---- keys and signals
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called from the event loop, until `ignore`."""
@@ -182,14 +182,14 @@ class Terminal:
         self._await_signals()
 
     def _await_signals(self) -> None:
-        """Those that leave the terminal."""
+        """Handles the signals after which the terminal must be restored."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
         for number in ENDING:
             loop.add_signal_handler(number, self._listener.ended, number)
 
     def ignore(self) -> None:
-        """Hear nothing any more."""
+        """Call no listener any more."""
         loop = asyncio.get_running_loop()
         if self._input is not None:
             loop.remove_reader(self._input)
@@ -228,15 +228,15 @@ class Terminal:
         """Stop this process, as Ctrl-Z does, with the terminal as it was."""
         loop = asyncio.get_running_loop()
         self._leave()
-        for number in (signal.SIGTSTP, *ENDING):  # one that comes meanwhile ends it at once
+        for number in (signal.SIGTSTP, *ENDING):  # meanwhile they have no handler
             loop.remove_signal_handler(number)
-        os.kill(os.getpid(), signal.SIGTSTP)  # it goes on behind this line, later
+        os.kill(os.getpid(), signal.SIGTSTP)  # execution continues here after SIGCONT
         self._await_signals()
         self._enter()
         self._anew()
 
     def _went_on(self) -> None:
-        """After a stop that left no time: the shell has used the terminal meanwhile."""
+        """After SIGSTOP, which cannot be handled: the shell has used the terminal meanwhile."""
         self._read_singly()
         self._write(_SETTLED)
         self._anew()

@@ -1,5 +1,5 @@
-"""`--watch`: one loop for whatever is watched. It reads again and again, draws what was read, and
-hands on the keys; keys never wait for the store.
+"""`--watch`: one loop for all views. It reads the board again and again, draws the view, and passes
+the keys to it; keys never wait for the store.
 
 A reading takes no more than half of the time: after a slow one the next comes later. Ends by `q`,
 Ctrl-C or a signal, with the terminal as it was.
@@ -29,18 +29,18 @@ from blackboard.table import Busy, TableError, Unavailable
 WATCH_HELP = "Show it again every [2] s, until q; ? shows the keys."
 
 Work = Callable[[], Awaitable[None]]
-"""What a key has asked for."""
+"""A change of the board that a key has asked for."""
 
 
 class WatchedView(Protocol):
-    """What is watched."""
+    """A view that the loop reads, draws, and passes keys to."""
 
     @property
     def is_over(self) -> bool: ...
 
     @property
     def is_held(self) -> bool:
-        """Whether it is read only if a key asks for what was not read yet."""
+        """Whether the refresh is held: it is read only when it lacks what a key has asked for."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class WatchedView(Protocol):
     async def read(self) -> None: ...
 
     def fail(self, trouble: str) -> None:
-        """What was read last is shown, and why it is not read anew; "": it was."""
+        """Sets the reason why the last reading failed, which is shown; "": it did not fail."""
         ...
 
 
@@ -81,17 +81,17 @@ class WatchLoop:
         self._clock = clock
         self._every = every
         self._news = asyncio.Event()
-        """Something is to be drawn."""
+        """Set when there is something new to draw."""
         self._hurry = asyncio.Event()
-        """Something is to be read at once."""
+        """Set when the view must be read at once."""
         self._works: asyncio.Queue[Work] = asyncio.Queue()
         self._left = 0
-        """Works that are not done."""
+        """The number of changes that are not done yet."""
         self.ended_by: int | None = None
         """The signal that has ended it; 0: the terminal is gone."""
 
     async def run(self) -> None:
-        """Until the view is over or a signal comes. What a key has begun is finished first.
+        """Runs until the view is over or a signal comes. Finishes first what a key has begun.
 
         Raises what the first reading raises, unless the store is only away.
         """
@@ -137,7 +137,7 @@ class WatchLoop:
             self._screen.draw(self._view.draw(*self._screen.size()))
         except OSError:  # the terminal is gone
             self.ended(0)
-        if self._view.lacks:  # as the size says
+        if self._view.lacks:  # the screen may have become larger
             self._hurry.set()
 
     async def _read(self) -> None:
@@ -159,7 +159,7 @@ class WatchLoop:
             pause = max(self._every, self._clock.monotonic() - began)
 
     async def _rest(self, seconds: float) -> None:
-        """Until the time for the next reading, or until it is wanted at once."""
+        """Waits for the time of the next reading, or until the view must be read at once."""
         while not self._hurry.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -186,7 +186,7 @@ def words_of(trouble: Exception) -> str:
 
 
 def check_terminal(session: Session) -> None:
-    """Raises BadInput where there is nothing to watch on."""
+    """Raises BadInput where there is no terminal to watch on."""
     if session.chosen.json or not is_terminal():
         raise BadInput("watch", "needs a terminal", "for programs: the command with `--json`")
 
@@ -229,15 +229,15 @@ def seconds_of(text: str) -> float:
         raise BadInput("watch", f"{text!r} is no time", remedy) from None
 
 
-# ---- pages: what is read and scrolled
+# ---- pages, which scroll
 
 
 class WatchedPage(Struct, frozen=True, kw_only=True):
-    """What is shown at one moment, laid out for a width."""
+    """A page at one moment, laid out for a width."""
 
     body: Sequence[Line]
     head: int = 0
-    """Lines of it that stay at the top."""
+    """The number of lines that stay at the top."""
     summary: str = ""
 
 

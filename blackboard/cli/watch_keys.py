@@ -3,10 +3,10 @@
     list    the items that match; one of them is chosen
     item    the chosen one: why it runs or does not, its newest runs
     keys    what the keys do
-    prompt  the bottom line asks for a filter, for a reason, or whether it is meant
+    prompt  the bottom line asks for a filter, for a reason, or for a yes
 
-A key that means nothing where it is pressed changes nothing. An `Act` is what is to be done to the
-board: it names its item, so a board that is sorted anew meanwhile does not turn it on another one.
+A key without a meaning in a state changes nothing. An `Act` is a change of the board: it names its
+item, so it never applies to another item, even if the board is sorted anew meanwhile.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from blackboard.patterns import is_glob
 from blackboard.rules.status import STATES, ItemStatus
 
 STATE_FILTERS = ("running", "failed", "overdue", "stale", "paused", "waiting", "done")
-"""What `f` goes through, after "all"."""
+"""The filters that `f` goes through, after "all"."""
 LIST_KEYS = (
     ("up down, k j", "choose another item"),
     ("PgUp PgDn, Home End", "by a screen; the first and the last"),
@@ -46,11 +46,11 @@ PAGE_KEYS = (
     ("q, Ctrl-C", "end"),
 )
 LONGEST_TYPED = 500
-"""Characters of a filter or a reason."""
+"""The most characters of a filter or a reason."""
 
 
 class Verb(StrEnum):
-    """What may be done to an item."""
+    """The verbs of the keys."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -59,12 +59,12 @@ class Verb(StrEnum):
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """What is to be done to an item, and why."""
+    """A verb for an item, with a reason."""
 
     verb: Verb
     id: str
     fence: int | None = None
-    """Of the run that is to be cancelled."""
+    """The fence of the run that is to be cancelled."""
     reason: str = ""
 
 
@@ -85,24 +85,24 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
 
 class Scroll(Struct, frozen=True, kw_only=True):
-    """Lines of which a screen has some."""
+    """The part of some lines that is on the screen."""
 
     down: int = 0
-    """Lines above the screen."""
+    """The number of lines above the screen."""
     lines: int = 0
     page: int = 1
-    """Lines that fit."""
+    """The number of lines that fit on the screen."""
 
     def pressed(self, key: str) -> "Scroll":
         return replace(self, down=moved(self.down, key, page=self.page)).fitted()
 
     def fitted(self) -> "Scroll":
-        """Without empty lines at the end, where there are enough of them."""
+        """The same without empty lines at the end, where there are enough lines."""
         return replace(self, down=min(max(self.down, 0), max(self.lines - self.page, 0)))
 
 
 def moved(number: int, key: str, *, page: int) -> int:
-    """Where a key leads from a line; `END` and beyond is the last one."""
+    """The number of the line to which a key leads from one; `END` and above: the last line."""
     match key:
         case "up" | "k":
             return number - 1
@@ -133,7 +133,9 @@ class TypedFilter(Struct, frozen=True, kw_only=True):
 
 
 def filter_of(text: str) -> TypedFilter:
-    """All words must hold; of several states, or types, any. Raises BadInput for no state."""
+    """An item must match all words, and any of the states and types. Raises BadInput for a state
+    that does not exist.
+    """
     words, states, types = [], [], []
     for word in text.split():
         kind, colon, name = word.partition(":")
@@ -160,22 +162,22 @@ class Watching(Struct, frozen=True, kw_only=True):
     top: int = 0
     """The number of the first item on the screen."""
     page: int = 1
-    """Items that fit."""
+    """The number of items that fit on the screen."""
     most: int | None = None
-    """Items to be shown at the most."""
+    """The most items to show."""
     found: ItemsFound | None = None
-    """As it was read last."""
+    """The items as they were read last."""
     opened: ItemStatus | None = None
-    """The item in the room of that name."""
+    """The item that is shown in full."""
     scroll: Scroll = Scroll()
-    """Of the item, or of the keys."""
+    """The scrolling of the item, or of the keys."""
     prompt: Prompt | None = None
     held: bool = False
     ended: bool = False
     message: str = ""
-    """What became of the last act, until a key is pressed."""
+    """The result of the last act, until a key is pressed."""
     bad: bool = False
-    """Whether it is about what went wrong."""
+    """Whether the message is about an error."""
 
     @property
     def items(self) -> Sequence[ItemStatus]:
@@ -184,11 +186,11 @@ class Watching(Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> int:
         """The number of items that match."""
-        return len(self.items) + max(self.found.left if self.found else 0, 0)
+        return len(self.items) + (self.found.left if self.found else 0)
 
     @property
     def limit(self) -> int:
-        """So many items are to be read: whole screens, up to the chosen item's."""
+        """The number of items to read: whole screens, up to that of the chosen item."""
         last = max(self.top + self.page, self.chosen + 1)
         limit = -(-last // self.page) * self.page
         return limit if self.most is None else min(limit, self.most)
@@ -199,7 +201,7 @@ class Watching(Struct, frozen=True, kw_only=True):
         return self.items[self.chosen] if self.chosen < len(self.items) else None
 
     def query(self, base: ItemQuery) -> ItemQuery:
-        """What is to be read. `base` has the ids and the types of the command line."""
+        """The query to read. `base` has the ids and the types of the command line."""
         parts = filter_of(self.filter)
         return replace(
             base,
@@ -211,11 +213,11 @@ class Watching(Struct, frozen=True, kw_only=True):
         )
 
 
-# ---- what happens beside keys
+# ---- events other than keys
 
 
 def sized(state: Watching, page: int) -> Watching:
-    """So many items fit on the screen; the chosen one stays on it."""
+    """The state when `page` items fit on the screen; the chosen one stays on it."""
     page = max(page, 1)
     top = min(state.top, state.chosen)
     top = max(top, state.chosen - page + 1)
@@ -224,13 +226,11 @@ def sized(state: Watching, page: int) -> Watching:
     return replace(state, page=page, top=max(top, 0))
 
 
-def read(state: Watching, found: ItemsFound, *, limit: int) -> Watching:
-    """What was read with this limit is shown. The choice stays with its item, but for the first
-    one of the board, which is chosen whatever it is.
+def read(state: Watching, found: ItemsFound) -> Watching:
+    """The state after a reading. The choice stays with its item; but if the first item was chosen,
+    the new first one is chosen.
     """
-    if len(found.items) < limit:
-        found = replace(found, left=0)
-    elif state.most is not None:
+    if state.most is not None:
         found = replace(found, left=min(found.left, max(state.most - len(found.items), 0)))
     before, chosen = state.selected, state.chosen
     if before is not None and chosen:
@@ -243,7 +243,7 @@ def read(state: Watching, found: ItemsFound, *, limit: int) -> Watching:
 
 
 def with_message(state: Watching, message: str, *, bad: bool = False) -> Watching:
-    """A message in the bottom line."""
+    """The state with a message in the bottom line."""
     return replace(state, message=message, bad=bad)
 
 
@@ -251,7 +251,7 @@ def with_message(state: Watching, message: str, *, bad: bool = False) -> Watchin
 
 
 def pressed(state: Watching, key: str) -> tuple[Watching, Act | None]:
-    """The state after a key, and what is to be done to the board."""
+    """The state after a key, and the act for the board, if any."""
     state = replace(state, message="", bad=False)
     if key == "ctrl-c":
         return replace(state, ended=True), None
@@ -271,7 +271,7 @@ def pressed(state: Watching, key: str) -> tuple[Watching, Act | None]:
 
 
 def _reading(state: Watching, key: str) -> tuple[Watching, None]:
-    """In a room that is read, and left again: from the keys of an item, to the item."""
+    """The state after a key in a room that is only read: a key scrolls it or leaves it."""
     if key in {"q", "esc", "left", "backspace", "enter", "?"}:
         back = Room.ITEM if state.room is Room.KEYS and state.opened else Room.LIST
         opened = state.opened if back is Room.ITEM else None
@@ -306,12 +306,12 @@ def _listed(state: Watching, key: str) -> Watching:
 
 
 def _from_top(state: Watching) -> Watching:
-    """Others match, or in another order."""
+    """The state with the first item chosen: other items match, or in another order."""
     return replace(state, chosen=0, top=0)
 
 
 def _next_filter(text: str) -> str:
-    """With the next state instead of those that it has."""
+    """The filter with the next state in place of its states."""
     words = text.split()
     states = [word.removeprefix("state:") for word in words if word.startswith("state:")]
     kept = [word for word in words if not word.startswith("state:")]
@@ -322,7 +322,7 @@ def _next_filter(text: str) -> str:
 
 
 def _asked(state: Watching, key: str) -> Watching:
-    """The prompt of an act."""
+    """The state with the prompt of an act."""
     one = state.opened or state.selected
     if one is None:
         return with_message(state, "no item is chosen", bad=True)
@@ -341,7 +341,7 @@ def _asked(state: Watching, key: str) -> Watching:
 
 
 def _answered(state: Watching, prompt: Prompt, key: str) -> tuple[Watching, Act | None]:
-    """A key while the bottom line asks for something."""
+    """The state after a key at the prompt, and the act, if it is confirmed."""
     done = replace(state, prompt=None)
     if key == "esc":
         return done, None

@@ -114,7 +114,7 @@ def worker_command(
         session.settings,
         slots=slots,
         cycle=cycle,
-        types=tuple(filter(None, map(str.strip, (types or "").split(",")))),
+        types=_names(types),
         grace=grace,
     )
     if reload and (processes > 1 or until != "stopped"):
@@ -152,10 +152,18 @@ def worker_command(
         note("the worker was cancelled, which no worker does itself")
         return 1
     except SystemExit as problem:
-        # Of a signal handler, say. With exit code 0 or 2 its supervisor would not start it again.
+        # Raised by a signal handler, say. A supervisor would not restart it after exit code 0 or 2.
         note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
         return 1
     return _start_again() if changed else 0
+
+
+def _names(types: str | None) -> tuple[str, ...]:
+    """The types that an option names. Raises BadInput where it names none."""
+    names = tuple(filter(None, map(str.strip, (types or "").split(","))))
+    if types is not None and not names:
+        raise BadInput("types", "it names none", "leave it out for all types")
+    return names
 
 
 LOOK_EVERY = 0.5
@@ -163,7 +171,7 @@ LOOK_EVERY = 0.5
 
 
 async def _change() -> None:
-    """Wait until files of the jobs have changed, and are Python."""
+    """Wait until files of the jobs have changed, and are valid Python."""
     clock, reported = SystemClock(), ""
     while not (files := changed()) or (mistake := mistake_in(files)):
         if files and mistake != reported:
@@ -247,7 +255,7 @@ async def _work(
     events: Events,
     endpoint: Endpoint | None,
 ) -> bool:
-    """Whether it has ended because files of its jobs changed."""
+    """Run the worker. Returns whether it has ended because files of its jobs changed."""
     handlers = _handlers(session, settings)
     worker: BoardWorker | None = None
     async with AsyncExitStack() as stack:
@@ -288,8 +296,8 @@ async def _work(
 
 
 class _Stopping:
-    """Why a worker stops: signals ask for it, or files of its jobs have changed. Whichever comes
-    first gives what runs its grace, which the other does not take away; a second signal does.
+    """Why a worker stops: a signal, or a change of its jobs' files. Whichever comes first begins
+    the grace for runs. The other one does not end the grace; a second signal does.
     """
 
     def __init__(self, worker: BoardWorker) -> None:
@@ -307,7 +315,7 @@ class _Stopping:
             self._worker.stop()
 
     def changed(self, change: asyncio.Task[None]) -> None:
-        """Also where the wait for a change has failed: the worker stops, and raises that."""
+        """Called also if the wait for a change fails: the worker stops, and raises the error."""
         if not change.cancelled() and not self._is_asked:
             self._has_changed = True
             self._worker.stop()
@@ -350,7 +358,7 @@ async def _opened(
 ) -> BoardTable:
     """The board, with `init` made if it is not there, and closed with `stack`, for a worker that
     works for ever: it waits for a store that is away, so that its supervisor need not start it
-    again and again. What no waiting mends (a table that is not there, a missing role) is raised.
+    again and again. An error that waiting cannot mend (a missing table or role) is raised.
     """
     clock, chance = SystemClock(), SystemChance()
     failures, reported = 0, -math.inf

@@ -36,9 +36,9 @@ from blackboard.subscribers import Subscriber
 LogForm = Literal["auto", "text", "json"]
 
 MOST_WAITING: Final = 4 * 1024 * 1024
-"""Bytes that wait for a stream at the most. Lines beyond are lost."""
+"""The most bytes that wait for a stream. Lines beyond are lost."""
 END_WITHIN: Final = 2.0
-"""Seconds that what waits gets at the end."""
+"""The most seconds to wait at the end until all lines are written."""
 
 
 def subscriber(
@@ -123,7 +123,7 @@ class Unblocked(io.RawIOBase):
         return True
 
     def is_through(self, seconds: float) -> bool:
-        """Waits so long, at the most, until nothing waits any more; whether that is so."""
+        """Waits at most so long until all is written. Returns whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._size, seconds)
 
@@ -133,7 +133,7 @@ class Unblocked(io.RawIOBase):
                 self._changed.wait_for(lambda: self._waiting)
                 lines = [self._waiting.popleft()]
                 size = len(lines[0])
-                # As many as a pipe takes in one piece: for each write a thread waits for its turn.
+                # As many as a pipe takes in one piece: a thread may wait before each write.
                 while self._waiting and size + len(self._waiting[0]) <= select.PIPE_BUF:
                     lines.append(self._waiting.popleft())
                     size += len(lines[-1])
@@ -150,7 +150,7 @@ class Unblocked(io.RawIOBase):
 
 
 def _opened_again(descriptor: int) -> int | None:
-    """A pipe, opened once more for writes that do not wait; None where that cannot be had."""
+    """A pipe, opened once more for writes that do not wait; None where that is not possible."""
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return None
     try:
@@ -163,7 +163,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
     while data:
         try:
             data = data[os.write(descriptor, data) :]
-        except BlockingIOError:  # another process that has it made it one that does not wait
+        except BlockingIOError:  # another process made it non-blocking
             waits = select.poll()
             waits.register(descriptor, select.POLLOUT)
             waits.poll()
@@ -171,9 +171,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 @contextmanager
 def unblocked_stderr() -> Iterator[None]:
-    """What is written to `sys.stderr` meanwhile waits for no reader. At the end it is written, if
-    that takes no longer than `END_WITHIN`; else stderr stays one that waits for no reader, and what
-    still waits when the process ends is lost.
+    """Makes writes to `sys.stderr` wait for no reader. At the end, what is left is written, if that
+    takes no longer than `END_WITHIN`; else stderr stays as it is, and bytes that still wait when
+    the process ends are lost.
     """
     original = sys.stderr
     if not _may_wait(original):
@@ -205,7 +205,7 @@ def _may_wait(stream: TextIO) -> bool:
 
 
 def _takes_all(stream: TextIO) -> bool:
-    """Whether any character can be written to it: else a line would be no JSON."""
+    """Whether any character can be written to it: else a line might be no valid JSON."""
     try:
         return codecs.lookup(stream.encoding).name == "utf-8"
     except (AttributeError, LookupError, TypeError):  # a stream that a program has made
@@ -213,7 +213,7 @@ def _takes_all(stream: TextIO) -> bool:
 
 
 def ascii_json_line(event: BoardEvent, at: datetime) -> str:
-    """As `json_line`, for a stream that takes no other characters."""
+    """The same as `json_line`, in ASCII, for a stream that takes no other characters."""
     line = json_line(event, at)
     return line if line.isascii() else json.dumps(json.loads(line)) + "\n"
 

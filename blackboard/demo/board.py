@@ -30,7 +30,7 @@ from blackboard.runners.commands import end_command, start_command
 from blackboard.settings import Settings
 
 SLOTS = 3
-"""Runs of a worker at a time."""
+"""The most runs of a worker at a time."""
 _HEAD = """\
 # The demo's board: sixteen towns, whose calendars are aggregated every eight hours.
 
@@ -59,7 +59,7 @@ _STEPS = (0.7, 0.9, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """The paths of one demo, and its board."""
+    """The folder of one demo, and its board."""
 
     path: Path
     elsewhere: str = ""
@@ -73,7 +73,7 @@ class DemoFolder:
 
     @property
     def store(self) -> str:
-        """What `--store` takes, in any folder."""
+        """The value of `--store` that works from any folder."""
         return self.elsewhere or str(self.path / _FILE)
 
     @property
@@ -82,12 +82,12 @@ class DemoFolder:
 
     @property
     def board_table(self) -> Mapping[str, str]:
-        """What `[board]` says of where it is."""
+        """The keys of `[board]` that say where the board is."""
         return {"store": self.elsewhere or _FILE, "name": self.board}
 
     @property
     def options(self) -> str:
-        """What a reader types behind the name of the program, to come to this board."""
+        """The options after the name of the program by which a reader selects this board."""
         options = f"--config {shlex.quote(str(self.settings))}"
         if "BLACKBOARD_STORE" in os.environ:  # it counts before the settings do
             options += f" --store {shlex.quote(self.store)}"

@@ -54,19 +54,19 @@ class Output(Protocol):
         ...
 
     def say(self, lines: Sequence[str]) -> None:
-        """Lines that stay."""
+        """Writes lines that stay."""
         ...
 
     def show(self, picture: Sequence[Line]) -> None:
-        """The board as it is now."""
+        """Shows the board as it is now."""
         ...
 
     def pause(self) -> None:
-        """The end of an act: an output without a moving table writes it now."""
+        """Called at the end of an act: an output without a moving table writes the table now."""
         ...
 
     def close(self) -> None:
-        """The table stays as it is."""
+        """Leaves the table as it is."""
         ...
 
 

@@ -78,7 +78,7 @@ def _write(folder: DemoFolder) -> None:
 class _Story(Story):
     limit: float = 50.0
     checkpoints: dict[str, int] = field(default_factory=dict)
-    """The last that was seen of each partition."""
+    """The last checkpoint that was read of each partition."""
 
     async def play(self) -> None:
         ann, ben, cleo = await self._three_workers()
@@ -140,7 +140,7 @@ class _Story(Story):
         self.writer.title("5  Two programs, one leader")
         self.writer.say(
             """E and F run the same program, and one of them is to make a report. Both enter an
-            election. The winner holds a lock that nobody runs; its fence is the term."""
+            election. The winner holds a lock. No handler runs under it; its fence is the term."""
         )
         programs = {
             name: await self.workers.run_script(
@@ -154,8 +154,8 @@ class _Story(Story):
         self.writer.lines([""])
         self.writer.say(
             f"""kill -9: {first} renews its lock no more. When the 3 s of its lease are over, the
-            other one leads, in the next term. What {first} might still write can be told from
-            that."""
+            other one leads, in the next term. A target that compares terms refuses what {first}
+            might still write."""
         )
         await self._leader(programs)
         self.output.pause()

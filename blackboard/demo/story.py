@@ -37,9 +37,9 @@ DONE_BEFORE_THE_KILL = 4
 SHOWN_PLAIN = 3
 """Records in the form of 2009 that are shown: all sixteen would fill three screens."""
 _DAYS = 7
-"""Of a town's calendar that are shown."""
+"""Days of a town's calendar that are shown."""
 _TITLE = 34
-"""Cells of the title of an event."""
+"""Width of the title of an event, in cells of the terminal."""
 KINDS = (
     (".ics", "the calendars, for any program that reads iCalendar"),
     (".json", "the same for programs of your own"),
@@ -85,7 +85,7 @@ async def play(
 @dataclass(slots=True, kw_only=True)
 class _Story(Story):
     limit: float = 45.0
-    """The rest of the minute is for the start and the end."""
+    """Seconds; the rest of a minute is for the start and the end."""
 
     async def play(self) -> tuple[str, BoardStatus]:
         """All acts; returns a town that was taken over, and the board at the end."""
@@ -197,14 +197,14 @@ class _Story(Story):
 
 
 def _in_full_swing(board: BoardStatus) -> bool:
-    """More runs than one worker has slots for, and one of them has reported progress."""
+    """Whether more runs go on than one worker has slots for, and one has reported progress."""
     running = [one for one in board.statuses if one.running]
     reported = any(one.lock is not None and one.lock.progress for one in running)
     return (len(running) > SLOTS and reported) or _done(board) > 0
 
 
 def _done(board: BoardStatus) -> int:
-    """Towns that have a calendar and do not run."""
+    """The number of towns that have a calendar and do not run."""
     return sum(one.item.outcome is Outcome.OK and not one.running for one in board.statuses)
 
 

@@ -1,1 +1,1 @@
-"""What is shown of a board: how it is read for that, columns, tables that fit a terminal, TOML."""
+"""Views of a board: reading what they show, columns, tables that fit a terminal, TOML."""

@@ -27,14 +27,15 @@ from blackboard.protocol.members import Sighting
 from blackboard.records import decoded
 from blackboard.rules.groups import Partition, PartitionState
 from blackboard.rules.status import ItemStatus, counts_of
+from blackboard.schedule.limits import without_windows
 
 NOTHING = "-"
 FEW_ITEMS = 3
-"""Items of an action that are named."""
+"""The most items that the line of an action names."""
 MOST_LINES = 10
-"""Warnings below a board."""
+"""The most warnings below a board."""
 MOMENT = 20
-"""Cells of a time in full, which is never cut."""
+"""The width of a time in full, in cells of the terminal; it is never cut."""
 ITEM_COLUMNS = (
     Column(title="id", least=10, usual=24, worth=9),
     Column(title="type", least=4, usual=12, worth=3, spare=True),
@@ -149,10 +150,10 @@ def item_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
 
 
 def _schedule(text: str) -> str:
-    """The text of a schedule, of a single time to the minute or second."""
+    """The text of a schedule; a single time is cut to the minute or second."""
     kind, _, time = text.partition(" ")
     if kind != "at":
-        return text or "once"
+        return without_windows(text) or "once"
     try:
         moment = datetime.fromisoformat(time)
     except ValueError:  # as other software wrote it
@@ -224,7 +225,7 @@ def percent(progress: Any) -> str:
 
 
 SKIPPED = "skipped"
-"""What stands for "ok" where a handler had nothing to do."""
+"""The word for the outcome "ok" where the handler had nothing to do."""
 
 
 def outcome_cell(one: ItemStatus) -> Cell:

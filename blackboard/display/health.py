@@ -1,8 +1,8 @@
-"""What is wrong on a board, and the board in short.
+"""Alarms about a board, and an overview of it.
 
-Wrong are items that are late or fail, or whose rename was interrupted, runs without a worker,
-partitions without an owner or whose pumps fail. In short a board is its statistics, its groups, its
-workers and the one that coordinates them.
+Alarms are about items that are late, fail, or whose rename was interrupted, runs without a worker,
+and partitions that have no owner or whose pumps fail. The overview has the board's statistics, its
+groups, its workers and their coordinator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,13 +30,13 @@ from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.statistics import count, read_statistics
 from blackboard.rules.groups import PartitionState
-from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.status import ItemStatus, is_current
+from blackboard.rules.wrong_clock import Planning, ahead
 from blackboard.why import NEWER
 
 UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
 OF_A_PAUSE = {"overdue", "unserved", "stale"}
-"""Problems that are none while the board is paused."""
+"""Problems that raise no alarm while the board is paused."""
 
 
 class Alarm(Struct, frozen=True, kw_only=True):
@@ -51,12 +51,14 @@ class Alarm(Struct, frozen=True, kw_only=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """What was found of the items of a board."""
+    """The result of checking the items of a board."""
 
     items: int
     alarms: Sequence[Alarm]
     paused: Mark | None
     now: datetime
+    unmatched: Sequence[str]
+    """Types that were asked for, but that no item that was read and no group has."""
 
 
 async def read_alarms(
@@ -74,12 +76,19 @@ async def read_alarms(
         leaders=await read_leaders(board) if with_groups and not types else None,
     )
     alarms = alarms_in(board, BoardStatus(statuses=found, now=status.now), around)
-    return Checked(items=len(found), alarms=alarms, paused=around.paused, now=status.now)
+    there = {*(one.item.type for one in found), *(one.name for one in groups)}
+    return Checked(
+        items=len(found),
+        alarms=alarms,
+        paused=around.paused,
+        now=status.now,
+        unmatched=[one for one in types if one not in there],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What is looked at beside the items."""
+    """What is checked besides the items."""
 
     present: Sequence[Sighting]
     """The workers that have announced themselves."""
@@ -90,7 +99,7 @@ class Around:
 
 
 def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Alarm]:
-    """What is wrong with items and what is around them, all of it read before."""
+    """The alarms about items that were read, and about what is `around` them."""
     alarms = [
         alarm
         for one in status.statuses
@@ -112,7 +121,7 @@ def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Al
 def alarms_of(
     one: ItemStatus, planning: Planning | None, *, present: Sequence[Sighting], now: datetime
 ) -> Iterator[Alarm]:
-    """What is wrong with an item. `planning` is what reschedules it, where that can be computed."""
+    """The alarms about an item. `planning` is None where its settings cannot be computed."""
     item = one.item
     if (renaming := renaming_of(item)) and renaming.is_interrupted(now=now):
         yield Alarm(
@@ -150,7 +159,7 @@ def alarms_of(
 
 
 def _damaged_elections(board: BoardTable, found: Elections, trouble: str) -> list[Alarm]:
-    """The rows of elections that cannot be read."""
+    """The alarms about rows of elections that cannot be read."""
     name = leaders_board(board.name)
     if trouble:
         return [Alarm(id=name, type="", problem="damaged", since=None, message=trouble)]
@@ -163,8 +172,8 @@ def _damaged_elections(board: BoardTable, found: Elections, trouble: str) -> lis
 
 
 def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
-    """Its rows that are damaged, and the partitions without an owner or whose pumps fail, each by
-    its name on the board of its group. One that fails has no owner now and then: it is named once.
+    """The alarms about a group: damaged rows, and partitions without an owner or whose pumps fail.
+    A partition whose pump fails has no owner now and then: it has one alarm.
     """
     problems = [(group.name, why) for why in group.damaged]
     problems += [
@@ -195,7 +204,7 @@ def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
         yield Alarm(id=name, type=group.name, problem=problem, since=since, message=words)
 
 
-# ---- the board in short
+# ---- the overview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +217,7 @@ class Overview:
     present: Sequence[Sighting]
     elections: Sequence[ItemStatus]
     groups: Sequence[GroupLeases] = ()
-    """Where they were asked for."""
+    """The groups, where they were asked for."""
     age: float
     """Seconds since the counting."""
     paused: Mark | None
@@ -219,7 +228,7 @@ class Overview:
 
     @property
     def coordinator(self) -> ItemStatus | None:
-        """Its election; None where no worker leads it."""
+        """The election of the coordinator; None where no worker leads it."""
         return coordinator_in(self.elections)
 
 
@@ -239,7 +248,7 @@ class CoordinatorRecord(Struct, frozen=True, kw_only=True):
 
 
 def worker_count(present: Sequence[Sighting]) -> WorkerCount:
-    """Of the workers that have announced themselves."""
+    """Counts the workers that have announced themselves."""
     lost = sum(one.lost for one in present)
     return WorkerCount(alive=len(present) - lost, lost=lost)
 
@@ -265,7 +274,7 @@ def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
 
 
 async def read_overview(board: BoardTable, *, exact: bool, with_groups: bool = False) -> Overview:
-    """A board in short. `exact`: count its items now, whatever was counted before."""
+    """Reads an overview. With `exact`, items are counted now, whatever was counted before."""
     counted = None if exact else await read_statistics(board)
     is_now = counted is None or not is_current(counted, now=await board.table.now())
     if counted is None or is_now:

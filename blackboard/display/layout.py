@@ -25,6 +25,11 @@ def one_line(text: str) -> str:
     return shown(" ".join(text.splitlines()))
 
 
+def shown_lines(text: str) -> list[str]:
+    """The lines of a text, each as `shown` writes it."""
+    return [shown(line.expandtabs(4)) for line in text.rstrip("\n").split("\n")]
+
+
 def _escaped(one: str) -> str:
     return one.encode("unicode_escape").decode()
 
@@ -46,7 +51,7 @@ class Style(StrEnum):
     BAD = "bad"
     LOST = "lost"
     CHOSEN = "chosen"
-    """The line that the keys are about, which is marked as well."""
+    """The line to which the keys apply, which is marked as well."""
 
 
 ANSI = {
@@ -77,9 +82,9 @@ class Column:
     worth: int
     """Columns with a higher value get their width first, and are left out last."""
     words: bool = False
-    """Cut between words: "overdue 22m" becomes "overdue"."""
+    """Whether it is cut between words: "overdue 22m" becomes "overdue"."""
     spare: bool = False
-    """Left out before any column is cut below its usual width."""
+    """Whether it is left out before any column is cut below its usual width."""
 
 
 def table(columns: Sequence[Column], rows: Sequence[Line], *, width: int | None) -> list[Line]:

@@ -1,9 +1,9 @@
-"""Which items and runs of a board are meant, and in which order.
+"""Selects items and runs of a board, and sorts them.
 
 Items are named by ids and globs, several of each. An argument that is the id of an item means that
 item, even if it looks like a glob. Otherwise `*`, `?` and `[a-z]` make a glob, which must match at
 least one item; `tag:NAME`, `owner:NAME` and `type:NAME` mean the items that have it. With `exact`
-there are neither. The newest runs of items are found without reading the whole history.
+every argument is an id. The newest runs of items are found without reading the whole history.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from blackboard.errors import BadInput, Missing
+from blackboard.executor import in_thread
 from blackboard.inputs import check_id
 from blackboard.model import (
     LONG_AGO,
@@ -46,7 +47,7 @@ async def select(
     board: BoardTable, patterns: Sequence[str], *, exact: bool = False, removed: bool = False
 ) -> list[Item]:
     """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
-    of the board; with `removed` also those that are there no more. Raises BadInput when one of the
+    of the board; with `removed` also those that were removed. Raises BadInput when one of the
     patterns means nothing.
     """
     found: dict[str, Item] = {}
@@ -87,8 +88,8 @@ async def read_selected(
 
 
 LARGE = 1_000
-"""Items of a board of which no more are read than are asked for, where its statistics are
-current."""
+"""The size of a board, in items, above which only the items that are shown are read, if its
+statistics are current."""
 SEEN_BY_WORKERS = {"running", "stale", "overdue"}
 """States that are found from the locks and due tokens alone, without reading items."""
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {
@@ -114,7 +115,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
     exact: bool = False
     types: Sequence[str] = ()
     states: Sequence[str] = ()
-    """Any of them."""
+    """An item matches if it is in any of them; all items match if there are none."""
     words: Sequence[str] = ()
     """Each is a part of the id, in any case of its letters, or a pattern of the item."""
     sort: str = "id"
@@ -151,7 +152,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
         )
 
     async def _counted(self, board: BoardTable) -> Statistics | None:
-        """The statistics of a large board; None: they cannot stand for what is to be read."""
+        """The statistics of a large board; None where they do not replace reading its items."""
         if (
             self.ids
             or self.words
@@ -168,20 +169,22 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
     async def _few(
         self, board: BoardTable, counted: Statistics, limit: int | None
     ) -> "_Few | None":
-        """What need be read of a large board; None: all of it."""
+        """The items to read of a large board; None: all of them."""
         if self.states and set(self.states) <= SEEN_BY_WORKERS:
             ids = sorted({one.id async for one in self._held_or_late(board)})
             if len(ids[:limit]) > LARGE:
                 return None
             items = [await board.item(one) for one in ids[:limit]]
             return _Few([one for one in items if one is not None], len(ids) - len(items))
-        if self.states or self.types or limit is None:
+        if self.states or self.types or limit is None or limit >= counted.items:
             return None
         first = await _first_items(board, limit)
-        return _Few(first, counted.items - len(first))
+        if len(first) < limit:
+            return None  # the board has lost items since they were counted
+        return _Few(first, counted.items - limit)
 
     async def _held_or_late(self, board: BoardTable) -> AsyncIterator[Lock | Token]:
-        """The locks and the tokens of what is in one of the states."""
+        """The locks and the tokens of the items that are in one of the states."""
         until = await board.table.now() - self.overdue
         for number in range(board.shards):
             async for one in board.walk(number, until=until):
@@ -200,7 +203,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
         return all(_has_word(board, item, word) for word in self.words)
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
-        """The matching ones, sorted; equal ones by id."""
+        """The items that match, sorted."""
         found = [
             one
             for one in statuses
@@ -232,12 +235,12 @@ class ItemsFound(Struct, frozen=True, kw_only=True):
 
     items: Sequence[ItemStatus]
     left: int
-    """Those that match and are not among them."""
+    """The number of items that match and are not in `items`."""
     now: datetime
     counted: Statistics
-    """Of all that match; of the board where not all of it was read, some minutes ago."""
+    """Of all items that match; or, where not all were read, the coordinator's of the board."""
     total: int
-    """Items of which those were chosen."""
+    """The number of items among which the query searched."""
     paused: Mark | None = None
     """Who paused the board, if it is paused."""
 
@@ -263,6 +266,8 @@ AT_ONCE = 16
 """Items whose runs are read at a time."""
 
 RunsOf = Callable[[Item], AsyncIterator[Run]]
+RunCursor = tuple[float, str, int]
+"""The place of a run in a list, as `cursor_of` has it: places compare as the runs are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,20 +275,22 @@ class RunQuery:
     """Which runs to show."""
 
     outcomes: Collection[Outcome] = ()
-    """Any of them; none: all."""
+    """A run matches if it has any of them; all runs match if there are none."""
     types: Collection[str] = ()
     since: datetime | None = None
     until: datetime | None = None
     """Runs stopped in between, both included."""
     begun_by: datetime | None = None
     """Runs started by then."""
+    after: RunCursor | None = None
+    """Runs that follow this place in the list."""
     pattern: re.Pattern[str] | None = None
-    """Found in the result, the error, the output, a warning or a line of the log."""
+    """Must be found in the result, the error, the output, a warning or a line of the log."""
 
     @property
     def selects(self) -> bool:
-        """Whether it leaves out runs by what they are."""
-        times = self.since or self.until or self.begun_by
+        """Whether any of its conditions may leave out runs."""
+        times = self.since or self.until or self.begun_by or self.after
         return bool(self.outcomes or self.types or times or self.pattern)
 
     def matches(self, run: Run) -> bool:
@@ -292,6 +299,8 @@ class RunQuery:
         if (self.since and run.stop < self.since) or (self.until and run.stop > self.until):
             return False
         if self.begun_by and run.start > self.begun_by:
+            return False
+        if self.after is not None and cursor_of(run) <= self.after:
             return False
         logged = (line.text for line in run.log)
         texts = (run.result, run.error, run.output, *run.warnings, *logged)
@@ -314,7 +323,7 @@ async def newest_runs(
     to be the whole history.
     """
     read = runs_of or (lambda item: board.runs(item.id))
-    in_turn = iter(_in_turn(items, query))
+    in_turn = iter(await in_thread(_in_turn, [*items], query))
     found: list[Run] = []
     at_once = 1
     while some := [*islice(in_turn, at_once)]:
@@ -324,8 +333,8 @@ async def newest_runs(
             break
         at_once = min(2 * at_once, AT_ONCE)
         for run in await _matching(some, query, read, limit=limit):
-            if len(found) < limit or _age_order(run) < _age_order(found[-1]):
-                insort(found, run, key=_age_order)
+            if len(found) < limit or cursor_of(run) < cursor_of(found[-1]):
+                insort(found, run, key=cursor_of)
                 del found[limit:]
     return found
 
@@ -351,8 +360,8 @@ def last_heard(item: Item) -> datetime:
     return max(item.stop or LONG_AGO, started or LONG_AGO)
 
 
-def _age_order(run: Run) -> tuple[float, str, int]:
-    """Newest first; runs that stopped at the same time by id and fence."""
+def cursor_of(run: Run) -> RunCursor:
+    """The place of a run: the newest is first; runs that stopped together go by id and fence."""
     return -run.stop.timestamp(), run.id, -run.fence
 
 
@@ -370,7 +379,7 @@ def _in_turn(items: Iterable[Item], query: RunQuery) -> list[Item]:
 async def _matching(
     items: Iterable[Item], query: RunQuery, read: RunsOf, *, limit: int
 ) -> list[Run]:
-    """The runs of some items that match, of each the newest."""
+    """The runs of some items that match: of each item the newest."""
 
     async def of(item: Item) -> list[Run]:
         found: list[Run] = []

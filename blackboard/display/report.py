@@ -21,6 +21,7 @@ import msgspec
 from blackboard.display.columns import worker_name
 from blackboard.errors import BlackboardError
 from blackboard.model import Item
+from blackboard.phrases import command
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import decoded
@@ -53,7 +54,7 @@ class ReportRow:
     level: str
     """What is wrong with it: "bad", "late", or anything else for nothing."""
     values: Sequence[Any]
-    """One for each column: a time where it is text that says one; None where there is none."""
+    """One for each column; text that is a time is converted; None where there is no value."""
 
 
 async def read_report(board: BoardTable, item: Item) -> dict[str, Any]:
@@ -76,14 +77,15 @@ async def _report_path(board: BoardTable, item: Item) -> Path:
         return Path(folder) / f"{keys.encode_id(item.id)}{ENDING}"
     if item.start is None:
         raise NoReport(f"{item.id} has not run yet, so there is no report")
-    raise NoReport(f"{item.id}: none of its runs has named a report (`blackboard log {item.id}`)")
+    log = command("log", item.id)
+    raise NoReport(f"{item.id}: none of its runs has named a report ({log})")
 
 
 def _report_at(path: Path, item: Item) -> dict[str, Any]:
     if not path.name.endswith(ENDING):
         raise NoReport(f"{item.id}: {path} is no report: its name does not end with {ENDING}")
     try:
-        # Without waiting, if it is a pipe that no process writes to.
+        # O_NONBLOCK: a pipe that no process writes to would block.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NoReport(f"{item.id}: {path} is no report: it is no regular file")

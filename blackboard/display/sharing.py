@@ -1,5 +1,5 @@
-"""Who holds what on a board, in words and as records: the partitions of its groups, the terms of
-its elections. How they stand is judged by `rules/groups.py`.
+"""Partitions of groups and elections of a board, with their holders, in words and as records.
+`rules/groups.py` judges their state.
 """
 
 import math
@@ -21,7 +21,7 @@ from blackboard.rules.transitions import FAILING
 from blackboard.spec import decode_spec, resolve
 
 MOST_NAMED = 5
-"""Rows, or partitions, that are named in a line."""
+"""The most rows, or partitions, that a line names."""
 
 
 def group_problem(group: GroupLeases) -> str:
@@ -40,7 +40,7 @@ def _done_words(group: GroupLeases) -> str:
 
 
 def brings_back(group: GroupLeases, partition: str) -> str:
-    """What makes a partition that is done one that workers take."""
+    """The commands after which workers take a partition that is done."""
     command = f"blackboard --board {group.board}"
     first = f"take back what it says of its times with `{command} edit {partition}` first"
     return f"no worker takes it until `{command} run {partition}` ({first})"
@@ -75,8 +75,8 @@ def unreadable_words(board: str, rows: Sequence[str]) -> str:
 
 def last_move(one: ItemStatus) -> str:
     """Why a partition came to its present owner, as far as the item says; "" for the first one.
-    Where one was taken over, its error is of the run before that. The item does not say that one
-    was taken over after it had been let go: of that, the words are those of the letting go.
+    After a takeover, the item's error is that of an earlier run. If the partition had been released
+    before the takeover, the item shows only the release: the words are those of the release.
     """
     item = one.item
     if item.attempt > 1 and item.outcome not in {*FAILING, Outcome.CANCELLED}:
@@ -103,7 +103,7 @@ def is_late(one: ItemStatus, now: datetime) -> bool:
 
 
 def _lease_of(one: ItemStatus) -> float:
-    """Seconds, as its candidates have it; infinity where its settings cannot be read."""
+    """The lease of its candidates, in seconds; infinity where its settings cannot be read."""
     found = _lease_or_problem(one)
     return math.inf if isinstance(found, str) else found
 
@@ -137,7 +137,7 @@ class PartitionRecord(Struct, frozen=True, kw_only=True):
     renewed: float | None
     """Seconds ago; None without a lock."""
     free: float
-    """Seconds without an owner."""
+    """Seconds for which it has had no owner."""
     paused: bool
     checkpoint: str | None
     failures: int
@@ -170,7 +170,7 @@ class ElectionRecord(Struct, frozen=True, kw_only=True):
     leader: str | None
     since: datetime | None
     term: int
-    """The highest so far."""
+    """The highest term so far."""
     kind: str
     lease: float | None
     renewed: float | None

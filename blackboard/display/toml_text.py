@@ -12,7 +12,7 @@ from typing import Any
 from blackboard.errors import BadInput
 
 LINE = 88
-"""Lists that are longer are written one value a line."""
+"""The longest line, in characters: a longer list is written with one value a line."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPED = re.compile(r'[\x00-\x1f\x7f"\\]')
@@ -20,7 +20,7 @@ _ESCAPED_IN_LINES = re.compile(r'[\x00-\x09\x0b-\x1f\x7f\\]|"(?="")|"$')
 
 
 def lines_of(table: Mapping[str, Any]) -> Iterator[str]:
-    """`key = value` for each. Raises BadInput for what TOML cannot say."""
+    """Yields `key = value` for each key. Raises BadInput for a value that TOML cannot have."""
     for key, value in table.items():
         yield f"{key_text(key)} = {_top_level(value, key)}"
 
@@ -31,7 +31,7 @@ def key_text(key: str) -> str:
 
 
 def value_text(value: Any, where: str) -> str:
-    """A value on one line. Raises BadInput naming `where` for what TOML cannot say."""
+    """A value on one line. Raises BadInput, which names `where`, if TOML cannot have it."""
     match value:
         case str():
             return _text(value)

@@ -1,7 +1,7 @@
 """Looks at every row of a board, reports what is wrong, and repairs what is safe to repair.
 
-`examination.py` has what is done, `cases.py` what is read of each item, `diagnosis.py` what is
-wrong with one, `board_rows.py` what is wrong beside the items.
+`examination.py` has the steps, `cases.py` reads the rows of each item, `diagnosis.py` finds what is
+wrong with an item, `board_rows.py` what is wrong with all other rows.
 """
 
 from blackboard.doctor.examination import (

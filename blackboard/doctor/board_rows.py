@@ -1,15 +1,16 @@
 """What is wrong with the rows beside the items: of the board itself and its groups, of workers,
 permits, notices, actions and mail.
 
-Each row says all that it is judged by, so one look is enough. Found is, under the codes of
-`diagnosis.py`, what cannot be read (D7), a permit that is held for longer than any lease (D8), a
-key that is of no kind, or is not what its row makes of it (D9), and a row of a newer version (D10).
+A row is judged by itself alone, so reading it once is enough. The findings have the codes of
+`diagnosis.py`: a row that cannot be read (D7), a permit that is held for longer than any lease
+(D8), a key of an unknown kind, or one that does not fit its row (D9), and a row of a newer version
+(D10).
 
-It is grave where something does not work because of it: a type waits for a permit, a group is not
-shown, nothing can be added. A repair deletes, by its etag, a row that cannot be read and is not
-needed: a worker, notices and counts are written anew, a permit is free once it is older than two
-leases, mail is deleted unread anyway. Rows of a newer version, those of no kind, actions, groups,
-the floor and the row of the board are left to people.
+A finding is grave where something does not work because of it: a type waits for a permit, a group
+is not shown, nothing can be added. A repair deletes, under its etag, a row that cannot be read and
+is not needed: a worker, notices and counts are written anew, a permit is free once it is older than
+two leases, mail is deleted unread anyway. Rows of a newer version, those of unknown kinds, actions,
+groups, the floor and the row of the board are left to people.
 """
 
 import math
@@ -32,7 +33,7 @@ from blackboard.protocol.rows import version_of
 from blackboard.table import Delete, Row, try_delete
 
 MOST_NAMED = 100
-"""Rows of one partition that are reported one by one."""
+"""Rows of one partition that are reported one by one, at most."""
 NO_BOARD = (
     "no program opens the board (write into its column `shards` the number that the board was made "
     "with)"
@@ -40,7 +41,7 @@ NO_BOARD = (
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """A kind of row: how it is read, and what it means if that is not possible."""
+    """A kind of row: how it is checked, and what it means if a row is bad."""
 
     check: Callable[[BoardTable, Row], None]
     """Raises Unreadable and BadRow."""
@@ -59,7 +60,9 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 def _check_key(row: Row, key: str) -> None:
-    """The key of a row is this one, or begins with it where it ends with a colon."""
+    """Raises Unreadable unless the key of a row is `key`; or begins with it, where it ends with a
+    colon.
+    """
     if row.key != key and not (key.endswith(":") and row.key.startswith(key)):
         raise Unreadable("D9", "its key is not what it says")
 
@@ -93,7 +96,7 @@ def _check_group(_: BoardTable, row: Row) -> None:
 
 
 def _hides_a_group(_: BoardTable, row: Row) -> bool:
-    """Whether the group is not shown."""
+    """Whether a group is not shown because of its row."""
     return not is_group(row) or row.data.get("kind") != "pump"
 
 
@@ -146,7 +149,7 @@ def _always(_board: BoardTable, _row: Row) -> bool:
 
 
 Kinds = Mapping[str, Kind]
-"""By the key of the row, or by how keys begin, which then ends with a colon."""
+"""Kinds by the key of their row, or by the beginning of their keys, which ends with a colon."""
 META: Kinds = {
     keys.BOARD_KEY: Kind(
         check=_check_board,
@@ -224,7 +227,7 @@ MAIL: Kinds = {
 
 
 def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
-    """What to look for in which partitions of a board, beside its shards."""
+    """The partitions of a board beside its shards, and the kinds of rows in each."""
     name = board.name
     if quick:
         return {keys.meta_partition(name): META}
@@ -248,9 +251,9 @@ def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
 async def examine_others(
     board: BoardTable, *, of: str, quick: bool, repair: bool, pause: Pause | None
 ) -> list[Finding]:
-    """What is wrong with the rows of a board beside its items. `of` stands before the keys of the
-    rows that the board has of itself. Where many rows of a partition are bad the last ones are
-    counted.
+    """What is wrong with the rows of a board other than those of items. `of` stands before the keys
+    of rows in the partition of the board's own row. Where many rows of a partition are bad, those
+    after the first `MOST_NAMED` are only counted.
     """
     found = list[Finding]()
     for partition, kinds in partitions_of(board, quick=quick).items():
@@ -273,7 +276,7 @@ async def examine_others(
 async def _bad_rows(
     board: BoardTable, partition: str, kinds: Kinds, *, repair: bool, pause: Pause | None
 ) -> AsyncIterator[Finding]:
-    """The rows of a partition that are not as they should be; deleted where that is asked for and
+    """The findings about the rows of a partition; with `repair`, a row is deleted where that is
     safe.
     """
     async for row in paged(board.table.scan(partition), pause):

@@ -8,28 +8,28 @@ Pure.
     D5   the waiting token says what the item says: it is a projection of it
     D6   no run in the history has a higher fence than the item; the newest agrees with it, but may
          end later; no history is without an item, for a removed one leaves a tombstone
-    D7   every row can be read, and a board that belongs to another has its own; times are, unless a
-         person chose them, not beyond every horizon; nothing is overdue for long, unless the board
-         is paused
-    D8   no lock is older than twice its lease, and than its lease and a cycle, unless the board is
-         paused; no lease is longer than any duration
-    D9   every row is of a kind that belongs where it lies; every key is what its row's id makes of
-         it
+    D7   every row can be read, and the board of a group or of elections has its own row; no item
+         is due beyond the horizon, unless a person chose that time; nothing is overdue for long,
+         unless the board is paused
+    D8   no lock is older than its lease plus the longer of lease and cycle, unless the board is
+         paused; no lease is longer than a duration can be
+    D9   every row is of a kind that belongs in its partition; every key fits the id in its row
     D10  rows of a newer version cannot be judged by this program
-    D11  no time of the past lies in the future, and no token waits for what its schedule does not
-         lead to
-    D12  the settings of an item that is not removed can be computed, and what its run is counted by
+    D11  no start or stop lies in the future, and no token waits for a time that its schedule does
+         not explain
+    D12  the settings of an item that is not removed can be computed, and the limit that its run
+         counts against; its type is a pump only if it is a partition
     D13  the board is paused in all shards or in none
     D14  no rename was interrupted: until it is done, its items are paused
 
-These hold of rows that were read at one moment. Rows read one after another while workers work
-show a healthy item in two places or in none; `cases.py` reads one moment.
+These hold of rows that were read at one moment. Rows that are read one after another while workers
+run show a healthy item in two places or in none; `cases.py` reads them as of one moment.
 
 The repair is one batch:
 
-    no item                           its tokens and its lock go, each by its own etag
-    a lock that may be alive          it is kept, and the item says so; waiting tokens go
-    a lock that is of an older fence  it goes, and the fence rises above it
+    no item                           its tokens and its lock are deleted, each by its own etag
+    a lock that may be alive          it is kept, the item runs by it; waiting tokens are deleted
+    a lock that is of an older fence  it is deleted, and the fence rises above it
     running, but no lock              the fence rises and the item waits again, due as it was
     waiting                           its token is the one that the item names, and no other; one
                                       that cannot be read is written anew
@@ -38,9 +38,9 @@ The repair is one batch:
 
 A lock may be alive when it is of this life of the item and its fence is not below the item's; its
 holder then releases it as usual, or it goes stale. Every batch states the etag of the item as it
-was judged, and of each row that it deletes or replaces: if one of them has changed, all of it is
-refused. Rows that cannot be judged are left alone: foreign rows, unreadable ones, those of a newer
-version, and items in a wrong shard.
+was judged, and of each row that it deletes or replaces: if one of them has changed, the whole batch
+is refused. Rows that cannot be judged are left alone: foreign rows, unreadable ones, those of a
+newer version, and items in a wrong shard.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,17 +52,17 @@ from msgspec import Struct
 from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.phrases import since, span, stamp
-from blackboard.protocol.batches import PLANNED, insert_next, token_of
+from blackboard.protocol.batches import changed_columns, insert_next, token_of
 from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
 from blackboard.protocol.rename_marks import renaming_of
-from blackboard.protocol.rows import Record, columns_of, record_of, version_of
-from blackboard.rules.next_run import Planning, ahead, is_named
+from blackboard.protocol.rows import Record, record_of, version_of
 from blackboard.rules.transitions import brought_back
+from blackboard.rules.wrong_clock import Planning, ahead, is_named
 from blackboard.schedule.times import LONGEST
 from blackboard.table import Delete, Etag, Merge, Op, Replace, Row
 
 HORIZON = timedelta(days=51 * 366)
-"""No schedule that repeats looks further ahead than fifty years."""
+"""How far ahead an item may be due: no repeating schedule looks further than fifty years."""
 COMPARED = (
     "type",
     "spec",
@@ -78,7 +78,7 @@ COMPARED = (
     "checkpoint",
     "warned",
 )
-"""What a token repeats of its item, besides its id."""
+"""The fields that a token repeats of its item, besides its id."""
 NEWER = "D10"
 
 
@@ -87,7 +87,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     code: str
     subject: str
-    """The item's id, a key, or what else it is about."""
+    """The item's id, a key, or the name of another thing that it is about."""
     problem: str
     grave: bool = True
     """False: worth reporting, but nothing is broken."""
@@ -124,39 +124,40 @@ class Case:
     id: str
     shard: int
     item: Item | None = None
+    """Without result, error and warnings: they are not judged, and may be long."""
     lock: Lock | None = None
     tokens: Mapping[str, Token] = field(default_factory=dict)
     """Waiting tokens by their keys."""
     unreadable: Mapping[str, Etag] = field(default_factory=dict)
-    """Waiting tokens that cannot be read, by their keys: the item says what they should be."""
+    """The etags, by key, of waiting tokens that cannot be read: the item has their values."""
     blank_lock: Etag = ""
-    """Of a lock that says nothing, not even whose it is: its holder cannot renew it."""
+    """The etag of a lock that does not name its item: its holder cannot renew it."""
     newest: Run | None = None
-    """The run with the highest fence."""
+    """The run with the highest fence, without its long texts."""
     sealed: tuple[Finding, ...] = ()
-    """Rows that cannot be read, or not by this program: nothing else can be said then."""
+    """Findings about rows that this program cannot read: nothing else is judged then."""
 
     @property
     def etags(self) -> Mapping[str, Etag]:
-        """Of all its waiting tokens, by their keys."""
+        """The etags of all its waiting tokens, by key."""
         return {key: token.etag for key, token in self.tokens.items()} | dict(self.unreadable)
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """What a case is judged by."""
+    """The conditions by which a case is judged."""
 
     now: datetime
     shards: int
     cycle: timedelta
-    """What is due or stale is taken within it, while a worker has a free slot."""
+    """What is due or stale is claimed within it, while a worker has a free slot."""
     lease: timedelta
     """The lease that a lock of the item would have."""
     planning: Planning | None
-    """What the item is planned by; None: that cannot be computed."""
+    """The settings and the schedule of the item; None: they cannot be computed."""
     unplanned: str
-    """Why its settings, or what its run is counted by, cannot be computed; "" where they can."""
+    """Why no worker can run it (`why_unplanned`)."""
     served: bool
-    """Whether a worker is present that takes the item's type: else being late is not grave."""
+    """Whether a worker is present that takes the item's type: if not, being late is not grave."""
     paused: bool = False
     """Whether the shard is paused: then nothing is late."""
 
@@ -182,7 +183,7 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
 
 
 Problems = Iterator[tuple[str, str]]
-"""The code and the text of each."""
+"""The code and the text of each problem."""
 
 
 def _orphans(case: Case) -> Problems:
@@ -220,7 +221,7 @@ def _tokens(case: Case, item: Item) -> Problems:
 
 
 def differences(token: Token, item: Item) -> list[str]:
-    """The names of what a waiting token should repeat of its item, and does not."""
+    """The names of the fields in which a waiting token differs from its item."""
     right = token_of(item)
     return [name for name in COMPARED if getattr(token, name) != getattr(right, name)]
 
@@ -251,8 +252,8 @@ def _lock(case: Case, item: Item) -> Problems:
 
 
 def _history(case: Case, item: Item) -> Problems:
-    """D6. The history is never rewritten: that it has a run end later than its item says is what
-    the repair of a wrong clock leaves.
+    """D6. A run may end later than its item says: the repair of a wrong clock changes the item, and
+    never the history.
     """
     run = case.newest
     if run is None:
@@ -266,15 +267,15 @@ def _history(case: Case, item: Item) -> Problems:
 
 
 def speaks_for(run: Run, item: Item) -> bool:
-    """Whether the newest run is what the item, not running, says of its last one. Runs of an
-    earlier life, and those that came back late, are not.
+    """Whether an item that does not run should agree with its newest run. A run of an earlier life,
+    or one that came back late, may differ from the item.
     """
     ours = item.state is not State.REMOVED and run.fence > item.born
     return ours and run.outcome is not Outcome.SUPERSEDED
 
 
 def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
-    """D7, D8, D11 and D12. What is late for want of workers is not grave."""
+    """D7, D8, D11 and D12. An item that is late where no worker takes its type is not grave."""
     if bounds.unplanned and item.state is not State.REMOVED:
         problem = f"no worker runs it: {bounds.unplanned}"
         yield Finding(code="D12", subject=item.id, problem=problem)
@@ -300,11 +301,8 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
         yield Finding(code="D8", subject=item.id, problem=problem, grave=bounds.served)
 
 
-MENDED = ("running", "owner", "fence", "start", "stop", "outcome", *PLANNED)
-
-
 def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
-    """The batch, empty when there is nothing that it could put right."""
+    """The batch that repairs a case; empty when nothing can be repaired."""
     if case.sealed:
         return []
     if case.item is None:
@@ -318,37 +316,33 @@ def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
         ops.append(Delete(lock_key(case.id), case.lock.etag))
     if case.blank_lock:
         ops.append(Delete(lock_key(case.id), case.blank_lock))
-    changed = {
-        name: value
-        for name, value in columns_of(after, *MENDED).items()
-        if getattr(case.item, name) != getattr(after, name)
-    }
+    changed = changed_columns(case.item, after)
     if not ops and not changed:
         return []
     return [Merge(item_key(case.id), changed, case.item.etag), *ops]
 
 
 def may_live(lock: Lock, item: Item) -> bool:
-    """Whether a lock's holder may still be at work, and would be right."""
+    """Whether the holder of a lock may still be at work, and under a valid fence."""
     is_of_it = lock.born == item.born and lock.fence >= item.fence
     return item.state is not State.REMOVED and is_of_it and has_lease(lock)
 
 
 def has_lease(lock: Lock) -> bool:
-    """Whether a lock goes stale after a time that a lease can have."""
+    """Whether the lease of a lock is no longer than a duration can be."""
     return lock.stale_after <= LONGEST.total_seconds()
 
 
 def _following(item: Item, lock: Lock) -> Item:
-    """The item as its lock has it."""
+    """The item as it should be beside a lock that is kept."""
     if item.running and (item.fence, item.owner) == (lock.fence, lock.owner):
         return item
     return replace(item, running=True, owner=lock.owner, fence=lock.fence, start=lock.since)
 
 
 def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
-    """The item without a lock, in the present. Whatever takes a lock away raises the fence above
-    it.
+    """The item without a lock, planned by the present time. Its fence rises above that of the lock
+    that is taken away.
     """
     fence = item.fence + item.running
     if case.lock is not None and case.lock.fence >= fence:

@@ -1,14 +1,16 @@
 """Looks at every row of a board, reports what is wrong, and repairs what is safe to repair.
 
-Of the board, and of the boards of its groups and elections: each shard, as described here, and the
-rows beside the items (`board_rows.py`).
+It reads the board, and the boards of its groups and elections: each shard, as described here, and
+all other rows (`board_rows.py`).
 
-Workers may write meanwhile. What looks broken is read again as it is at one moment (`cases.py`),
-and reported only if it is still broken there. A repair is one batch that states the etag of the
-item as it was judged: an item that has moved is left alone, and judged anew.
+Workers may write meanwhile. What looks broken is reported only if it is broken at one moment
+(`cases.py`). A repair is one batch that states the etag of the item as it was judged: an item that
+has changed since is left alone, and judged anew.
 
-A quick examination, as the coordinator makes it each hour, costs no more requests than one for the
-workers, one for the board's own partition, and those for its items, locks and tokens.
+A quick examination, as the coordinator makes it each hour, takes one request for the workers, one
+for the board's own partition, those that read the locks and tokens, and those that read the items,
+once more where some look broken. It takes a few more for each item that looked broken and has
+changed meanwhile.
 
 Not promised: that a clean board stays clean, or that everything that is reported can be repaired.
 History is never rewritten; a repair deletes what is kept beyond the retention.
@@ -39,16 +41,16 @@ from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.reading import PAGE, BoardTable, Pause
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.rules.due import lease
-from blackboard.table import Conflict, Op, Refused, Row, Unknown, read
+from blackboard.table import Conflict, Op, Refused, Unknown, read
 
 TRIES = 5
-"""Repairs of one item that others keep changing."""
+"""Tries to judge and repair one item that others keep changing."""
 LARGEST_SKEW = 5.0
 """Seconds between the store's clock and this host's that are not reported."""
 LEASE_NOT_KNOWN = timedelta(hours=1)
-"""Of an item whose settings cannot be computed: longer than that of most."""
+"""The lease assumed for an item whose settings cannot be computed: longer than most."""
 MOST_NAMED = 5
-"""Shards that a finding names."""
+"""Shards that a finding names, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +63,16 @@ class Examination:
     """The types that have a handler; None: unknown."""
     repair: bool = False
     retention: Retention = field(default_factory=Retention)
-    """What a repair leaves of the histories."""
+    """How much of the histories a repair keeps."""
     quick: bool = False
-    """Leaves out the histories, which are most of a board, the rows beside the items but for the
-    board's own and its groups', the boards of groups and elections, and what the store says of
-    itself.
-    """
+    """Leaves out the histories, which are most of a board, unless it repairs; the rows beside the
+    items, except those in the partition of the board's own row; the boards of groups and elections;
+    and the check of the store itself."""
+
+    @property
+    def without_histories(self) -> bool:
+        """Whether no run is read. A repair needs the newest run of an item."""
+        return self.quick and not self.repair
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +96,7 @@ class DoctorReport:
 async def examine(
     board: BoardTable, request: Examination, *, pause: Pause | None = None
 ) -> DoctorReport:
-    """Look at all of a board, with a pause after each page."""
+    """Examines a whole board, with a pause after each page."""
     quick, repair = request.quick, request.repair
     present = await workers(board)
     report, types = await _examine_items(board, request, present, pause=pause)
@@ -125,7 +131,7 @@ async def _examine_items(
     report, types, paused = DoctorReport(), Counter[str](), list[int]()
     now = await board.table.now()
     for shard in range(board.shards):
-        cases = await read_shard(board, shard, pause=pause, quick=request.quick)
+        cases = await read_shard(board, shard, pause=pause, quick=request.without_histories)
         report.items += cases.rows[keys.ITEM]
         report.waiting += cases.rows[keys.NEXT]
         report.locks += cases.rows[keys.LOCK]
@@ -142,10 +148,11 @@ async def _examine_items(
                 types[case.item.type] += 1
             if diagnose(case, judge.bounds(case)):
                 doubtful.append(case)
-        for case in doubtful:
-            if pause is not None:
+        moved = await cases.moved([case.id for case in doubtful], pause=pause)
+        for number, case in enumerate(doubtful):
+            if pause is not None and (number % PAGE == 0 or case.id in moved):
                 await pause()
-            report.findings += await judge.findings(case)
+            report.findings += await judge.findings(case, has_moved=case.id in moved)
         report.findings += cases.foreign
     report.findings += await _half_paused(board, paused)
     return report, types
@@ -162,29 +169,25 @@ async def _belonging(
     for row in rows:
         if is_group(row):
             group = board.group(row.key.removeprefix(keys.GROUP))
-            if await _own_row(group) is None:
+            if await group.own_row() is None:
                 found += await _lost_row(group, "a worker of the group that starts makes it anew")
             found += await _others_of(group, request, pause=pause)
             found += await _items_of(group, request, await workers(group), pause=pause)
     elections = board.group(keys.LEADERS)
-    if await _own_row(elections) is None:
+    if await elections.own_row() is None:
         return found + await _lost_row(elections, LOST)
     found += await _others_of(elections, request, pause=pause)
     try:
         elections = await open_elections(board)
     except (BadInput, BadRow):
-        return found  # its own row is among them
-    # No candidate has to be there: an election that waits for one is late, and well.
+        return found  # with the finding about its own row
+    # An election needs no candidates: that it is late without them is no fault.
     items = await _items_of(elections, request, (), pause=pause)
     return found + [one for one in items if one.grave or one.repaired or one.code == "D11"]
 
 
-async def _own_row(board: BoardTable) -> Row | None:
-    return await read(board.table, keys.meta_partition(board.name), keys.BOARD_KEY)
-
-
 async def _lost_row(board: BoardTable, remedy: str) -> list[Finding]:
-    """That a board lacks its own row; nothing where there are no items either."""
+    """The finding that a board lacks its own row; none where it has no items either."""
     if not [row async for row in board.table.scan(board.name, limit=1)]:
         return []
     problem = f"the row is lost, and no command opens the board: {remedy}"
@@ -231,7 +234,7 @@ class _Judge:
         self._paused = paused
 
     def bounds(self, case: Case) -> Bounds:
-        """What a case is judged by."""
+        """The conditions by which a case is judged."""
         item = case.item
         planning = planning_of(self._board, item) if item else None
         return Bounds(
@@ -241,21 +244,26 @@ class _Judge:
             lease=_lease(self._board, item) if item else LEASE_NOT_KNOWN,
             planning=planning,
             unplanned=why_unplanned(self._board, item)
-            if item and (planning is None or item.once)
+            if item and (planning is None or planning.settings.endless or item.once)
             else "",
             served=item is not None and bool(takers(self._present, item.type)),
             paused=self._paused,
         )
 
-    async def findings(self, case: Case) -> list[Finding]:
-        """What a second look confirms; repaired, if that is requested."""
+    async def findings(self, case: Case, *, has_moved: bool) -> list[Finding]:
+        """What is wrong with a case, read anew if its item has changed; repaired, if that is
+        requested.
+        """
         mended: list[Finding] = []
         found: list[Finding] = []
+        current = None if has_moved else case
         for _ in range(TRIES):
-            current = await look(self._board, case)
+            if current is None:
+                quick = self._request.without_histories
+                current = await look(self._board, case, quick=quick)
             if current is None:
                 return mended
-            self._now = await self._board.table.now()  # what has run meanwhile is not ahead of it
+            self._now = await self._board.table.now()  # a run since then is not in the future
             bounds = self.bounds(current)
             found = diagnose(current, bounds)
             still_there = {(one.code, one.problem) for one in found}
@@ -266,11 +274,12 @@ class _Judge:
             if await self._commit(case, ops):
                 mended += [replace(one, repaired=True) for one in found]
                 found = []
+            current = None
         return mended + found
 
     async def _commit(self, case: Case, ops: Sequence[Op]) -> bool:
-        """Whether a repair may have been applied. After a lost reply the next look shows it; what
-        lands late is refused, because its rows have moved.
+        """Whether a repair may have been applied. After a lost reply the next reading shows it; a
+        batch that arrives late is refused, if its rows have changed.
         """
         table = self._board.table
         try:
@@ -310,9 +319,9 @@ def _unserved(
 
 
 async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding]:
-    """Whether some shards are paused and others are not, by the row that each of them has. Who
-    pauses or resumes the board meanwhile changes one after the other: it is reported where two
-    looks see the same.
+    """Whether some shards are paused and others are not, by the row that each of them has. A
+    command that pauses or resumes the board writes the shards one after the other, so a difference
+    is reported only if two readings find the same one.
     """
     for _ in range(LOOKS):
         if len(paused) in {0, board.shards}:
@@ -334,7 +343,9 @@ async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding
 
 
 async def _prune(board: BoardTable, retention: Retention) -> list[Finding]:
-    """Runs that no release has deleted: of items that are removed, or never get to one."""
+    """Deletes the runs that no release has deleted: of items that are removed, or whose runs end in
+    none.
+    """
     pruned = await prune_all(board, retention=retention)
     if not pruned:
         return []
@@ -364,7 +375,7 @@ def _clock(store: datetime, own: datetime) -> list[Finding]:
 
 
 async def _integrity(board: BoardTable) -> list[Finding]:
-    """What the store says of itself, if it can."""
+    """The damage that the store finds in itself, if it can check that."""
     ask = getattr(board.table, "integrity", None)
     if ask is None:
         return []

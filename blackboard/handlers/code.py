@@ -2,11 +2,11 @@
 
 A folder of jobs is a package of its own name, with or without an `__init__.py`, and its parent is
 at the end of `sys.path`. So its modules import each other as `cityjobs.feeds` or relatively, and so
-does what `multiprocessing` starts. A folder whose name no import can have, or whose name is taken
-by another one of this process, is the package `blackboard.handlers.code.FOLDER`: any Python process
-that has this package can import it.
+does what `multiprocessing` starts. A folder whose name is no module name, or whose name is taken
+by another module of this process, is the package `blackboard.handlers.code.FOLDER`: any Python
+process that has this package can import it.
 
-The files of the jobs are read once, when they are claimed. This process imports what was read, and
+The files of the jobs are read once, by `claim`. This process imports what was read, and
 so do its child processes, which get it from here: an edit changes nothing until the worker starts
 again, and a file that is half saved is never run. `changed` names the files that differ.
 """
@@ -29,7 +29,7 @@ import msgspec
 
 from blackboard.errors import BadInput
 
-__path__: list[str] = []  # what makes a module a package; its parts are found by the finder below
+__path__: list[str] = []  # makes this module a package; the finder below finds what is in it
 
 _PREFIX = f"{__name__}."
 _NO_CODE = {"__pycache__", "node_modules"}
@@ -40,21 +40,21 @@ class Code(msgspec.Struct, frozen=True):
     """The code of a process's jobs, for its child processes."""
 
     packages: dict[str, str]
-    """Folders by the names of their packages."""
+    """The folder of each package, by the name of the package."""
     files: dict[str, bytes]
-    """What was read, by absolute path."""
+    """The content of each file that was read, by absolute path."""
 
 
 @dataclass(slots=True)
 class _Files:
-    """What this process has read."""
+    """The files and folders that this process has read."""
 
     packages: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Time of change and size of each file when it was last seen to be what was read."""
+    """Time of change and size of each file, when its content was last the same as the one read."""
     folders: dict[str, bool] = field(default_factory=dict)
-    """The folders that were read; whether folders in them that are no packages were, too."""
+    """The folders that were read; true: with those folders in them that are no packages."""
 
 
 _own = _Files()
@@ -81,7 +81,7 @@ def claim(folder: Path, field: str, *, whole: bool = True, others: Sequence[Path
 
 
 def claim_module(spec: ModuleSpec, field: str) -> None:
-    """Reads the files of a package that is importable anyway, unless it is an installed one."""
+    """Reads the files of a package that Python finds by itself, unless it is an installed one."""
     for place in spec.submodule_search_locations or ():
         folder = Path(place).resolve()
         if folder.is_dir() and not {"site-packages", "dist-packages"} & set(folder.parts):
@@ -89,8 +89,8 @@ def claim_module(spec: ModuleSpec, field: str) -> None:
 
 
 def name_of(folder: str) -> str:
-    """The name of the package that a folder is, by its absolute path."""
-    # Any text is good as a module's name, but for the dot.
+    """The name of the package of a folder, which is an absolute path."""
+    # Any text without a dot can be the name of a module.
     private = _PREFIX + folder.replace("%", "%25").replace(".", "%2E")
     return next((name for name, path in _own.packages.items() if path == folder), private)
 
@@ -100,14 +100,25 @@ def code() -> Code:
 
 
 def install(code: Code) -> None:
-    """In a child process: import what the process that has started it has read."""
+    """In a child process: makes imports load what the parent process has read."""
     _own.packages = code.packages
     _own.files = code.files
 
 
+def search_path() -> list[str]:
+    """Where Python finds modules. Python ignores entries that are not text, such as a Path."""
+    return [one for one in sys.path if isinstance(one, str)]
+
+
+def program(module: str) -> str:
+    """For `python -c`: `main` of a module of this package, with the search path of this process."""
+    path = f"import sys; sys.path[:] = {search_path()!r}"
+    return f"{path}; from blackboard.{module} import main; main()"
+
+
 def changed() -> list[str]:
-    """The files that are not what was read: changed, removed or new. What cannot be listed, as a
-    folder that is replaced just now, is removed.
+    """The files that are not what was read: changed, removed or new. The files of a
+    folder that cannot be listed, because it is being replaced say, count as removed.
     """
     there: set[str] = set()
     for folder, whole in _own.folders.items():
@@ -117,7 +128,7 @@ def changed() -> list[str]:
 
 
 def folders() -> dict[str, bool]:
-    """The folders that were read, and whether with all folders in them."""
+    """The folders that were read; true: with all folders in them."""
     return dict(_own.folders)
 
 
@@ -134,7 +145,7 @@ def stamps(folders: Mapping[str, bool], others: Iterable[str]) -> dict[str, tupl
 
 def mistake_in(files: Iterable[str]) -> str:
     """Why the jobs cannot be read as they are now: a folder of theirs is not there, or one of these
-    files is no Python; "" if they can.
+    files is not valid Python; "" if they can.
     """
     for folder in _own.folders:
         try:
@@ -156,7 +167,7 @@ def mistake_in(files: Iterable[str]) -> str:
 
 def _read(folder: Path, field: str, *, whole: bool) -> None:
     path = str(folder)
-    is_imported = name_of(path) in sys.modules  # what is imported goes on as it was read
+    is_imported = name_of(path) in sys.modules  # what was imported stays as it was read
     _own.folders[path] = whole or _own.folders.get(path, False)
     try:
         for number, file in enumerate(_files_in(path, whole=whole)):
@@ -172,7 +183,7 @@ def _read(folder: Path, field: str, *, whole: bool) -> None:
 
 def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
     """The Python files of a folder, of packages in it, and with `whole` of other folders in it. A
-    link that leads back to a folder `above` has none.
+    link that leads back to a folder in `above` is not followed.
     """
     here, inner = os.path.realpath(folder), []
     if here in above:
@@ -208,8 +219,8 @@ def _differs(file: str) -> bool:
 
 
 def _module_elsewhere(name: str, folder: Path) -> str | None:
-    """Where an import finds another module of that name, if it does. A folder without an
-    `__init__.py` is none.
+    """Where an import finds another module of that name, or None. A folder without an
+    `__init__.py` does not count.
     """
     try:
         spec = importlib.util.find_spec(name)
@@ -226,7 +237,7 @@ def _module_elsewhere(name: str, folder: Path) -> str | None:
 
 
 class _Finder:
-    """Finds the packages, and in them what was read, as Python's import asks for it."""
+    """Finds the packages, and the files in them that were read, for Python's import."""
 
     @staticmethod
     def find_spec(
@@ -272,7 +283,7 @@ def _as_read(fullname: str, file: str, *folder: str) -> ModuleSpec | None:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a file as it was read. There is no compiled file of it: that could be newer."""
+    """Loads a file as it was read. Compiled files are not used: they could be newer."""
 
     def get_data(self, path: str) -> bytes:
         data = _own.files.get(path)
@@ -282,7 +293,7 @@ class _Loader(SourceFileLoader):
         data = self.get_data(self.path)
         code: CodeType = self.source_to_code(data, self.path)
         text = decode_source(data)
-        # Without a time: tracebacks show the lines that run, not those of the file by now.
+        # No time of change: so tracebacks show the lines that run, even if the file has changed.
         linecache.cache[self.path] = (len(text), None, text.splitlines(keepends=True), self.path)
         return code
 

@@ -36,7 +36,7 @@ class HandlerItem(Struct, frozen=True):
     id: str
     type: str
     params: Any
-    """A mapping; or the class that `@handler(params=...)` names, made of it."""
+    """A mapping; or an instance of the class that `@handler(params=...)` names."""
     timezone: str = "UTC"
     """The item's zone, an IANA name."""
     written: Mapping[str, Any] | None = None
@@ -48,7 +48,7 @@ class Signal(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why, in words; "" until then."""
+        """Why it came, in words; "" until then."""
         ...
 
     def __bool__(self) -> bool: ...
@@ -77,7 +77,7 @@ class Context(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any]
     """The table `[jobs.TYPE]` of the settings file."""
     log: logging.Logger
-    """The log of this run: kept with it, beside what it logs by `logging`, and in the worker's."""
+    """The logger of this run. Its lines are kept with the run, and are in the worker's log."""
     lost: Signal
     """This run has lost its lock: another run may have begun, or the run was cancelled. The handler
     is stopped soon."""
@@ -89,9 +89,9 @@ class Context(Struct, frozen=True, kw_only=True):
     """`ctx.warn("2 of 60 feeds failed")`: the run may be ok, and something needs a person. `show`,
     `log` and notices show it; up to 20 of a run, of 500 characters."""
     resources: Any = None
-    """What `@handler(resources=...)` has opened for this worker or child process."""
+    """The value that `@handler(resources=...)` has opened for this worker or child process."""
     checkpoint: Any = None
-    """What earlier runs of the item have saved, where none was ok since; None: nothing."""
+    """The value that earlier runs of the item saved, unless one was ok since; None: nothing."""
     save: Callable[[Any], Any]
     """`await ctx.save(value)`, in a plain function `ctx.save(value)`: the next run goes on there,
     unless this one is ok. JSON of up to 32,768 characters. Returns when it is in the store. Raises
@@ -99,8 +99,8 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 def decoded_checkpoint(text: str) -> Any:
-    """`ctx.checkpoint`, of what its item's row holds. Raises BadInput for a row that other software
-    wrote: what is no JSON, or nested too deeply.
+    """`ctx.checkpoint`, from the text in the item's row. Raises BadInput for text that is no JSON,
+    or is nested too deeply: other software wrote it.
     """
     if not text:
         return None
@@ -160,7 +160,7 @@ def unescaped(text: str) -> str:
 
 
 def _check_depth(values: Iterable[Any], field: str) -> None:
-    """Checks rows of other software too: to expand and send values recurses."""
+    """Refuses values that are nested too deeply: expanding and sending them recurses."""
     left = [(value, 1) for value in values]
     while left:
         value, depth = left.pop()
@@ -208,18 +208,22 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
 # ---- how a run ended, as its handler states it
 
 SHORTEST_AFTER = timedelta(seconds=1)
-"""Until a retry: a Retry-After of 0, or one that has passed, is as good as a second."""
+"""The shortest time until a retry: a Retry-After of 0, or of the past, counts as a second."""
 
 
 class HandlerAnswer(Exception):
-    """What a handler raised on purpose; the base of all below."""
+    """An exception that a handler raises on purpose; the base of all below."""
+
+    reason: str = ""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = str(reason)
 
     def __str__(self) -> str:
-        return self.reason
+        # The class of a handler may have a `reason` of its own, or not call the `__init__` above.
+        is_given = bool(self.reason) or "reason" in vars(self)
+        return str(self.reason) if is_given else super().__str__()
 
 
 class Skip(HandlerAnswer):
@@ -229,14 +233,16 @@ class Skip(HandlerAnswer):
 
 
 class Retry(HandlerAnswer):
-    """The run failed, and is run again: after seconds, "5m" or a timedelta, a second at the least,
-    as the same slot, however often it was tried (`ctx.attempt` says how often); unless the
-    schedule's next slot comes first. Raises BadInput for what is no such time.
+    """The run failed, and is run again for the same slot after `after` (seconds, "5m" or a
+    timedelta; a second at the least), with no limit of attempts (`ctx.attempt` counts them); unless
+    the schedule's next slot comes first. Raises BadInput where `after` is no such time.
     """
+
+    after = SHORTEST_AFTER
 
     def __init__(self, after: float | str | timedelta, reason: str = "") -> None:
         super().__init__(reason)
-        self.args = (after, reason)  # what pickle makes it of
+        self.args = (after, reason)  # pickle makes a copy from these
         asked = after.total_seconds() if isinstance(after, timedelta) else after
         shortest = SHORTEST_AFTER.total_seconds()
         at_once = asked < shortest if isinstance(asked, int | float) else asked == "0s"
@@ -250,17 +256,23 @@ class Fail(HandlerAnswer):
     it is run again as `retries` says.
     """
 
+    retry = False
+
     def __init__(self, reason: str, retry: bool = False) -> None:  # noqa: FBT001, FBT002 - as called
         super().__init__(reason)
         self.args = (reason, retry)
         self.retry = bool(retry)
 
 
+def seconds_until(retry: Retry) -> float:
+    """Seconds until the run is tried again. The class of a handler may have set any time."""
+    return min(max(retry.after, SHORTEST_AFTER), LONGEST_AFTER).total_seconds()
+
+
 def reason_of(answer: HandlerAnswer) -> str:
-    """The reason; where none was given, a word for it."""
-    match answer:
-        case Retry(after=after, reason=reason):
-            asked = f"asked for a retry in {math.ceil(after.total_seconds()):,} s"
-            return f"{reason} ({asked})" if reason else asked
-        case _:
-            return answer.reason or type(answer).__name__.lower()
+    """The reason; where none was given, the name of the answer."""
+    reason = str(answer)
+    if isinstance(answer, Retry):
+        asked = f"asked for a retry in {math.ceil(seconds_until(answer)):,} s"
+        return f"{reason} ({asked})" if reason else asked
+    return reason or type(answer).__name__.lower()

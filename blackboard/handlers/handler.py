@@ -9,14 +9,14 @@ below `if __name__ == "__main__":` runs there.
 import inspect
 import reprlib
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import Struct
@@ -29,13 +29,22 @@ from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
 from blackboard.runners.resources import Lifespan, check_lifespan
 from blackboard.schedule.times import duration_of, format_duration
-from blackboard.spec import SHORTEST_LEASE, Spec, check_first, check_spec, concurrency_of
+from blackboard.spec import (
+    MOST_SLOTS,
+    SHORTEST_LEASE,
+    RunOptions,
+    Spec,
+    check_count,
+    check_first,
+    check_spec,
+    concurrency_of,
+)
 
 _MARK = "__blackboard__"
 MOST_PARTITIONS = 1_000
-"""Of a group: they are read in one page, and renewed ten batches at a time."""
+"""Partitions of one group: read in one page, and renewed ten batches at a time."""
 A_NAME = f"printable text of 1 to {LONGEST_TEXT:,} characters"
-"""What a partition can be named by."""
+"""What the name of a partition has to be, in words."""
 PUMPED = {"every": "1m", "retries": 6, "backoff": "1s"}
 """How the pump of a partition is run again after it failed. A schedule, because an item without one
 is done after its last retry.
@@ -56,25 +65,25 @@ class Source(Struct, frozen=True):
 
 
 LONGEST_TYPE = 200
-"""Characters."""
+"""Characters of the name of a type."""
 Names = Callable[..., "Iterable[str] | Awaitable[Iterable[str]]"]
-"""Gives the names of partitions where a worker starts, by the table `[jobs.GROUP]`. `@pump`
+"""A function that returns the names of partitions, from the table `[jobs.GROUP]`. `@pump`
 takes one without arguments, too; a `Pump` has one that takes the table.
 """
 
 
 class Pump(Struct, frozen=True, kw_only=True):
-    """What `@pump` says of the group of partitions that its function serves."""
+    """The options of `@pump`: the group of partitions that its function serves."""
 
     partitions: tuple[str, ...] | Names
     lease: timedelta
     drain: timedelta
-    """What a pump has to save and return once it is asked to."""
+    """The time that a pump has to save and return once it is asked to."""
     balance: Balance
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What is declared of a type, apart from code."""
+    """The options of a type, without its code."""
 
     type: str
     is_async: bool
@@ -83,14 +92,14 @@ class Declared(Struct, frozen=True, kw_only=True):
     slots: int | None
     """Runs of this type in one worker at a time; None: as many as it has slots."""
     fenced: bool
-    """A late finisher's result is dropped instead of winning."""
+    """Whether the result of a run that was overtaken is dropped; else it replaces the later one."""
     source: Source
     concurrency: int | None = None
     """Runs of this type on the whole board at a time."""
     key: str | None = None
-    """The param for each of whose values `concurrency` holds."""
+    """A param: each value of it has a limit of `concurrency` of its own."""
     first: str | None = None
-    """When a new item runs first that does not say: now, next, or a time."""
+    """When a new item runs first, unless it says so itself: now, next, or a time."""
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -103,38 +112,16 @@ class Handler(Declared, frozen=True, kw_only=True):
 
     function: Callable[..., Any]
     params: Params | None = None
-    """What its items may have as params, if it declares that."""
+    """The params that its items may have, if it declares them."""
     resources: Lifespan | None = None
     """Opens what `ctx.resources` is."""
     pump: Pump | None = None
     """For a pump: its group, which has the name of the type."""
 
 
-class HandlerOptions(TypedDict, total=False):
-    """Defaults of a type, which items and `[types.TYPE]` override, and how its handler is called.
-    Durations are text such as "90s" or "1d12h", timedelta, or seconds.
-    """
+class HandlerOptions(RunOptions, total=False):
+    """Defaults of a type, which `[types.TYPE]` and items override, and how it is called."""
 
-    every: str | float | timedelta | None
-    cron: str | None
-    rrule: str | None
-    at: str | datetime | None
-    timezone: str | None
-    timeout: str | float | timedelta | None
-    stale_after: str | float | timedelta | None
-    retries: int | None
-    backoff: str | float | timedelta | None
-    jitter: str | float | timedelta | None
-    missed: str | None
-    missed_limit: int | None
-    missed_after: str | float | timedelta | None
-    until: str | datetime | None
-    max_runs: int | None
-    blackout: str | None
-    priority: int | None
-    description: str | None
-    owner: str | None
-    tags: Sequence[str] | None
     first: str | datetime | None
     """When a new item runs first: "now", "next" by its schedule, or a time; by default now for
     `every`, else next."""
@@ -145,9 +132,9 @@ class HandlerOptions(TypedDict, total=False):
     key: str | None
     """The name of a param: `concurrency`, by default 1, is for each of its values."""
     fenced: bool
-    """Drops what a run returns that was overtaken by a later one."""
+    """Drops the result of a run that was overtaken by a later one."""
     params: type | None
-    """A dataclass, or a Struct of msgspec: what `item.params` is. Params are checked by it."""
+    """A dataclass, or a Struct of msgspec: the class of `item.params`, which checks them."""
     resources: Lifespan | None
     """Returns a context manager, which is entered once in each child process, or in each worker for
     an `async def`: `ctx.resources` is what it gives."""
@@ -193,10 +180,14 @@ def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) ->
             params=described(params, name) if params is not None else None,
             resources=options.get("resources"),
         )
-        setattr(function, _MARK, (*getattr(function, _MARK, ()), found))
-        return function
+        return _marked(function, found)
 
     return declare
+
+
+def _marked(function: F, found: Handler) -> F:
+    setattr(function, _MARK, (*getattr(function, _MARK, ()), found))
+    return function
 
 
 @contextmanager
@@ -215,9 +206,9 @@ def _check_options(name: str, options: HandlerOptions, *, is_async: bool) -> Non
         if one not in known:
             near = get_close_matches(one, known, n=1) or sorted(known)
             raise BadInput(name, f"there is no option {one!r}", f"there is {', '.join(near)}")
-    if slots is not None and (type(slots) is not int or slots < 1):
-        raise BadInput(name, f"slots {slots!r} is not a number of runs", "1 or more")
     with _of_handler(name):
+        if slots is not None:
+            check_count("slots", slots, most=MOST_SLOTS)
         concurrency_of(options.get("concurrency"), options.get("key"))
     if not isinstance(fenced, bool):
         raise BadInput(name, f"fenced {fenced!r} is not a truth value", "True or False")
@@ -242,7 +233,7 @@ def pump(
 
     `partitions` is a number, names, or a function that gives names, when a worker starts and each
     minute after; it is called with the table `[jobs.GROUP]` of the settings if it takes an
-    argument. What a worker held that died is another's when its `lease` is over. `balance` is
+    argument. What a dead worker held is taken by another when its `lease` is over. `balance` is
     `shares`; `steal` to move one partition at a time; or `grab`, races over Redis (`[redis]` in
     the settings).
 
@@ -252,8 +243,10 @@ def pump(
     def declare(function: F) -> F:
         name = f"pump {group!r} ({place(function)})"
         _check_function(name, function)
+        with _of_handler(name):
+            keys.check_group_name(group)
         found = Handler(
-            type=keys.check_group_name(group),
+            type=group,
             function=function,
             is_async=inspect.iscoroutinefunction(function),
             spec=_checked_spec(name, {**PUMPED, "stale_after": _checked_lease(name, lease)}),
@@ -267,8 +260,7 @@ def pump(
                 balance=_checked_balance(name, balance),
             ),
         )
-        setattr(function, _MARK, (*getattr(function, _MARK, ()), found))
-        return function
+        return _marked(function, found)
 
     return declare
 
@@ -287,7 +279,7 @@ def _checked_partitions(
 
 
 def _checked_names(name: str, function: Callable[..., Any]) -> Names:
-    """A function that gives names, by the settings of its group or of nothing."""
+    """A function that gives names, made to take the settings of its group. Raises BadInput."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # it is not written in Python
@@ -388,7 +380,7 @@ def _check_function(name: str, function: Callable[..., Any]) -> None:
 
 
 def check_type(name: str, field: str = "type") -> None:
-    """Refuse a type that no handler could have. Raises BadInput naming `field`."""
+    """Refuses a type that no handler could have. Raises BadInput naming `field`."""
     if not isinstance(name, str) or not name or not name.isprintable() or "," in name:
         raise BadInput(field, "a type is printable text without commas", "a short word")
     if len(name) > LONGEST_TYPE:
@@ -408,15 +400,15 @@ def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
 
 
 def as_text(value: Any, field: str = "") -> Any:
-    """A duration or a time as the text that a spec has; anything else as it is. A number is seconds
-    if `field` is a duration. Raises BadInput.
+    """A duration, a time or a day as the text that a spec has; anything else as it is. A number is
+    seconds if `field` is a duration. Raises BadInput.
     """
     match value:
         case int() | float() if field in DURATIONS and not isinstance(value, bool):
             return format_duration(duration_of(value, field))
         case timedelta():
             return format_duration(value)
-        case datetime():
+        case date():  # a datetime is one
             return value.isoformat()
         case _:
             return value

@@ -3,7 +3,7 @@
 A command that adds or explains items needs the defaults of their types, and not their code. A
 process of its own imports the jobs and describes their handlers; the description is kept in the
 user's cache until a file of the jobs changes. So what a module prints, waits for or breaks while it
-is imported is not the command's.
+is imported does not affect the command.
 """
 
 import hashlib
@@ -30,12 +30,11 @@ from blackboard.handlers.registry import load
 IMPORT_TIMEOUT = 60.0
 """Seconds that the import of all jobs may take."""
 KEPT = 30 * 86_400.0
-"""Seconds for which a description is kept that no command has made again."""
-_MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.handlers.manifest import main; main()"
+"""Seconds after which a description is deleted that no command has made again."""
 
 
 class PumpEntry(Pump, frozen=True, kw_only=True):
-    """What `@pump` says; `partitions` is empty where a function gives their names."""
+    """The options of `@pump`; `partitions` is empty where a function gives their names."""
 
     partitions: tuple[str, ...]
 
@@ -51,7 +50,7 @@ class TypeEntry(Declared, frozen=True, kw_only=True):
     place: str
     """The file and line where it is defined."""
     schema: dict[str, Any] | None = None
-    """Of its params."""
+    """The JSON schema of its params."""
     pump: PumpEntry | None = None
 
     def handler(self) -> Handler:
@@ -101,7 +100,7 @@ def manifest_of(jobs: Sequence[str], base: Path) -> Manifest:
 
 
 def _kept(jobs: Sequence[str], base: Path) -> Path:
-    what = [__version__, sys.executable, sys.path, str(base), list(jobs)]
+    what = [__version__, sys.executable, code.search_path(), str(base), list(jobs)]
     name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
     return cache_folder() / f"types-{name}.json"
 
@@ -121,7 +120,7 @@ def _keep(file: Path, found: Manifest) -> None:
 def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
     """The description that a process of its own writes."""
     with tempfile.TemporaryFile() as answer:
-        main = _MAIN.format(path=sys.path)
+        main = code.program("handlers.manifest")
         try:
             ended = subprocess.run(  # noqa: S603 - this Python
                 [sys.executable, "-c", main, str(answer.fileno()), str(base), *jobs],

@@ -3,11 +3,11 @@
 `ReportParams` is a dataclass or a Struct of msgspec. Its fields are described by a JSON schema, as
 msgspec writes it, so that params can be checked where the class is not at hand. Checked is what
 such a schema says of types, ranges, lengths, patterns and choices; what only the class can refuse
-(`__post_init__`, formats) is refused where it is made. A field that the class does not have is
-refused too: most are slips.
+(`__post_init__`, formats) is refused when an instance is made. A field that the class does not have
+is refused too: most are typing errors.
 
-A text with `${NAME}` may stand for any value: what it is shows when the handler is called. There,
-texts that are numbers are read as such. One that does not fit is named, and its value is not.
+A text with `${NAME}` may stand for any value: it is checked when the handler is called. There,
+texts that are numbers are read as such. An error names the variable, and never shows its value.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 from msgspec import Struct
 
 from blackboard.errors import BadInput
@@ -33,7 +34,7 @@ def _is_number(value: Any) -> bool:
 
 _AT = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
 _STEPS = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
-"""Of a place: the name of a field, or the number of an element; `...` is a key of a mapping."""
+"""A step to a place: the name of a field or number of an element; `...` is a key of a mapping."""
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "string": ("text", lambda one: isinstance(one, str)),
     "boolean": ("true or false", lambda one: isinstance(one, bool)),
@@ -43,7 +44,7 @@ _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "object": ("a table", lambda one: isinstance(one, Mapping)),
     "null": ("nothing", lambda one: one is None),
 }
-"""Of JSON: in words, and whether a value is one."""
+"""The types of JSON: each in words, and the test whether a value has it."""
 _ANY = "a value", lambda _: True
 _LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "minimum": ("at least", lambda one, limit: one >= limit),
@@ -59,11 +60,11 @@ _LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "maxProperties": ("a number of at most", lambda one, limit: len(one) <= limit),
     "pattern": ("text that matches", lambda one, limit: re.search(limit, one) is not None),
 }
-"""By the key of a schema: in words, and whether a value keeps to it."""
+"""Limits, by their key in a schema: each in words, and the test whether a value keeps to it."""
 
 
 class Params(Struct, frozen=True, kw_only=True):
-    """What a type takes."""
+    """The params that a type takes."""
 
     schema: Schema
     """JSON schema of an object, as `msgspec.json.schema` writes it."""
@@ -71,8 +72,8 @@ class Params(Struct, frozen=True, kw_only=True):
     """The class; None where the handler's module was not imported."""
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Raises BadInput naming the field, with the remedy; where the class refuses them by
-        itself, with what it says.
+        """Raises BadInput naming the field, with the remedy; or with the message of the class,
+        where that refuses them by itself.
         """
         self.check_fields(params)
         if self.kind is None or variables(params):
@@ -88,9 +89,19 @@ class Params(Struct, frozen=True, kw_only=True):
         """The same, by the schema alone."""
         _check(params, self.schema, "params", self._classes)
 
+    def written(self, params: Any) -> Any:
+        """An instance of the class as a dict, without fields, at any depth, that are None by
+        default: a row keeps no null. Anything else as it is.
+        """
+        if self.kind is None or not isinstance(params, self.kind):
+            return params
+        fields = msgspec.to_builtins(params, str_keys=True)
+        _leave_out_nulls(params, fields)
+        return fields
+
     def made(self, params: Mapping[str, Any], *, written: Mapping[str, Any] | None = None) -> Any:
-        """The class with these params; `written` are they with `${NAME}`, if they have any. Raises
-        BadInput naming the field, and what the class raises that is no ValueError or TypeError.
+        """An instance of the class; `written` are the params with `${NAME}`, if they have any.
+        Raises BadInput naming the field, and what the class raises but ValueError and TypeError.
         """
         assert self.kind is not None
         try:
@@ -125,6 +136,25 @@ class Params(Struct, frozen=True, kw_only=True):
         return found
 
 
+def _leave_out_nulls(value: Any, written: Any) -> None:
+    """Removes fields that are None by default from `written`, which msgspec made of `value`."""
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(value, Mapping):
+        pairs += zip(value.values(), written.values(), strict=True)
+    elif isinstance(value, list | tuple | set | frozenset):
+        pairs += zip(value, written, strict=True)
+    elif isinstance(written, dict):
+        about: Any = msgspec.inspect.type_info(type(value))
+        for field in about.fields:
+            inner = getattr(value, field.name, None)
+            if inner is None and field.default is None:
+                written.pop(field.encode_name, None)
+            elif field.encode_name in written:
+                pairs.append((inner, written[field.encode_name]))
+    for one, inner in pairs:
+        _leave_out_nulls(one, inner)
+
+
 def described(kind: Any, name: str) -> Params:
     """The params of a type, by the class that `@handler` names. Raises BadInput naming `name`."""
     is_class = isinstance(kind, type) and (
@@ -141,7 +171,7 @@ def described(kind: Any, name: str) -> Params:
 
 
 def with_params(item: HandlerItem, params: Params | None) -> HandlerItem:
-    """The item as a handler with these params gets it. Raises Fail: no retry makes them good."""
+    """The item as a handler with these params gets it. Raises Fail, as no retry would help."""
     if params is None or params.kind is None:
         return item
     try:
@@ -262,7 +292,7 @@ def _words(schema: Schema) -> str:
 
 
 def _ways(schema: Schema, classes: Mapping[str, Schema]) -> list[Schema]:
-    """What a value may be, without references and choices between schemas."""
+    """The schemas of which a value has to fit one: references and choices are resolved."""
     schema = _referred(schema, classes)
     if "anyOf" not in schema:
         return [schema]
@@ -279,7 +309,7 @@ def _inner(schema: Schema, name: str, number: str) -> Any:
 
 
 def _value_at(value: Any, place: str) -> Any:
-    """What is at a place, or around it where the place does not say which."""
+    """The value at a place; where a step leads nowhere, the one around it."""
     for name, number in _STEPS.findall(place):
         if isinstance(value, Mapping) and name in value:
             value = value[name]
@@ -289,5 +319,5 @@ def _value_at(value: Any, place: str) -> Any:
 
 
 def _is_same(value: Any, other: Any) -> bool:
-    """JSON has no true that is 1."""
+    """Whether two values are the same in JSON, where true is not 1."""
     return value == other and isinstance(value, bool) == isinstance(other, bool)

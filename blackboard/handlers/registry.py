@@ -17,7 +17,7 @@ processes run the code that was there when the worker started.
 
 A plain function runs in a child process, which imports its module by name and looks for the mark
 of the type. `check_importable` refuses a function that no child could find: a lambda, a function
-inside another one, one of a program that is no file.
+inside another one, one of a program that has no file.
 """
 
 import ast
@@ -76,17 +76,21 @@ def load(jobs: Sequence[str], base: Path) -> Registry:
     return Registry([one for entry in jobs for one in _handlers_at(entry, base.resolve(), folders)])
 
 
-def registry_of(handlers: Iterable[str | Callable[..., Any]]) -> Registry:
+def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]]) -> Registry:
     """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
-    if isinstance(handlers, str):
-        raise BadInput("handlers", f"{handlers!r} is text", "a list, such as [feed, 'jobs']")
+    if isinstance(handlers, str | Mapping):
+        raise BadInput("handlers", f"{handlers!r} is no list", "such as [feed, 'jobs']")
     found: list[Handler] = []
     folders: list[Path] = []
     for one in handlers:
-        some = _handlers_at(one, Path.cwd(), folders) if isinstance(one, str) else handlers_of(one)
-        if not some:
-            raise BadInput("handlers", f"{one!r} is no handler", "put @handler above it")
-        found += some
+        if isinstance(one, str | os.PathLike):
+            found += _handlers_at(os.fspath(one), Path.cwd(), folders)
+        elif some := handlers_of(one):
+            found += some
+        else:
+            is_module = isinstance(one, ModuleType)
+            remedy = "name its functions" if is_module else "put @handler above it"
+            raise BadInput("handlers", f"{one!r} is no handler", remedy)
     return Registry(found)
 
 
@@ -137,15 +141,30 @@ def _not_importable(one: Handler) -> str:
     if one.source == Source("", MAIN):
         return "its program is not a Python file that can be imported by its name"
     module = sys.modules[MAIN] if is_main else import_source(one.source)
+    if not one.source.folder and not _is_found(one.source.module, module):
+        return f"no import finds the module {one.source.module}, which this process has made itself"
     if all(value is not function for value in vars(module).values()):
         if "<lambda>" in name:
             return "it is a lambda"
         if "<locals>" in name:
             return f"it is defined inside another function, {name.partition('.<locals>')[0]}"
-        return f"it is no name of {one.source.module or one.source.folder}"
+        named = one.source.module or one.source.folder
+        return f"the module {named} has another object, or nothing, under this name"
     if is_main and _is_below_main(function):
         return 'it is defined below `if __name__ == "__main__"`, which does not run there'
     return ""
+
+
+def _is_found(name: str, module: ModuleType) -> bool:
+    """Whether another process can find a module. Of a dotted name only the first part is looked
+    for: a package may make its modules when it is imported.
+    """
+    top, _, inner = name.partition(".")
+    finds = (getattr(finder, "find_spec", None) for finder in sys.meta_path)  # old ones lack it
+    spec = next(filter(None, (find(top, None) for find in finds if find)), None)
+    if spec is None or spec.origin is None or inner:
+        return spec is not None
+    return Path(spec.origin).resolve() == Path(module.__file__ or "").resolve()
 
 
 def _is_below_main(function: Callable[..., Any]) -> bool:
@@ -165,7 +184,7 @@ def _is_below_main(function: Callable[..., Any]) -> bool:
 
 
 def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
-    """The handlers of an entry. `folders` are those of the entries before it, and then of it."""
+    """The handlers of an entry. `folders` has those of the entries before it, and gets its own."""
     field = f"jobs {entry!r}"
     found: list[Handler] = []
     for source in _sources(entry, base, folders):
@@ -212,7 +231,7 @@ def _sources(entry: str, base: Path, folders: list[Path]) -> list[Source]:
 
 def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     """The names of the modules in a folder, and of those in its packages, from there; its own
-    `__init__.py` is "". A link that leads back to a folder `above` has none.
+    `__init__.py` is "". A link that leads back to a folder in `above` is not followed.
     """
     here = folder.resolve()
     if here in above:

@@ -27,11 +27,11 @@ WITHIN = 5.0
 """Seconds for a request to arrive, and for its answer to be taken."""
 LARGEST = 8_192
 """Bytes of a request."""
-MOST = 32
+MOST_CONNECTIONS = 32
 """Connections at a time."""
 SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """Why a connection cannot be accepted now."""
-TOLD_EVERY = 60.0
+REPORT_EVERY = 60.0
 """Seconds from one report of a shortage to the next, at the least."""
 TEXT = "text/plain; charset=utf-8"
 _LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]\r\n")
@@ -96,7 +96,7 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
         assert task is not None
         connections[task] = writer
         try:
-            if len(connections) <= MOST:
+            if len(connections) <= MOST_CONNECTIONS:
                 with suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
                     await _answer(pages, reader, writer)
         finally:
@@ -104,7 +104,9 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
             writer.close()
 
     try:
-        server = await asyncio.start_server(answer, *endpoint, limit=LARGEST, backlog=MOST)
+        server = await asyncio.start_server(
+            answer, *endpoint, limit=LARGEST, backlog=MOST_CONNECTIONS
+        )
     except (OSError, UnicodeError) as problem:
         why = "there is no such host"
         if isinstance(problem, OSError) and not isinstance(problem, socket.gaierror):
@@ -122,21 +124,21 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
 
 
 @contextmanager
-def quiet_shortage(tell: Callable[[], None] = lambda: None) -> Iterator[None]:
+def quiet_shortage(report: Callable[[], None] = lambda: None) -> Iterator[None]:
     """While servers of the running loop cannot accept connections, for want of descriptors or
-    memory, calls `tell` once a minute; asyncio by itself logs many tracebacks a second.
+    memory, calls `report` once a minute; asyncio by itself logs many tracebacks a second.
     """
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
-    told_at = float("-inf")
+    reported_at = float("-inf")
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal told_at
+        nonlocal reported_at
         problem = context.get("exception")
         if "socket" in context and isinstance(problem, OSError) and problem.errno in SHORTAGES:
-            if loop.time() - told_at >= TOLD_EVERY:
-                told_at = loop.time()
-                tell()
+            if loop.time() - reported_at >= REPORT_EVERY:
+                reported_at = loop.time()
+                report()
         elif before is not None:
             before(loop, context)
         else:

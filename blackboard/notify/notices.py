@@ -118,8 +118,8 @@ class Composer:
 
 
 def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None:
-    """The news that the end of a run is, if any. `overdue_after` is how late is late, if overdue
-    items are notified. A success after a success is no news, nor is a failure that is retried.
+    """The notice that the end of a run causes, or None: a success after a success is no news, nor
+    is a failure that is retried. `overdue_after` is how late is late, if overdue items send some.
     """
     run = ended.run
     late = overdue_after is not None and run.start - ended.ready >= overdue_after
@@ -199,7 +199,7 @@ def of_overdue(run: OverdueRun) -> Notice:
 
 
 def of_item(item: Item, last: Run | None = None) -> Notice | None:
-    """The news that an item is, of which no event came. `last` is the newest run of its history."""
+    """The notice of an item of which no event came, or None. `last` is its newest run."""
     if item.outcome is None or item.start is None or item.is_paused:
         return None
     if item.outcome is Outcome.OK and not item.failures:

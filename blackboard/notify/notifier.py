@@ -348,7 +348,7 @@ class Notifier:
             return None
 
     async def _of(self, item: Item) -> Notice:
-        """The news that an item is, with what its last run has said."""
+        """The notice of an item, with what its last run has said."""
         newest = [run async for run in self.board.runs(item.id, limit=1)]
         notice = of_item(item, *newest)
         assert notice is not None, "it was news before"

@@ -31,10 +31,9 @@ from blackboard.notify.settings import (
     place,
 )
 from blackboard.patterns import matches
-from blackboard.runners.commands import end_command, how_it_ended, start_command
+from blackboard.runners.commands import child_environment, end_command, how_it_ended, start_command
 from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
-from blackboard.tables.azure_address import child_environment
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -287,12 +286,17 @@ class Exchange:
             build_opener,
         )
 
-        keep = self._keep
+        def connected(*about: Any) -> socket.socket:
+            made = socket.create_connection(*about)
+            self._keep(made)
+            return made
 
         class Kept(HTTPConnection):
+            """Its socket is kept before a proxy answers."""
+
             def connect(self) -> None:
+                self._create_connection = connected
                 super().connect()
-                keep(self.sock)
 
         class KeptTLS(HTTPSConnection, Kept):
             """Its socket is kept before the handshake."""

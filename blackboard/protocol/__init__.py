@@ -1,1 +1,1 @@
-"""The protocol: keys, rows and batches, and what reads and writes a board by them."""
+"""The protocol of a board: its keys, rows and batches, and the code that reads and writes them."""

@@ -1,11 +1,11 @@
 """The record of what people do to a board: a row for each command, in a partition of its own.
 
-The rows decide nothing. Each is inserted when the command's work is done: an action whose row
-cannot be written is done all the same, and one of a process that is killed before is not recorded.
-Their keys sort the newest first, those of one millisecond in any order. The coordinator deletes
-those that are older than the history.
+No decision depends on these rows. A row is inserted after the command has done its work: if the row
+cannot be written, the work is done all the same; if the process is killed before, the action is not
+recorded. The keys sort the newest action first; actions of one millisecond have no order among
+them. The coordinator deletes rows that are older than the history.
 
-An action names params and never has their values, which may be secret.
+An action has the names of params and never their values, which may be secret.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,16 +16,16 @@ from blackboard.model import VERSION, Action, Item, Via
 from blackboard.protocol import keys
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged, readings
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
-from blackboard.spec import Spec, decode_spec
+from blackboard.spec import OF_ITS_SCHEDULE, Spec, decode_spec
 from blackboard.table import Delete, Insert, commit_again, try_delete, units
 
 MOST_IDS = 20
-"""Ids that an action names."""
+"""Ids that one action lists, at most; its `count` is of all."""
 LONGEST_DETAIL = 500
 LONGEST_REASON = 2_000
-"""Characters of a reason, and of a name."""
+"""Characters of a reason, and of the name in `by`, at most."""
 MOST_FORGOTTEN = 10 * PAGE
-"""Actions that are deleted in one turn."""
+"""Actions that one call of `forget_old_actions` deletes, at most."""
 
 
 async def record_action(
@@ -38,8 +38,8 @@ async def record_action(
     detail: str = "",
     via: Via,
 ) -> None:
-    """Record an action on items, or with no `ids` on the board. Raises TableError when the store
-    does not take it, or never says whether it did.
+    """Records an action on items or, without `ids`, on the board. Raises TableError when the store
+    does not take the row, or never says whether it did.
     """
     at, named = await board.table.now(), tuple(ids[:MOST_IDS])
     while units(text_of(named)) > board.table.max_value:
@@ -68,29 +68,19 @@ async def actions(board: BoardTable, *, limit: int) -> list[Action]:
 
 
 async def forget_old_actions(board: BoardTable, *, age: timedelta, pause: Pause) -> int:
-    """Delete actions that are older than `age`, some thousands at the most; their number. There is
-    a pause before each request. Rows of a newer version stay.
+    """Deletes actions that are older than `age`, at most `MOST_FORGOTTEN`, and returns how many.
+    Awaits `pause` at the start, between pages and before each batch. Rows of a newer version stay.
     """
     await pause()
-    forgotten = 0
     partition = keys.actions_partition(board.name)
     first, last = keys.actions_before(await board.table.now() - age)
-    batch: list[Delete] = []
-    async for row in paged(board.table.scan(partition, first, last, MOST_FORGOTTEN), pause):
-        if version_of(row.data) <= VERSION:
-            batch.append(Delete(row.key, row.etag))
-        if len(batch) == board.table.max_rows:
-            await pause()
-            forgotten += await try_delete(board.table, partition, batch)
-            batch = []
-    if batch:
-        await pause()
-        forgotten += await try_delete(board.table, partition, batch)
-    return forgotten
+    rows = paged(board.table.scan(partition, first, last, MOST_FORGOTTEN), pause)
+    old = [Delete(row.key, row.etag) async for row in rows if version_of(row.data) <= VERSION]
+    return await try_delete(board.table, partition, old, pause=pause)
 
 
 def changed_fields(before: Item, after: Item) -> list[str]:
-    """What differs in an item that was edited, by name: "every", "params.days", "type"."""
+    """The names of the fields that an edit has changed: "every", "params.days", "type"."""
     old, new = decode_spec(before.spec), decode_spec(after.spec)
     fields = [
         name
@@ -103,7 +93,9 @@ def changed_fields(before: Item, after: Item) -> list[str]:
         if (name in old.params) != (name in new.params)
         or text_of(old.params[name]) != text_of(new.params[name])
     ]
-    others = [one for one in ("type", "checkpoint") if getattr(before, one) != getattr(after, one)]
+    of_its_type = ("schedule", "timezone") if not {*fields} & {*OF_ITS_SCHEDULE} else ()
+    names = (*of_its_type, "type", "first", "checkpoint")
+    others = [one for one in names if getattr(before, one) != getattr(after, one)]
     return [*fields, *param_names(params), *others]
 
 

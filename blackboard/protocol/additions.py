@@ -1,4 +1,4 @@
-"""Adding items: one, many in a batch, or those of a group that are missing.
+"""Adding items: one, many in a batch, or those of a group or an election that are missing.
 
 An addition has a name, which the item remembers: one that was applied, and whose answer was lost,
 is not applied again, and is not taken for an item that another process added under the same id. An
@@ -13,8 +13,8 @@ from msgspec import Struct
 from blackboard.errors import AlreadyThere, BadInput, BadRow
 from blackboard.model import VERSION, Item, State, replace
 from blackboard.protocol.batches import add_ops
-from blackboard.protocol.edits import TRIES, Changed, check_in_time, remembered, uncertain
-from blackboard.protocol.groups import check_held
+from blackboard.protocol.edits import READINGS, Changed, check_in_time, remembered, uncertain
+from blackboard.protocol.groups import check_no_pump, check_not_made
 from blackboard.protocol.keys import FLOOR_KEY, item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
@@ -37,7 +37,7 @@ class New(Struct, frozen=True, kw_only=True):
     type: str
     spec: Spec
     first: datetime | None = None
-    """None: at once, or as its schedule says."""
+    """When it runs first; None: at once, or as its schedule says."""
     declared_by: str = ""
 
 
@@ -61,17 +61,25 @@ async def add(
     first: datetime | None = None,
     declared_by: str = "",
 ) -> Changed:
-    """Add an item, due at once or at `first`. Raises AlreadyThere."""
+    """Adds an item, due at once or at `first`. Raises AlreadyThere, and BadInput on the board of a
+    group or of elections.
+    """
+    check_not_made(board.name)
     new = New(id=item_id, type=item_type, spec=spec, first=first, declared_by=declared_by)
     return await _add(board, new, await Addition.begin(board))
+
+
+async def add_election(board: BoardTable, name: str, kind: str, spec: Spec) -> Changed:
+    """Adds an election that a candidate enters. Raises AlreadyThere."""
+    return await _add(board, New(id=name, type=kind, spec=spec), await Addition.begin(board))
 
 
 async def _add(
     board: BoardTable, new: New, addition: Addition, *, doubtful: bool = False
 ) -> Changed:
-    """`doubtful`: it may have been applied already."""
+    """Adds an item. `doubtful`: the addition may have been applied already."""
     unanswered: Unknown | None = None
-    for _ in range(TRIES):
+    for _ in range(READINGS):
         old = await board.item(new.id)
         if old is not None and is_applied(old, addition.name):
             return Changed(item=old)  # also when it was removed since
@@ -102,23 +110,24 @@ def _new_item(
     floor: int,
     now: datetime,
 ) -> Item:
-    """`over` is the tombstone of an earlier life of the id."""
+    """The item that an addition writes. `over` is the tombstone of an earlier life of its id."""
     if over is not None:
         check_version(over)
-    check_held(board.name, new.spec, item_type=new.type)
     spec = encode_spec(new.spec)
+    settings = board.resolve(new.type, spec)
+    check_no_pump(board.name, new.type, settings)
     item = added(
         new.id,
         new.type,
         spec,
         before=over,
         floor=floor,
-        settings=board.resolve(new.type, spec),
+        settings=settings,
         first=new.first,
         now=now,
     )
-    names = remembered(board, new.id, additions(over), addition.name, now=addition.began)
-    return replace(item, applied=names, declared_by=new.declared_by)
+    item = replace(item, applied=additions(over), declared_by=new.declared_by)
+    return replace(item, applied=remembered(board, item, addition.name, now=addition.began))
 
 
 async def add_many(
@@ -128,11 +137,14 @@ async def add_many(
     tombstones: Mapping[str, Item],
     on_added: Callable[[Sequence[New]], None] = lambda _: None,
 ) -> Mapping[str, str]:
-    """Add items, many in a batch; `tombstones` are those of the board, by id. An addition that was
+    """Adds items, many in a batch; `tombstones` are those of the board, by id. An addition that was
     interrupted has added whole items. `on_added` is called with each batch. Returns, by their ids,
     why some could not be added: a row that is there cannot be read, or a newer version wrote it, or
-    the store refuses the item. Raises AlreadyThere when another process adds one of them meanwhile.
+    the store refuses the item. Raises AlreadyThere when another process adds one of them meanwhile,
+    and BadInput on the board of a group or of elections.
     """
+    if new:
+        check_not_made(board.name)
     left = dict[str, str]()
     for some in _batches(board, new):
         left |= await _add_divided(board, some, tombstones)
@@ -141,7 +153,7 @@ async def add_many(
 
 
 def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
-    """As many of a shard as fit one batch."""
+    """The items in batches: as many of a shard as fit one batch."""
     shards: dict[str, list[New]] = {}
     for one in new:
         shards.setdefault(board.partition(one.id), []).append(one)
@@ -154,8 +166,8 @@ def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
 async def _add_divided(
     board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]
 ) -> Mapping[str, str]:
-    """Add items of one shard; why some could not be. A batch that is refused is divided, so that
-    the item that it was refused for is alone in the end.
+    """Adds items of one shard. Returns why some could not be added. A batch that is refused is
+    divided, so that the item that it was refused for is alone in the end.
     """
     if len(new) == 1:
         problem = await _problem(board, new[0])
@@ -173,7 +185,7 @@ async def _add_divided(
 
 
 async def _problem(board: BoardTable, new: New) -> str:
-    """Add an item; why it could not be added, "": it is. Raises AlreadyThere."""
+    """Adds an item. Returns why it could not be added; "": it is. Raises AlreadyThere."""
     try:
         await _add(board, new, await Addition.begin(board))
     except AlreadyThere:
@@ -187,13 +199,13 @@ async def _problem(board: BoardTable, new: New) -> str:
 
 
 def _check_floor(problem: Exception) -> None:
-    """Raises a problem with the floor, with which nothing can be added."""
+    """Raises the problem if it is one with the floor: then nothing can be added."""
     if isinstance(problem, BadRow) and problem.key == FLOOR_KEY:
         raise problem
 
 
 async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]) -> None:
-    """Add items of one shard, all or, raising Conflict, Refused, BadInput or ValueError, none."""
+    """Adds items of one shard, all or, raising Conflict, Refused, BadInput or ValueError, none."""
     addition = await Addition.begin(board)
     floor = await board.floor()  # after they were found missing
     items = [
@@ -211,11 +223,12 @@ async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[
 
 
 async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mapping[str, str]:
-    """Add those of some items that are not there, due at once. All of them are of one type, and say
-    nothing else. What others add meanwhile is left as it is; so are items whose rows cannot be
-    read, and tombstones of a newer version: by their ids, what is wrong with the rows.
+    """Adds those of some items that are not there, due at once. All of them are of one type, and
+    have no other settings. Items that others add meanwhile are left as they are; so are rows that
+    cannot be read, and tombstones of a newer version: returns, by their ids, what is wrong with
+    them.
     """
-    for tries_left in reversed(range(TRIES)):
+    for tries_left in reversed(range(READINGS)):
         there = {
             item.id: item
             for number in range(board.shards)
@@ -242,8 +255,8 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mappi
 def left_alone(
     board: BoardTable, ids: Sequence[str], gone: Mapping[str, Item]
 ) -> Mapping[str, str]:
-    """What cannot be added because of the row that is there, as items were last read, and what is
-    wrong with that. `gone` are the tombstones.
+    """The items that cannot be added because of the row that is there, as items were last read, and
+    what is wrong with it. `gone` are the tombstones.
     """
     unreadable, newer = set(board.unreadable), set(board.newer)
     doctor, left = f"`blackboard --board {board.name} doctor`", dict[str, str]()

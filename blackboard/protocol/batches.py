@@ -14,14 +14,15 @@
     remove    Replace item by a tombstone (its etag; fence + 1), Delete its token
     late      Merge item (its etag), Insert or Replace run
 
-Every batch but claim states the item's etag as it was read, and finds the token from the item.
-A claim may pass over it: the token's own etag lets one claim happen at a time, and every change
-of a waiting item makes its token anew. Leave out one condition and two tokens, a lost edit or a
-fence that goes back follow within a few steps.
+Every batch but claim states the item's etag as it was read, and computes the token's key from the
+item. A claim does not need the item's etag: the token's own etag lets only one claim succeed, and
+every change of a waiting item writes its token anew. Without any one of these conditions, two
+tokens, a lost edit or a falling fence follow within a few steps.
 
-Where the rows of an item contradict each other, as on a store that went back in time, a batch may
-find a row of the history or a token in its way that no worker can have written under the stated
-etags. Then the item decides (`insisting`): no such row keeps an item from being released.
+The rows of an item may contradict each other, as on a store that was set back to an older state.
+Then a batch may find a token or a row of the history in its way that no worker can have written
+under the stated etags. The item decides (`insisting`): such a row does not keep an item from being
+released.
 """
 
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ CLAIMED = ("start", "running", "owner", "fence", "schedule", "timezone")
 OVERRIDDEN = ("start", "owner", "fence", "attempt", "runs", "failures")
 RELEASED = (*PLANNED, "stop", "running", "outcome", "runs", "error")
 GOOD = ("result", "result_fence")
-"""What the release of a good run writes besides."""
+"""The columns that the release of a good run writes in addition."""
 FREED = (*RELEASED, "fence")
 
 
@@ -60,7 +61,7 @@ def token_of(item: Item) -> Token:
 
 
 def item_of(token: Token) -> Item:
-    """As much of an item as its waiting token repeats."""
+    """The item, as far as its waiting token repeats it."""
     return Item(state=State.ACTIVE, **_work(token))
 
 
@@ -69,7 +70,7 @@ _values = attrgetter(*_WORK)
 
 
 def _work(one: Work) -> dict[str, Any]:
-    """What item and token have in common."""
+    """The fields that an item and its token have in common."""
     return dict(zip(_WORK, _values(one), strict=True))
 
 
@@ -98,7 +99,7 @@ def insert_next(item: Item) -> Insert:
 
 
 def add_ops(item: Item, *, over: Item | None) -> list[Op]:
-    """`over` is the tombstone of an earlier life of the id."""
+    """Adds an item. `over` is the tombstone of an earlier life of the id."""
     data = data_of(item)
     first: Op = Insert(item_key(item.id), data)
     if over is not None:
@@ -107,7 +108,9 @@ def add_ops(item: Item, *, over: Item | None) -> list[Op]:
 
 
 def claim_ops(token: Token, claim: Claim) -> list[Op]:
-    """Three operations; the answer's second etag is the lock's, the third the item's."""
+    """Three operations; of the etags returned by `commit`, the second is the lock's, the third the
+    item's.
+    """
     return [
         Delete(next_key(token.ready, token.id), token.etag),
         Insert(lock_key(token.id), data_of(claim.lock)),
@@ -116,7 +119,9 @@ def claim_ops(token: Token, claim: Claim) -> list[Op]:
 
 
 def override_ops(item: Item, lock: Lock, claim: Claim, run: Run) -> list[Op]:
-    """Take a stale lock over; the first two etags are the lock's and the item's."""
+    """Overrides a stale lock; the first two etags returned by `commit` are the lock's and the
+    item's.
+    """
     return [
         Replace(lock_key(item.id), data_of(claim.lock), lock.etag),
         Merge(item_key(item.id), columns_of(claim.item, *OVERRIDDEN), item.etag),
@@ -125,7 +130,7 @@ def override_ops(item: Item, lock: Lock, claim: Claim, run: Run) -> list[Op]:
 
 
 def release_ops(claim: Claim, after: Item, run: Run) -> list[Op]:
-    """`after` is the item as it will be."""
+    """Releases an item. `after` is the item as it will be."""
     ops: list[Op] = [Delete(lock_key(claim.id), claim.lock.etag)]
     if after.waits:
         ops.append(insert_next(after))
@@ -137,7 +142,7 @@ def release_ops(claim: Claim, after: Item, run: Run) -> list[Op]:
 
 
 def free_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
-    """Take a lock from its holder and run nothing."""
+    """Takes a lock from its holder; nothing is run."""
     ops: list[Op] = [Delete(lock_key(item.id), lock_etag)]
     if after.waits:
         ops.append(insert_next(after))
@@ -148,8 +153,8 @@ def free_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
 
 
 def _changed(before: Item, after: Item) -> tuple[str, ...]:
-    """The columns besides that a run's end changes now and then. Warnings are counted, so their
-    number changes with them: a claim from a token has it, and not the warnings.
+    """The other columns that the end of a run has changed. Whether `warnings` has changed is seen
+    from `warned`, their count: an item built from a token has only the latter.
     """
     names = tuple(
         name
@@ -160,14 +165,19 @@ def _changed(before: Item, after: Item) -> tuple[str, ...]:
 
 
 def save_ops(before: Item, after: Item) -> list[Op]:
-    """Write the checkpoint of a run that goes on."""
+    """Writes the checkpoint of a run that goes on."""
     return [Merge(item_key(before.id), columns_of(after, "checkpoint"), before.etag)]
 
 
-def change_ops(before: Item, after: Item) -> list[Op]:
-    """Write what changed of an item; its waiting token follows. A lock is never touched."""
+def changed_columns(before: Item, after: Item) -> Data:
+    """The columns in which an item has changed: what a Merge writes."""
     names = [name for name in _FIELDS if getattr(before, name) != getattr(after, name)]
-    ops: list[Op] = [Merge(item_key(before.id), columns_of(after, *names), before.etag)]
+    return columns_of(after, *names)
+
+
+def change_ops(before: Item, after: Item) -> list[Op]:
+    """Writes what has changed of an item, and its waiting token anew. A lock is never touched."""
+    ops: list[Op] = [Merge(item_key(before.id), changed_columns(before, after), before.etag)]
     old = next_key(before.ready, before.id) if before.waits else None
     new = insert_next(after) if after.waits else None
     if old is not None and new is not None and old == new.key:
@@ -194,9 +204,10 @@ def remove_ops(item: Item, tombstone: Item) -> list[Op]:
 
 
 def insisting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:
-    """The batch again, where the rows of an item contradict each other: the item, whose etag the
-    batch states, decides, and a row that follows from it is written over what is in its way, and
-    need not be there to be deleted. None: what the batch states has changed.
+    """The batch to send after a conflict, where the rows of an item contradict each other. The
+    item, whose etag the batch states, decides: a token or a run is written over a row in its way,
+    and a row that is missing need not be deleted. None: there is no such contradiction, but a row
+    has changed.
     """
     op, before, after = ops[lost.index], ops[: lost.index], ops[lost.index + 1 :]
     match op, lost.kind:
@@ -211,8 +222,8 @@ def insisting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:
 
 
 def late_ops(item: Item | None, run: Run, row: Run | None) -> list[Op]:
-    """`item` is where the late result goes, None when only the history is written. `row` is what
-    the history has for this fence. None: it was pruned long ago, and the item's result is newer.
+    """Records a late run. `item` takes its result; None: only the history is written. `row` is the
+    row of this fence in the history; None: it was pruned long ago, and the item's result is newer.
     """
     key = run_key(run.id, run.fence)
     if row is None:

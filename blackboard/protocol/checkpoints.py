@@ -1,12 +1,13 @@
-"""Saving checkpoints: what a run has done so far is written into its item.
+"""Saves checkpoints: what a run has done so far is written into its item.
 
-A save states the item's etag, and so proves that the lock is still this worker's: whatever takes a
-lock away (override, unlock, cancel, removal) writes the item in the same batch. It touches nothing
-of the lock, so that saves and renewals never wait for each other. A save renews nothing.
+A save states the item's etag, and so proves that the lock is still this worker's: every batch that
+takes a lock away (override, unlock, cancel, removal) writes the item as well. A save does not write
+the lock, so saves and renewals never wait for each other; and it does not renew the lock.
 
-After a refusal or no answer the item is read. It runs under the claim's fence and has the
-checkpoint: the save landed. It has another: the item was edited meanwhile, and the save is sent
-again with all that the item says now. It does not run under this fence: the lock is lost.
+After a conflict, or without an answer, the item is read. If it runs under the claim's fence and has
+the checkpoint, the save landed. If it has another checkpoint, the item was changed meanwhile: the
+save is sent again, built from the item as it is now. If it does not run under this fence, the lock
+is lost.
 """
 
 from functools import partial
@@ -21,9 +22,9 @@ from blackboard.table import Conflict, Unknown
 
 
 async def save(board: BoardTable, claim: Claim, checkpoint: str) -> Claim | None:
-    """Save a checkpoint, JSON, of a run under way; waits for the store as long as it takes. The
-    claim that comes back has the item as it is now. None: the lock is lost, and nothing was saved
-    after that. Raises Refused when the store will not take it.
+    """Saves a checkpoint (JSON) of a run under way; waits for the store without a limit. The claim
+    that is returned has the item as it is now. None: the lock is lost, and nothing was saved after
+    that. Raises Refused when the store refuses the checkpoint.
     """
     item, doubtful = claim.item, not claim.item.etag
     while True:

@@ -1,9 +1,9 @@
-"""Taking an item: claim, renew, adopt, take over.
+"""Takes items and keeps them: claims, renews, adopts and overrides.
 
-A lost race is a value: no claim. A lost reply is settled by reading the lock: every claim carries
-a fresh nonce, and the nonce in the lock says whose it is. A claim that lands after its owner gave
-up is found by the owner's next walk and adopted. A claim whose answer comes when its lease is
-nearly over is renewed before it is run.
+A lost race is no error: no claim is returned. A lost reply is settled by reading the lock: every
+claim carries a fresh nonce, and the nonce in the lock says whose it is. A claim that is applied
+after its worker gave up waiting is found by the worker's next walk and adopted. A claim whose
+answer comes when its lease is nearly over is renewed before it is run.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ from blackboard.table import (
 )
 
 ROWS_OF_A_CLAIM = 3
-"""Deletes the token, inserts the lock, merges the item: in this order."""
+"""Operations of a claim, in this order: delete the token, insert the lock, merge the item."""
 RENEWALS = 3
-"""Tries of one renewal before it is left to the next."""
+"""Batches sent for one renewal, at most, before it is left to the next one."""
 REMEDY = "`blackboard edit` can shorten its spec, `blackboard rm` removes it"
-"""For an item whose rows the store does not take, because one of them is too large."""
+"""For an item whose rows the store refuses, because one of them is too large."""
 
 
 class Freed(Enum):
@@ -56,26 +56,29 @@ class Freed(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The answer to a batch of claims: all of them, or none."""
+    """The result of a batch of claims: all were made, or none."""
 
     claims: tuple[Claim, ...] = ()
     reread: bool = False
     """Another worker was faster: the range has to be read again."""
     broken: Token | None = None
-    """No race, but a token that does not fit its item: not to be tried again in this walk."""
+    """A token that failed for another reason than a lost race: it does not fit its item, or the
+    store refuses its claim. It is not tried again in this walk."""
     refused: BadInput | None = None
-    """Why the store does not take the claim of `broken`, where that is what is wrong with it."""
+    """Why the store refuses the claim of `broken`, where that is the reason."""
 
 
 def claims_at_once(board: BoardTable) -> int:
-    """Claims that fit one batch."""
+    """How many claims fit one batch."""
     return board.table.max_rows // ROWS_OF_A_CLAIM
 
 
 async def claim(
     board: BoardTable, tokens: Sequence[Token], *, owner: str, settings: Sequence[RunSettings]
 ) -> Claimed:
-    """Claim tokens of one shard in one batch. `settings` go with `tokens`."""
+    """Claims tokens of one shard in one batch. `settings` has those of each token, in the same
+    order.
+    """
     now, sent = await board.table.now(), board.clock.monotonic()
     claims = []
     for token, its in zip(tokens, settings, strict=True):
@@ -111,7 +114,7 @@ def _problem(refused: Refused) -> BadInput:
 
 @contextmanager
 def _one_item() -> Iterator[None]:
-    """Makes BadInput of a refusal of the rows of one item: no other is left alone for it."""
+    """Raises BadInput where the store refuses the rows of one item, so that other items go on."""
     try:
         yield
     except Refused as refused:
@@ -119,8 +122,8 @@ def _one_item() -> Iterator[None]:
 
 
 async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """Those of some claims of one shard whose locks carry their nonces, with the locks' present
-    etags. Their items have to be read again before the release.
+    """The claims of one shard that have landed: those whose locks carry their nonces. They have the
+    present etags of the locks; their items have to be read again before the release.
     """
     made = {keys.lock_key(one.id): one for one in claims}
     nonces = {key: one.nonce for key, one in made.items()}
@@ -129,8 +132,8 @@ async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
 
 
 async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
-    """Another worker was faster; or the token has no item and is deleted; or there is a lock beside
-    it, and it is left alone.
+    """What a conflict of claims means: another worker was faster; or the token has no item, and is
+    deleted; or its item has a lock, and the token is left alone.
     """
     if lost.index % ROWS_OF_A_CLAIM == 0:
         return Claimed(reread=True)
@@ -152,28 +155,28 @@ def held_item(item: Item, lock: Lock) -> Item:
 
 
 def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
-    """The claim of a lock, and its item as it is now."""
+    """The claim that the holder of a lock has, with the item as it is now."""
     return Claim(item=held_item(item, lock), lock=lock, sent=sent)
 
 
 async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
-    """Touch a lock. None: it is lost, its handler must stop. The claim that comes back counts its
-    deadline from the sending that was acknowledged; `progress` (JSON) rides along.
+    """Renews a lock, and writes `progress` (JSON) into it. None: it is lost, and its handler must
+    stop. The deadline of the returned claim counts from when the acknowledged request was sent.
     """
     return next(iter(await renew_all(board, [(claim, progress)])), None)
 
 
 async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
-    """Touch locks of one shard in one batch, each with its progress. Those that do not come back
-    are lost; they keep no other from being renewed. Nor does one that the store refuses: it comes
-    back as it was, and raises Refused where it is alone.
+    """Renews locks of one shard in one batch, each with its progress. Claims that are not returned
+    are lost. The others are renewed all the same, also where the store refuses one: that is
+    returned as it was, or, where it is the only one, Refused is raised.
     """
     refused = tuple[Claim, ...]()
     progress = {one.nonce: {"progress": text} if text else {} for one, text in claims}
     left = tuple(one for one, _ in claims)
     partition = board.partition(left[0].id)
     doubts = 0
-    while left and doubts < RENEWALS:  # each refusal leaves fewer
+    while left and doubts < RENEWALS:  # each refusal shortens the list
         ops = [Merge(keys.lock_key(one.id), progress[one.nonce], one.lock.etag) for one in left]
         sent = board.clock.monotonic()
         try:
@@ -193,10 +196,10 @@ async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> t
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
-    """Take up a lock of this worker that none of its runs has. It is renewed first, so that it has
-    a deadline; the row of the item decides what is run. Raises BadInput or ValueError where no
-    settings can be computed from that, or the store does not take the lock: it is not renewed then,
-    so that it grows stale.
+    """Adopts a lock of this worker that none of its runs has. It is renewed first, so that it has a
+    deadline; the row of the item decides what is run. Raises BadInput or ValueError where no
+    settings can be computed from the row, or the store refuses the lock: then it is not renewed,
+    and goes stale.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -209,9 +212,9 @@ async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
 
 
 async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """Those that may be run. A claim whose answer took longer than its lease can be trusted is
-    renewed first, for it may be taken at any moment. One that is lost by then, or not answered for,
-    is not run: if it is still this worker's, the next walk adopts it.
+    """The claims that may be run. A claim whose answer came after its deadline is renewed first,
+    because another worker may override it at any moment. One that is lost by then, or whose renewal
+    has no answer, is not run: if it is still this worker's, the next walk adopts it.
     """
     if not any(_is_past(one, board) for one in claims):
         return tuple(claims)
@@ -220,7 +223,9 @@ async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
 
 
 async def _renewed(board: BoardTable, claim: Claim) -> Claim | None:
-    """Renewed until it may be trusted, a few times; None: it is lost, or the store is away."""
+    """The claim, renewed until its deadline is ahead, a few times. None: it is lost, or the store
+    is away.
+    """
     for _ in range(RENEWALS):
         if not _is_past(claim, board):
             break
@@ -235,7 +240,7 @@ async def _renewed(board: BoardTable, claim: Claim) -> Claim | None:
 
 
 def deadline_of(claim: Claim) -> float:
-    """Until when its holder may trust a claim, in monotonic seconds."""
+    """The moment until which its holder may trust a claim, in monotonic seconds."""
     return deadline(claim.sent, claim.stale_after)
 
 
@@ -251,10 +256,10 @@ def holds(item: Item | None, lock: Lock) -> bool:
 async def pass_over(
     board: BoardTable, token: Token, *, move: Move, settings: RunSettings
 ) -> Item | None:
-    """Let a waiting item wait on without a run: for its next slot, where this one is missed (SKIP),
-    or for the end of a time without runs (PUT_OFF). `settings` are the token's. None: another
-    worker was faster, or a newer version raised the item after the token was read; or there is no
-    such item, and the token goes. Raises BadInput where the store does not take the item's rows.
+    """Reschedules a waiting item without a run: to its next slot, where this one is missed (SKIP),
+    or to the end of a blackout (PUT_OFF). `settings` are the token's. None: another worker was
+    faster, or a newer version wrote the item after the token was read; or there is no such item,
+    and the token is deleted. Raises BadInput where the store refuses the item's rows.
     """
     item = await board.item(token.id)
     if item is None:
@@ -273,7 +278,7 @@ async def pass_over(
 
 
 def _missable(one: Item | Token) -> tuple[object, ...]:
-    """What decides whether a slot is missed."""
+    """The fields that decide whether a slot is missed."""
     return one.type, one.spec, one.slot, one.ready, one.planned, one.attempt
 
 
@@ -284,7 +289,7 @@ async def override(
     owner: str,
     may_run: Callable[[Item], Awaitable[bool]] | None = None,
 ) -> Claim | None:
-    """The claim that `take_over` makes of a stale lock, if it does."""
+    """As `take_over`, but None also where the lock was freed."""
     taken = await take_over(board, lock, owner=owner, may_run=may_run)
     return taken if isinstance(taken, Claim) else None
 
@@ -296,11 +301,11 @@ async def take_over(
     owner: str,
     may_run: Callable[[Item], Awaitable[bool]] | None = None,
 ) -> Claim | Freed | None:
-    """Take a stale lock from its holder. FREED: the item is not to be run, because it is paused, or
-    its attempts are used up. None: another worker was faster, or the lock had no item; or `may_run`
-    is false, which is asked once the item was read and is to be run. Raises BadInput for an item
-    that a newer version wrote, as its lock may be older, because only its holder writes that; and
-    for one whose rows the store does not take.
+    """Takes a stale lock from its holder. FREED: the item is not run again, because it is paused,
+    or its attempts are used up. None: another worker was faster, or the lock had no item and was
+    deleted; or `may_run`, which is called once the item was read and is to be run, returned False.
+    Raises BadInput for an item that a newer version wrote (its lock may be of an older one, because
+    only the holder writes it), and for one whose rows the store refuses.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -337,7 +342,9 @@ async def take_over(
 
 
 async def _freed(board: BoardTable, after: Item, ops: Sequence[Op]) -> Freed | None:
-    """Whether an item was freed by a batch; a lost reply is settled by reading the item."""
+    """Commits the batch that frees an item. None: another worker was faster. A lost reply is
+    settled by reading the item.
+    """
     try:
         with _one_item():
             await board.commit(after.id, ops)
@@ -351,7 +358,7 @@ async def _freed(board: BoardTable, after: Item, ops: Sequence[Op]) -> Freed | N
 
 
 async def mark_standstill(board: BoardTable, item_id: str, fence: int) -> None:
-    """Write into a lock that its handler keeps the loop of its worker from turning."""
+    """Writes into a lock that its handler keeps the loop of its worker from turning."""
     lock = await board.lock(item_id)
     if lock is not None and lock.fence == fence:
         op = Merge(keys.lock_key(item_id), {"stood_still": True}, lock.etag)
@@ -360,7 +367,7 @@ async def mark_standstill(board: BoardTable, item_id: str, fence: int) -> None:
 
 
 def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
-    """What the history says of a run whose holder renewed its lock no more."""
+    """The row of the history for a run whose holder has stopped renewing its lock."""
     error = f"its lock was not renewed for {lock.stale_after:g} s"
     if lock.stood_still:
         error = "its handler kept the loop of its worker from turning, and the worker was ended"

@@ -1,51 +1,62 @@
-"""What operators do to items that are there: edit, pause, resume, run now, unlock, cancel, remove.
+"""What operators do to items that are there: edit, pause, resume, run, unlock, cancel, remove.
 
 Each reads the item and writes it with the etag it read, in one batch with the token that the item
 names. A locked item's token is its lock, which only its holder or an overrider writes: so edit,
-pause, resume and run now then write the item alone, and the release obeys it. A `run now` is never
-dropped: what cannot be run next queues, and a queue that is full refuses it.
+pause, resume and run then write the item alone, and the release obeys it. A request for a run is
+never dropped: one that cannot be run next is queued, and one that finds the queue full is refused.
 
 Unlock and cancel take a lock from its holder. Both are about the lock that was shown, by its fence,
 and do nothing to another. The fence rises, so that the holder's result is found to be late; the
 holder stops its handler at its next renewal or walk.
 
-Each counts once, whatever gets lost. What is tried again after a lost race or a lost reply stays
-bound to what was first read: an item removed and made anew meanwhile is another one, and a lock
-claimed meanwhile another lock. And it carries a name, which the item remembers: a pause that was
-applied is not applied again over a resume that came after it. `rules/applied.py` has how long a
-name is remembered, and why that is long enough.
+Each counts once, whatever reply gets lost. A request that is tried again after a lost race or a
+lost reply stays bound to the item and lock that were first read: an item removed and made anew
+meanwhile is another one, and a lock claimed meanwhile another lock. And it carries a name, which
+the item remembers: a pause that was applied is not applied again over a resume that came after it.
+`rules/applied.py` says how long a name is remembered, and why that is long enough.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput, BlackboardError, Missing, StillRuns
-from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
+from blackboard.errors import BadInput, BlackboardError, Missing, StillRuns, Unchangeable
+from blackboard.model import (
+    Acknowledgement,
+    Applied,
+    Item,
+    Mark,
+    Outcome,
+    Run,
+    State,
+    replace,
+    whole_milliseconds,
+)
+from blackboard.phrases import command
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
-from blackboard.protocol.groups import check_held
+from blackboard.protocol.groups import check_held, check_no_pump
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import as_old, check_no_copy
 from blackboard.protocol.rows import check_version, data_of, text_of
 from blackboard.rules.applied import (
-    ADDED,
     LONGEST_NAME,
+    OWN,
     REMEMBERED,
     RETRIED_FOR,
     is_applied,
     may_retry,
     remembering,
 )
-from blackboard.rules.next_run import is_set_back
 from blackboard.rules.transitions import (
     LONGEST_QUEUE,
     ItemEvent,
     Requested,
     applies,
     brought_back,
+    first_moved,
     freed,
     paused,
     removed,
@@ -55,29 +66,34 @@ from blackboard.rules.transitions import (
     run_of,
     unlocked,
 )
+from blackboard.rules.wrong_clock import is_set_back
 from blackboard.schedule.times import format_duration
-from blackboard.spec import Spec, rewrite_spec
+from blackboard.spec import RunSettings, Spec, rewrite_spec
 from blackboard.table import ANY, Conflict, Op, Unknown, units
 
-TRIES = 20
-"""Readings of an item that keeps changing under one request."""
+READINGS = 20
+"""How often one request reads an item that keeps changing, at the most."""
 AT_ONCE = 3
-"""Of them, those without a pause before. Many requests for one item take turns by the others."""
+"""The first of these readings, which have no pause before them. By the pauses before the others,
+many requests for one item take turns."""
 SPREAD = 0.01
-"""Seconds of such a pause, at the most, for each try before."""
+"""The most seconds of such a pause, for each try before."""
 
 
 class Changed(Struct, frozen=True, kw_only=True):
     """The item as it is now, and whether this request made it so."""
 
     item: Item
+    before: Item | None = None
+    """The item as the request found it; None: it was added, or an earlier call has applied the
+    request."""
     changed: bool = True
 
 
 Build = Callable[[Item, datetime], Item | None]
-"""From an item as read, and the store's time: the item it becomes; None: there is nothing to do."""
+"""From an item as read and the store's time, makes the new item; None: there is nothing to do."""
 Write = Callable[[Item, Item], list[Op]]
-"""From an item before and after: the batch."""
+"""Makes the batch, from the item before and after."""
 
 
 async def change_item(
@@ -90,32 +106,35 @@ async def change_item(
     gone_is_done: bool = False,
     by_rename: bool = False,
 ) -> Changed:
-    """Apply one verb. `name` is drawn where none is given. An item that a newer version wrote is
-    left alone, and so is the copy of a rename that is not done, but `by_rename`. Raises Missing,
-    BeingRenamed, and BlackboardError or Unknown when it is uncertain whether it was applied.
+    """Applies one change to an item. `name` is drawn where none is given. An item that a newer
+    version wrote is left alone, and so is the copy of a rename that is not done, unless
+    `by_rename`. Raises Missing, BeingRenamed, and BlackboardError or Unknown when it is uncertain
+    whether the change was applied.
     """
     name = name or board.chance.nonce()
     began = await board.table.now()
     first: Item | None = None
+    sent: Item | None = None
     unanswered: Unknown | None = None
-    for tries in range(TRIES):
+    for tries in range(READINGS):
         if tries >= AT_ONCE:
             await board.clock.sleep(board.chance.fraction() * tries * SPREAD)
         item = await board.item(item_id)
         if item is None or item.state is State.REMOVED or (first and item.born != first.born):
             if first is not None and gone_is_done:
-                return Changed(item=first, changed=unanswered is not None)
+                return Changed(item=first, before=first, changed=unanswered is not None)
             raise Missing(item_id)
         _check_open(item, by_rename=by_rename)
         first = first or item
         if is_applied(item, name):
-            return Changed(item=item, changed=unanswered is not None)
+            return Changed(item=item, before=sent, changed=unanswered is not None)
         if unanswered is not None:
             check_in_time(item_id, first=began, now=await board.table.now())
         after = build(item, began)
         if after is None:
-            return Changed(item=item, changed=False)
-        after = replace(after, applied=remembered(board, item_id, item.applied, name, now=began))
+            return Changed(item=item, before=item, changed=False)
+        after = replace(after, applied=remembered(board, after, name, now=began))
+        sent = item
         try:
             etags = await board.commit(item_id, write(item, after))
         except Conflict:
@@ -123,7 +142,7 @@ async def change_item(
         except Unknown as lost:
             unanswered = lost
             continue
-        return Changed(item=replace(after, etag=etags[item_key(item_id)]))
+        return Changed(item=replace(after, etag=etags[item_key(item_id)]), before=item)
     raise uncertain(item_id, unanswered)
 
 
@@ -136,21 +155,17 @@ def _check_open(item: Item, *, by_rename: bool) -> None:
         check_no_copy(item)
 
 
-def remembered(
-    board: BoardTable, item_id: str, before: Sequence[Applied], name: str, *, now: datetime
-) -> tuple[Applied, ...]:
+def remembered(board: BoardTable, item: Item, name: str, *, now: datetime) -> tuple[Applied, ...]:
     """The names of an item and one more. Raises BlackboardError when there is no room for it."""
-    names = remembering(before, name, now=now)
+    names = remembering(item, name, now=now)
     if names is None or units(text_of(names)) > board.table.max_value:
-        raise BlackboardError(
-            f"{item_id} was changed {len(before)} times within {format_duration(REMEMBERED)}: "
-            "try again in some minutes"
-        )
+        times = f"{len(item.applied)} times within {format_duration(REMEMBERED)}"
+        raise BlackboardError(f"{item.id} was changed {times}: try again in some minutes")
     return names
 
 
 def check_in_time(item_id: str, *, first: datetime, now: datetime) -> None:
-    """Refuse to try again what may have been applied and forgotten."""
+    """Refuses to try again a request that may have been applied and forgotten."""
     if not may_retry(first=first, now=now):
         raise BlackboardError(
             f"the store did not say within {format_duration(RETRIED_FOR)} whether {item_id} was "
@@ -164,7 +179,7 @@ def uncertain(item_id: str, unanswered: Unknown | None) -> Exception:
     remedy = "look at it (`blackboard show`), and try again"
     if unanswered is not None:
         return Unknown(f"{said}: {str(unanswered) or 'no answer'}; {remedy}")
-    return BlackboardError(f"{said}: {TRIES} tries met other changes; {remedy}")
+    return BlackboardError(f"{said}: {READINGS} tries met other changes; {remedy}")
 
 
 async def edit(
@@ -174,13 +189,15 @@ async def edit(
     *,
     item_type: str | None = None,
     checkpoint: str | None = None,
+    first: Callable[[RunSettings], datetime | None] | None = None,
     declared_by: str | None = None,
 ) -> Changed:
-    """Change the spec of an item. A new schedule counts from now; an `every` from
-    the last start. A slot that is being retried, or was asked for, is kept. `checkpoint` is JSON
-    where its next run is to go on; "": it begins anew; None: it stays, unless the item gets another
-    type, or a run that was asked for with params of its own comes next. Raises StillRuns for a type
-    while it runs.
+    """Changes the spec of an item. A new schedule counts from now; an `every` from the last start.
+    A slot that is being retried, or was asked for, is kept. `checkpoint` is JSON where its next run
+    is to go on; "": it begins anew; None: it stays, unless the item gets another type, or a run
+    that was asked for with params of its own comes next. `first` names the first time of an item
+    that never ran. Raises StillRuns for a new type while the item runs, BadInput for a first time
+    of an item that ran.
     """
 
     def build(item: Item, now: datetime) -> Item | None:
@@ -193,23 +210,40 @@ async def edit(
             if item.running:
                 raise StillRuns(item_id)
             item = replace(item, type=item_type, checkpoint="")
-        settings = settings_of(board, item, spec)
+        known = item if is_same else replace(item, schedule="")  # which is of the other type
+        settings = settings_of(board, known, spec)
+        if not is_same:
+            check_no_pump(board.name, item.type, settings)
         is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
         kept = item.checkpoint if checkpoint is None else checkpoint
         by = item.declared_by if declared_by is None else declared_by
         same = (spec, kept, by) == (item.spec, item.checkpoint, item.declared_by)
-        if is_same and same and not is_other:
+        when = first(settings) if first else None
+        if when is not None:
+            check_never_ran(item)
+            is_there = whole_milliseconds(when) == item.first == item.planned
+            when = None if is_there and not is_other else when
+        if is_same and same and not is_other and when is None:
             return None
         item = replace(item, spec=spec, declared_by=by)
         if is_other:
             item = rescheduled(item, settings=settings, now=now)
+        if when is not None:
+            item = first_moved(item, when, settings=settings, now=now)
         return item if checkpoint is None else replace(item, checkpoint=checkpoint)
 
     return await change_item(board, item_id, build, write=change_ops)
 
 
+def check_never_ran(item: Item) -> None:
+    """Raises BadInput for an item that has run."""
+    if item.start is not None:
+        remedy = f"`blackboard run {item.id}`, or another schedule"
+        raise BadInput("first", f"{item.id} has run already", remedy)
+
+
 async def bring_back(board: BoardTable, item_id: str) -> Changed:
-    """Plan an item anew that waits for a time which only a wrong clock explains."""
+    """Plans an item anew that waits for a time which only a wrong clock explains."""
 
     def build(item: Item, now: datetime) -> Item | None:
         planning = planning_of(board, item)
@@ -221,8 +255,8 @@ async def bring_back(board: BoardTable, item_id: str) -> Changed:
 
 
 async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
-    """No run of the item starts until it is resumed; one that runs may finish. The pause of a
-    rename, which ends with that, becomes this one.
+    """Pauses an item: no run of it starts until it is resumed; one that runs may finish. The pause
+    of a rename, which would end with the rename, is replaced.
     """
     by = text_of(mark)
 
@@ -235,7 +269,9 @@ async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
 
 
 async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
-    """A slot that came while the item was paused is due at once, unless it wants no missed runs."""
+    """Resumes an item. A slot that came while it was paused is due at once, unless the item has
+    `missed = "none"`.
+    """
     by = text_of(mark)
 
     def build(item: Item, now: datetime) -> Item | None:
@@ -248,12 +284,20 @@ async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
 
 
 async def acknowledge(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """A person has seen that the item's last run, with this fence, failed."""
+    """Notes that a person has seen that the item's last run, with this fence, failed. Raises
+    Unchangeable where it did not fail, or another run has begun.
+    """
     text = text_of(Acknowledgement(by=mark.by, at=mark.at, reason=mark.reason, fence=fence))
 
     def build(item: Item, _: datetime) -> Item | None:
-        failed = item.failures and not item.running and item.fence == fence
-        return None if not failed or item.is_acknowledged else replace(item, acknowledged=text)
+        if item.failures and item.running:
+            words = "runs: its outcome ends the alarm or renews it; then `ack` it"
+            raise Unchangeable(item_id, words)
+        if item.fence != fence:
+            raise Unchangeable(item_id, f"has run since run {fence}: look at how it ended")
+        if not item.failures:
+            raise Unchangeable(item_id, "has not failed")
+        return None if item.is_acknowledged else replace(item, acknowledged=text)
 
     return await change_item(board, item_id, build, write=change_ops)
 
@@ -261,14 +305,17 @@ async def acknowledge(board: BoardTable, item_id: str, mark: Mark, *, fence: int
 async def run_now(
     board: BoardTable, item_id: str, *, trigger: str = "", once: Mapping[str, object] | None = None
 ) -> Requested:
-    """One run now, or in its turn behind what runs and what was asked for before; `once` is laid
-    over its params. The same `trigger` twice is one run. The schedule stays as it was.
+    """Requests one run now, or in its turn behind the one that runs and earlier requests; `once` is
+    laid over its params. The same `trigger` twice is one run, as long as the item remembers it
+    (`rules/applied.py`). The schedule stays as it was.
 
-    Raises BadInput for a trigger that is named as an addition, BlackboardError when the item is
-    paused, or has no room for one more request.
+    Raises BadInput for a trigger that is named as an addition or a rename, BlackboardError when the
+    item is paused, or has no room for one more request.
     """
-    if trigger.startswith(ADDED):
-        raise BadInput("trigger", f"{trigger!r} is kept for additions", f"without {ADDED!r}")
+    for kept in OWN:
+        if trigger.startswith(kept):
+            problem = f"{trigger[:LONGEST_NAME]!r} begins as the names that blackboard gives"
+            raise BadInput("trigger", problem, f"without {kept!r}")
     if len(trigger) > LONGEST_NAME:
         raise BadInput(
             "trigger",
@@ -282,7 +329,7 @@ async def run_now(
     def build(item: Item, now: datetime) -> Item:
         nonlocal made
         if item.is_paused:
-            raise BlackboardError(f"{item_id} is paused: `blackboard resume {item_id}` first")
+            raise BlackboardError(f"{item_id} is paused: {command('resume', item_id)} first")
         made = requested(item, name=name, once=params, now=now)
         _check_room(made.item, limit=board.table.max_value)
         return made.item
@@ -294,7 +341,7 @@ async def run_now(
 
 
 def _requested_before(item: Item, name: str) -> Requested:
-    """What became of a request that an earlier call has made."""
+    """The state of a request that an earlier call has made."""
     for ahead, one in enumerate(item.requests, 1):
         if one.name == name:
             return Requested(item=item, changed=False, slot=one.slot, ahead=ahead, joined=True)
@@ -302,7 +349,7 @@ def _requested_before(item: Item, name: str) -> Requested:
 
 
 def _check_room(item: Item, *, limit: int) -> None:
-    """Refuse a request that the item's queue has no room for."""
+    """Refuses a request that the item's queue has no room for."""
     waiting = len(item.requests)
     size = units(str(data_of(item)["requests"]))
     if waiting > LONGEST_QUEUE or size > limit:
@@ -318,8 +365,9 @@ def _check_room(item: Item, *, limit: int) -> None:
 
 
 async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:
-    """Leave a tombstone; a run that is under way loses its lock. The history stays until its
-    time is up. Where `declared_by` is given, an item of another file or owner is missing.
+    """Removes an item, and leaves a tombstone; a run that is under way loses its lock. The history
+    stays until its retention is over. Where `declared_by` is given, an item of another file or
+    owner counts as missing.
     """
 
     def build(item: Item, now: datetime) -> Item:
@@ -332,8 +380,8 @@ async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = N
 
 
 async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """Take the lock with this fence from its holder: the item is due again at once, with the slot
-    it had. Nothing happens when the lock is another one by now.
+    """Takes the lock with this fence from its holder: the item is due again at once, with the slot
+    it had. Does nothing when the lock is another one by now.
     """
     return await _take_lock(
         board, item_id, mark, fence=fence, outcome=Outcome.ABANDONED, end=unlocked
@@ -341,7 +389,7 @@ async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> 
 
 
 async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """End the run with this fence: its holder stops the handler at its next renewal or walk, and
+    """Ends the run with this fence: its holder stops the handler at its next renewal or walk, and
     the item waits for its next slot.
     """
 
@@ -360,8 +408,8 @@ async def _take_lock(
     outcome: Outcome,
     end: Callable[[Item, Run], Item],
 ) -> Changed:
-    """Take the lock with this fence from its holder; `end` makes the item that is left, from the
-    item and its ended run.
+    """Takes the lock with this fence from its holder; `end` makes the item that is written, from
+    the item and its ended run.
     """
 
     def run(item: Item, now: datetime) -> Run:

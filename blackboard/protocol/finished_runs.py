@@ -1,8 +1,8 @@
-"""A run that has ended, what its outcome becomes so that it fits a row, and the batch that releases
-its item.
+"""Runs that have ended: their outcome is cut to fit a row, and the batch is built that releases
+their item.
 
-The batch states the item's etag it was built from, so that an edit, a pause or a `run now` made
-meanwhile is obeyed and not overwritten.
+The batch states the etag of the item that it was built from, so an edit, a pause or a `run now`
+that was made meanwhile is obeyed and not overwritten.
 """
 
 from datetime import datetime
@@ -22,11 +22,12 @@ from blackboard.spec import RunSettings
 from blackboard.table import Op, units
 
 ROWS_OF_A_RELEASE = 4
-"""At the most: the lock goes, the next token comes, the item and the history say so."""
+"""Operations of a release, at most: delete the lock, insert the next token, merge the item, insert
+the run."""
 
 
 class ReleaseOutcome(StrEnum):
-    """What became of a release."""
+    """How a release ended."""
 
     DONE = "done"
     LATE = "late"
@@ -52,12 +53,12 @@ class Released(Struct, frozen=True, gc=False, kw_only=True):
     run: Run
     ready: datetime | None = None
     retried: bool = False
-    """Whether the same slot is run again, as far as that was seen."""
+    """Whether the same slot is run again; False where a lost reply leaves that open."""
 
 
 def fit(finished: FinishedRun, limit: int) -> FinishedRun:
-    """A run whose outcome fits a row, however it ended: a long error and a long output are cut, a
-    result that is too long is replaced by a warning, and one that is no JSON is a failure. The
+    """The run, with an outcome that fits a row: a long error and a long output are cut, a result
+    that is too long is replaced by a warning, and one that is no JSON makes the run a failure. The
     warnings of the result are added to those of the run, as many as fit.
     """
     ended = finished.ended
@@ -70,7 +71,7 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
         while units(text_of(warnings)) > limit:  # a control character takes six in JSON
             warnings = warnings[:-1]
         ended = replace(ended, warnings=warnings)
-    except Exception as odd:  # noqa: BLE001 - whatever it is, it is the fault of this run alone
+    except Exception as odd:  # noqa: BLE001 - any error here is the fault of this run alone
         problem = f"the result is no JSON that can be kept: {type(odd).__name__}"
         ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
     error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
@@ -80,7 +81,9 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
 def prepare(
     board: BoardTable, finished: FinishedRun, claim: Claim, *, now: datetime
 ) -> tuple[list[Op], Released]:
-    """The batch that releases an item, built from what `claim` says of it."""
+    """The batch that releases an item, built from the item in `claim`, and what it makes of the
+    run.
+    """
     settings = finished.settings
     if claim.spec != finished.claim.spec:
         settings = edited_settings(board, claim, otherwise=settings)
@@ -111,7 +114,7 @@ def edited_settings(board: BoardTable, claim: Claim, *, otherwise: RunSettings) 
 
 
 def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
-    """What the history says of a run."""
+    """The row of the history for a run."""
     return run_of(
         claim.item,
         ended.outcome,

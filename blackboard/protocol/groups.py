@@ -1,5 +1,6 @@
-"""The groups of a board: how their partitions stand, what is wrong with their rows, and what their
-items cannot be given. The own row of a board of elections is as that of a group's board.
+"""The groups of a board: the state of their partitions, what is wrong with their rows, and which
+settings their items may not have. The own row of a board of elections is checked as that of a
+group's board.
 """
 
 from collections import Counter
@@ -16,30 +17,30 @@ from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rows import version_of
 from blackboard.rules.groups import Partition, PartitionState, judged
 from blackboard.schedule.times import LONGEST
-from blackboard.spec import OF_ITS_TIMES, Spec
-from blackboard.table import Row, read
+from blackboard.spec import OF_ITS_TIMES, RunSettings, Spec
+from blackboard.table import Row
 
 ELECTION_EVERY = "1s"
-"""The schedule of an election: one that is free is due at once."""
+"""The schedule of an election: without a leader it is due at once."""
 USUAL_LEASE = 30.0
-"""Seconds: the lease of a pump that says none, where a group's row cannot be read."""
+"""Seconds: the lease that is assumed where a group's row has none that is valid."""
 
 
 class GroupLeases(Struct, frozen=True, kw_only=True):
-    """A group, as the rows of its board and of its parent say."""
+    """A group, as read from the rows of its board and of the board that it belongs to."""
 
     name: str
-    """Of a row whose key names no group: the key."""
+    """Where the key of its row names no group: the key."""
     lease: timedelta
     partitions: Sequence[Partition]
     now: datetime
-    """By the store's clock."""
+    """When it was read, by the store's clock."""
     board: str = ""
     """The name of its board."""
     damaged: Sequence[str] = ()
     """What is wrong with its rows, and the remedies."""
     newer: Sequence[str] = ()
-    """The same of rows that a newer version wrote."""
+    """The same, for rows that a newer version wrote."""
     unreadable: Sequence[str] = ()
     """The keys of the rows of partitions that cannot be read."""
 
@@ -61,7 +62,7 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> timedelta:
-        """For how long a partition has had no owner, the longest time."""
+        """The longest time for which a partition has had no owner."""
         return max((one.free for one in self.partitions), default=timedelta(0))
 
     @property
@@ -74,14 +75,14 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> Sequence[int]:
-        """How many each worker holds, which holds any."""
+        """How many partitions each worker holds, if it holds any; ascending."""
         owners = [one.holder for one in self.partitions if one.holder]
         return sorted(Counter(owners).values())
 
 
 async def read_groups(board: BoardTable, group: str | None = None) -> list[GroupLeases]:
-    """The groups of a board, in the order of their names, or one. Raises BadInput when it is not
-    there.
+    """The groups of a board, in the order of their names, or only `group`. Raises BadInput when
+    that does not exist.
     """
     if group is not None:
         keys.check_group_name(group)
@@ -110,7 +111,7 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
         return GroupLeases(name=row.key, lease=lease, partitions=(), now=now, damaged=(problem,))
     group = board.group(name)
     own = keys.meta_partition(group.name)
-    its = await read(board.table, own, keys.BOARD_KEY)
+    its = await group.own_row()
     found = [(row, group_trouble(row, meta))]
     found += [] if its is None else [(its, board_trouble(its, own))]
     status = await read_status(group)
@@ -136,22 +137,44 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
 
 
 def resumed_at(item: Item) -> datetime | None:
-    """When a person last resumed it; None also where that cannot be read."""
+    """When a person last resumed it; None: never, or that cannot be read."""
     try:
         return msgspec.json.decode(item.resumed, type=Mark).at if item.resumed else None
     except (ValueError, RecursionError):
         return None
 
 
-# ---- what is held
+# ---- the items of a group
+
+
+def check_not_made(board: str) -> None:
+    """Raises BadInput on the board of a group or of elections: no command adds or renames an item
+    there. Workers and candidates make the items that programs name, and would serve any other as
+    well.
+    """
+    group = keys.group_of(board)
+    if group == keys.LEADERS:
+        problem = f"{board} has the elections that candidates enter, and no others"
+        raise BadInput("id", problem, "a candidate that enters an election makes it")
+    if group:
+        problem = f"{board} has the partitions that the pump {group} names, and no others"
+        raise BadInput("id", problem, "change the `partitions` of the pump")
+
+
+def check_no_pump(board: str, item_type: str, settings: RunSettings) -> None:
+    """Raises BadInput for an item of a pump's type that is no partition: no worker runs it."""
+    if settings.endless and not keys.group_of(board):
+        problem = f"{item_type!r} is a pump, whose workers make the partitions that it names"
+        where = keys.group_board(board, item_type)
+        raise BadInput("type", problem, f"`blackboard --board {where} show`")
 
 
 def check_held(
     board: str, spec: Spec, *, item_type: str | None, before: Spec | None = None
 ) -> None:
-    """On the board of a group or of elections, refuse what could leave an item done, or of a type
-    that no worker of the group serves. What the spec `before` says already may stay, and may be
-    taken back. `item_type` is None where that does not change. Raises BadInput.
+    """Raises BadInput, on the board of a group or of elections, for a setting with which an item
+    could become done, and for a type that no worker of the group serves. A setting may stay as it
+    is in the spec `before`, or become the usual one. `item_type` is None where it does not change.
     """
     group = keys.group_of(board)
     if not group:
@@ -170,7 +193,7 @@ def check_held(
 
 
 def is_group(row: Row) -> bool:
-    """Whether the key of a row of a group has the name of one."""
+    """Whether the key of a group's row has a name that a group can have."""
     try:
         keys.check_group_name(row.key.removeprefix(keys.GROUP))
     except BadInput:
@@ -179,7 +202,7 @@ def is_group(row: Row) -> bool:
 
 
 def lease_of(group: Row) -> float | None:
-    """The lease that a group's row says, in seconds; None: it says no time that can be one."""
+    """The lease in a group's row, in seconds; None: it has none that is valid."""
     lease = group.data.get("lease")
     if type(lease) not in (int, float):
         return None
@@ -188,7 +211,7 @@ def lease_of(group: Row) -> float | None:
 
 
 def wrong_columns(group: Row) -> list[str]:
-    """The columns of a group's row, of this version, that say nothing that can be."""
+    """The columns of a group's row, of this version, that have no valid value."""
     wrong = {
         "version": version_of(group.data) < 1,
         "kind": group.data.get("kind") != "pump",

@@ -1,10 +1,10 @@
-"""The keys of rows: what sorts where.
+"""The keys of rows, and how they sort.
 
-Families in a shard's partition, in the order they sort: `item:`, `lock:`, `next:`, `run:`.
-`lock:` and `next:` are neighbours on purpose: one range query returns every lock that could be
-stale and every token that is due, the most overdue first. One row alone sorts between them,
-`maintenance`, so that a walk finds it without another request; memberships and the board's own row
-live in partitions of their own.
+Families in a shard's partition, in the order they sort: `item:`, `lock:`, `next:`, `run:`. `lock:`
+and `next:` are neighbours on purpose: one range query returns every lock that could be stale and
+every token that is due, the most overdue first. Only the row `maintenance` sorts between them, so
+that a walk finds it without another request. The rows of workers and the board's own row are in
+partitions of their own.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ from blackboard.model import EPOCH
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
 NOTICES_LOOKED = "looked"
-"""The row that says when a worker has last looked after the notices."""
+"""The key of the row that says when a worker last looked after the notices."""
 NOTICE, MAIL, PERMIT, ACTION = "notice:", "mail:", "permit:", "action:"
 GROUP = "group:"
 MAINTENANCE = "maintenance"
-"""The row, in each shard, of a board that is paused."""
+"""The key of the row that each shard of a paused board has."""
 LEADERS = "leaders"
-"""The group that has the elections of a board."""
+"""The name of the group whose board has the elections."""
 BOARD_KEY, STATS_KEY, FLOOR_KEY = "board", "stats", "floor"
-"""Rows in the partition of the board's own row."""
+"""The keys of rows in the partition of the board's own row."""
 _FENCES = 10**12
 _MILLISECONDS = 10**15
 _LONGEST = 160
@@ -40,8 +40,8 @@ def encode_id(text: str) -> str:
     """Any text as a key part: safe characters as they are, others `=XX` of their UTF-8 bytes;
     above 160 characters the first 120, `=~` and 32 hexadecimal digits of the SHA-256.
 
-    Two texts never share a key part: `=~` comes from nothing else, and the digest sets long
-    ones apart. A long one cannot be read back, so every row carries the id as a property.
+    Two texts never share a key part: `=~` comes from nothing else, and the digests of long ones
+    differ. An id cannot be read back from a long key part, so every row has the id in a column.
     """
     if _SAFE.fullmatch(text):
         return text
@@ -54,7 +54,7 @@ def encode_id(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def moment_key(moment: datetime) -> str:
-    """A time of fixed width that sorts as it passes: 20261121T090000.000Z."""
+    """A time as text of fixed width that sorts by time: 20261121T090000.000Z."""
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("-", "").replace(":", "")[:19] + "Z"
 
@@ -72,7 +72,7 @@ def next_key(ready: datetime, item_id: str) -> str:
 
 
 def next_until(moment: datetime) -> str:
-    """The end of the range of tokens that are ready at `moment`, itself included."""
+    """The end of the range of tokens that are ready at `moment` or before."""
     return f"{NEXT}{moment_key(moment)};"
 
 
@@ -82,12 +82,12 @@ def end_of(family: str) -> str:
 
 
 def _range(part: str) -> tuple[str, str]:
-    """The range of all keys that go on behind this part."""
+    """The range of all keys that begin with this part and a colon."""
     return f"{part}:", f"{part};"
 
 
 def run_key(item_id: str, fence: int) -> str:
-    """One row for each fence, the newest first."""
+    """There is one row for each fence; the newest sorts first."""
     return f"{RUN}{encode_id(item_id)}:{_FENCES - fence:012d}"
 
 
@@ -114,7 +114,7 @@ def permit_key(item_type: str, value: str, number: int) -> str:
 
 
 def permits_range(item_type: str, value: str) -> tuple[str, str]:
-    """The range of the permits of a type, and of one value of the param that counts its runs."""
+    """The range of the permits of a type, for one value of the param that counts its runs."""
     return _range(f"{PERMIT}{encode_id(item_type)}:{encode_id(value)}")
 
 
@@ -128,7 +128,7 @@ def mail_range(to: str) -> tuple[str, str]:
 
 
 def action_key(at: datetime, nonce: str) -> str:
-    """The newest first."""
+    """The newest action sorts first."""
     return f"{ACTION}{_backwards(at)}:{nonce}"
 
 
@@ -138,14 +138,14 @@ def actions_before(moment: datetime) -> tuple[str, str]:
 
 
 def _backwards(moment: datetime) -> str:
-    """A time of fixed width; the later one sorts first."""
+    """A time as text of fixed width; a later time sorts first."""
     passed = (moment - EPOCH) // timedelta(milliseconds=1)
     return f"{_MILLISECONDS - passed:015d}"
 
 
 @lru_cache(maxsize=65_536)
 def shard_of(item_id: str, shards: int) -> int:
-    """The shard an id hashes to, for ever."""
+    """The shard that an id hashes to; it never changes."""
     digest = hashlib.sha256(item_id.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") % shards
 
@@ -179,7 +179,7 @@ def actions_partition(board: str) -> str:
 
 
 def group_key(group: str) -> str:
-    """In the partition of the board's own row."""
+    """The key of a group's row, in the partition of the board's own row."""
     return GROUP + group
 
 
@@ -201,7 +201,7 @@ def group_of(board: str) -> str:
 
 
 def check_group_name(name: str) -> str:
-    """A group's name is the second part of a board's."""
+    """Returns the name of a group, the second part of its board's name. Raises BadInput."""
     if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name):
         raise BadInput("group", f"{name!r} is no name for a group", "letters, digits and _")
     if name == LEADERS:
@@ -210,8 +210,8 @@ def check_group_name(name: str) -> str:
 
 
 def check_board_name(name: str) -> str:
-    """A board's name keeps clear of the dash that sets its shards apart. One with a dot is that of
-    a group of another board.
+    """Returns the name of a board. It has no dash, which separates the board from the number of a
+    shard; a name with a dot is of a group's board. Raises BadInput.
     """
     if not _BOARD_NAME.fullmatch(name):
         raise BadInput("board", f"{name!r} is no name for a board", "letters, digits and _")

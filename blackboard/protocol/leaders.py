@@ -1,6 +1,7 @@
-"""The elections of a board: a board of their own, NAME.leaders, with one item for each.
+"""The elections of a board. They have a board of their own, NAME.leaders, with one item for each.
 
-Its row is made by the first candidate, and again where the table was made anew without it.
+The first candidate makes that board's row, and makes it again where the table was deleted and made
+anew without it.
 """
 
 from collections.abc import Sequence
@@ -11,17 +12,16 @@ from blackboard.protocol import keys
 from blackboard.protocol.groups import board_trouble
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.spec import RunSettings, decode_spec, resolve
-from blackboard.table import read
 
 COORDINATOR = "coordinator"
 """The election of the workers, which no program can enter."""
 LOST = "the next candidate that starts makes it anew: a worker does"
-"""What mends a board of elections without its row."""
+"""The remedy for a board of elections whose own row is lost."""
 
 
 async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTable:
-    """The board that has the elections of a board. Raises BadInput when it is not there and not to
-    be made.
+    """The board that has the elections of a board. Raises BadInput when it does not exist and
+    `create` is not set.
     """
     name = keys.leaders_board(board.name)
     about: dict[str, Any] = {"clock": board.clock, "chance": board.chance, "resolve": _settings}
@@ -34,17 +34,17 @@ class Elections(BoardStatus, frozen=True, kw_only=True):
     """Elections, as they were at `now`."""
 
     unreadable: Sequence[str] = ()
-    """The keys of the rows of those that cannot be read."""
+    """The keys of the rows of elections that cannot be read."""
 
 
 async def read_elections(board: BoardTable, name: str | None = None) -> Elections:
-    """The elections of a board, or the one of a name. Raises BadInput where the board has no
-    election of that name, or the board that has them cannot be used; BadRow for one whose row
-    cannot be read.
+    """The elections of a board, or only the one called `name`. Raises BadInput where the board has
+    no election of that name, or the elections' board cannot be used; BadRow where the row of that
+    election cannot be read.
     """
     leaders = keys.leaders_board(board.name)
     meta = keys.meta_partition(leaders)
-    own = await read(board.table, meta, keys.BOARD_KEY)
+    own = await board.group(keys.LEADERS).own_row()
     if own is None:
         if [row async for row in board.table.scan(leaders, limit=1)]:
             raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)
@@ -67,16 +67,15 @@ async def read_elections(board: BoardTable, name: str | None = None) -> Election
 
 
 async def make_again(elections: BoardTable) -> None:
-    """Make the row of the elections' board where it is gone: the table was deleted, and made anew
-    without it.
+    """Makes the row of the elections' board where it is gone, because the table was deleted and
+    made anew without it.
     """
-    meta = keys.meta_partition(elections.name)
-    if await read(elections.table, meta, keys.BOARD_KEY) is None:
+    if await elections.own_row() is None:
         await elections.make()
 
 
 def name_of_program(name: str) -> str:
-    """The name of an election that programs may enter. Raises BadInput."""
+    """Returns the name of an election if programs may enter it. Raises BadInput."""
     if not name:
         raise BadInput("name", "it is empty", "give the election a name")
     if name == COORDINATOR:

@@ -1,9 +1,9 @@
 """Mail: the messages of an election, as rows that their recipients fetch and delete.
 
-A message that cannot be sent is lost, one of which the deletion had no answer comes twice, and the
-order of messages to two candidates is open: the rules of elections allow for all of it. A row that
-lies there for longer than an answer takes was not fetched: its sender takes it back, and so learns
-that the recipient is silent. Mail for candidates that are gone is deleted a day later.
+A message that cannot be sent is lost; one whose deletion had no answer is fetched twice; and
+messages to two candidates have no order. The rules of elections allow for all of this. A sender
+deletes a message that was not fetched in the time that an answer takes, and so learns that the
+recipient is silent. Mail for candidates that have ended is deleted after a day.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ FORGOTTEN_AFTER = timedelta(days=1)
 
 
 async def send(board: BoardTable, messages: Sequence[Message]) -> dict[str, Message]:
-    """Send messages, in one batch as far as they fit it; each by the key of its row. A batch that
-    is never answered may be lost.
+    """Sends messages, in one batch as far as they fit it; returns each by the key of its row. A
+    batch that is never answered may be lost.
     """
     sent = await board.table.now()
     made = {keys.mail_key(one.to, sent, board.chance.nonce()): one for one in messages}
@@ -34,21 +34,23 @@ async def send(board: BoardTable, messages: Sequence[Message]) -> dict[str, Mess
 
 
 async def fetch(board: BoardTable, to: str) -> list[Message]:
-    """The messages to a candidate, the oldest first, as many as one batch deletes. Rows that cannot
-    be read, or are of a newer version, are deleted unread.
+    """Deletes and returns the messages to a candidate, the oldest first, as many as one batch
+    deletes. Rows that cannot be read, or are of a newer version, are deleted unread.
     """
     first, last = keys.mail_range(to)
     partition = keys.mail_partition(board.name)
     rows = [row async for row in board.table.scan(partition, first, last, board.table.max_rows)]
     if rows:
-        with suppress(Conflict, Unknown):  # what is left there comes once more
+        with suppress(Conflict, Unknown):  # a message that stays is fetched once more
             ops = [Delete(row.key, row.etag) for row in rows]
             await commit_again(board.table, partition, ops)
     return [message for row in rows if (message := readable(Message, row))]
 
 
 async def take_back(board: BoardTable, key: str) -> bool:
-    """Delete a message that was not fetched; whether it was there. In doubt it was."""
+    """Deletes a message that was not fetched. Returns whether it was still there; True also in
+    doubt.
+    """
     try:
         await commit_again(board.table, keys.mail_partition(board.name), [Delete(key, ANY)])
     except Conflict:
@@ -59,18 +61,13 @@ async def take_back(board: BoardTable, key: str) -> bool:
 
 
 async def forget_old(board: BoardTable, *, pause: Pause | None = None) -> int:
-    """Delete the mail of candidates that are gone, with a pause before each request; how much it
-    was.
+    """Deletes the mail of candidates that have ended, and returns how many messages. Awaits `pause`
+    at the start, between pages and before each batch.
     """
     if pause is not None:
         await pause()
-    forgotten = 0
     before = keys.moment_key(await board.table.now() - FORGOTTEN_AFTER)
     partition = keys.mail_partition(board.name)
-    rows = board.table.scan(partition, keys.MAIL, keys.end_of(keys.MAIL))
-    async for row in paged(rows, pause):
-        if row.key.rsplit(":", 2)[1] < before:
-            if pause is not None:
-                await pause()
-            forgotten += await try_delete(board.table, partition, [Delete(row.key, row.etag)])
-    return forgotten
+    rows = paged(board.table.scan(partition, keys.MAIL, keys.end_of(keys.MAIL)), pause)
+    old = [Delete(row.key, row.etag) async for row in rows if row.key.rsplit(":", 2)[1] < before]
+    return await try_delete(board.table, partition, old, pause=pause)

@@ -1,17 +1,19 @@
-"""Pauses a whole board: while it is paused no worker claims or takes over anything.
+"""Pauses a whole board: while it is paused, no worker claims or overrides anything.
 
-Each shard has a row then, between its locks and its tokens: a walk that reads the shard finds it
-without another request. So a worker learns of a pause at its next walk, a cycle later at the most.
-What runs goes on, is renewed and released. The items' own pauses are left alone. Pumps and
-elections go on: their boards are others. Those boards are not paused so, since no worker of a group
-and no candidate looks for that: the partitions and the elections themselves are.
+Each shard of a paused board has a row, between its locks and its tokens: a walk that reads the
+shard finds it without another request. So a worker learns of a pause at its next walk, a cycle
+later at the most. Runs under way go on, and are renewed and released. The pauses of single items
+are left alone. Pumps and elections go on, because they have boards of their own. Those boards
+cannot be paused as a whole, since no worker of a group and no candidate looks for the row; their
+items can.
 
 Shard 0 decides for the board: its row is inserted, or deleted, before those of the others. A
 command that has written any of these rows reads all of them afterwards, and writes again while one
-differs from shard 0. So of a pause and a resume at the same time one wins, in all shards: the
-command that wrote last has found them alike. What a command that was killed has left is finished by
-asking again, and by the workers: a row that shard 0 does not have pauses nothing, and is deleted by
-the walk that meets it; one that is missing is inserted after the walk.
+differs from shard 0. When a pause and a resume run at the same time, one of them wins in all
+shards, because each command ends only after it has read all shards and found them alike. A command
+that is killed may leave the shards different: the next such command makes them alike, and so do
+workers. A row pauses nothing where shard 0 has none, and the walk that meets it deletes it; a row
+that is missing is inserted after the walk.
 """
 
 from blackboard.errors import BadInput, BlackboardError
@@ -22,9 +24,9 @@ from blackboard.protocol.rows import text_of
 from blackboard.table import Conflict, Delete, Insert, Op, Replace, Row, Unknown, read, try_delete
 
 TRIES = 20
-"""Requests for one shard that may remain without an answer."""
+"""Requests for one shard that may have no answer, before a command gives up."""
 PASSES = 20
-"""Readings of all shards, while other commands pause and resume the board."""
+"""Readings of all shards, at most, while other commands pause and resume the board."""
 
 
 async def paused_by(board: BoardTable) -> Mark | None:
@@ -34,9 +36,9 @@ async def paused_by(board: BoardTable) -> Mark | None:
 
 
 async def pause_board(board: BoardTable, mark: Mark) -> bool:
-    """Pause the board. Returns whether a shard was not paused before: where shard 0 was, the first
-    mark stays. Another command may have resumed the board meanwhile: `paused_by` says it. Raises
-    BadInput for the board of a group or of elections.
+    """Pauses the board. Returns whether a shard was not paused before; where shard 0 was, its mark
+    stays. Another command may have resumed the board meanwhile: see `paused_by`. Raises BadInput
+    for the board of a group or of elections.
     """
     if group_of(board.name):
         problem = f"{board.name} has what is held, and its holders look for no pause of a board"
@@ -46,8 +48,8 @@ async def pause_board(board: BoardTable, mark: Mark) -> bool:
 
 
 async def resume_board(board: BoardTable) -> bool:
-    """End the pause of the board. Returns whether a shard was paused. Another command may have
-    paused the board meanwhile: `paused_by` says it.
+    """Ends the pause of the board. Returns whether a shard was paused. Another command may have
+    paused the board meanwhile: see `paused_by`.
     """
     row = await _row(board, 0)
     changed = row is not None and await _settled(board, 0, Delete(MAINTENANCE, row.etag))
@@ -55,7 +57,7 @@ async def resume_board(board: BoardTable) -> bool:
 
 
 async def agree(board: BoardTable) -> bool:
-    """Make all shards as shard 0 is, until they are found so. Returns whether one was not."""
+    """Makes all shards like shard 0, until it reads them alike. Returns whether one differed."""
     changed = False
     for _ in range(PASSES):
         first, written = await _row(board, 0), False
@@ -70,8 +72,8 @@ async def agree(board: BoardTable) -> bool:
 
 
 async def is_paused(board: BoardTable, number: int) -> bool:
-    """Whether a shard is paused. A row that shard 0 does not have was left by a command that was
-    killed, or is about to be deleted: it is deleted.
+    """Whether a shard is paused. Where shard 0 has no row, that of another shard was left by a
+    command that was killed, or is about to be deleted by one: it is deleted.
     """
     row = await _row(board, number)
     if row is None or number == 0 or await _row(board, 0) is not None:
@@ -85,7 +87,9 @@ async def _row(board: BoardTable, number: int) -> Row | None:
 
 
 def _missing(first: Row | None, row: Row | None) -> Op | None:
-    """What makes a shard, with this row, as shard 0 is, with its `first` one. None: it is."""
+    """The operation that makes a shard with `row` like shard 0, which has `first`. None: they are
+    alike.
+    """
     if first is None:
         return None if row is None else Delete(MAINTENANCE, row.etag)
     mark = str(first.data.get("mark"))
@@ -97,7 +101,9 @@ def _missing(first: Row | None, row: Row | None) -> Op | None:
 
 
 async def _settled(board: BoardTable, number: int, op: Op) -> bool:
-    """Make a shard as wanted. Returns whether it was not; True also where a reply was lost."""
+    """Applies an operation to a shard. Returns whether that changed it; True also where a reply was
+    lost.
+    """
     doubtful = False
     for _ in range(TRIES):
         try:

@@ -5,7 +5,7 @@ nothing: a worker that is not listed may run items, and one that is listed may b
 writes its row once a minute, whatever its cycle. After two minutes and ten seconds without a write
 it is called lost; after a day, the next worker that starts deletes its row. Candidates of
 elections, and the workers of a group, have such rows on their own boards: they write them as often
-as they look at these, and are lost after a lease of their own.
+as they look at these boards, and are lost after their own lease.
 """
 
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ from blackboard.table import (
 )
 
 ANNOUNCE_EVERY = 60.0
-"""Seconds."""
+"""Seconds between two writes of a worker's row."""
 LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
-"""Seconds: two announcements are missed, and a slow store takes time."""
+"""Seconds since the last write: two more were missed, and a slow store takes time."""
 FORGOTTEN_AFTER = timedelta(days=1)
 TRIES = 5
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
-    """A worker as it announced itself, and the age of that by the store's own scale."""
+    """A worker as it announced itself, and the age of its row by the store's clock."""
 
     member: Member
     age: float
@@ -58,12 +58,12 @@ class Sighting(Struct, frozen=True, kw_only=True):
 
 
 async def announce(board: BoardTable, member: Member) -> Member:
-    """Write a worker's row: new, or over the one it wrote before. Returns the row as it is now, for
-    the next announcement. `seen` is set here, by the store's clock.
+    """Writes a worker's row, or overwrites the one that it wrote before. Returns the row as it is
+    now, for the next announcement. `seen` is set here, by the store's clock.
 
-    A lost race or reply does no harm: the next announcement repairs it. One that was damaged is
-    replaced. A row that is gone may mean that the whole table was deleted and made anew. Raises
-    Remade when that changed the shards, BoardGone while the board is not there.
+    A lost race or reply does no harm: the next announcement repairs it. A damaged row is replaced.
+    A row that is gone may mean that the whole table was deleted and made anew. Raises Remade when
+    that changed the shards, BoardGone while the board is not there.
     """
     partition, key = workers_partition(board.name), worker_key(member.owner)
     if not member.etag:
@@ -89,41 +89,41 @@ async def announce(board: BoardTable, member: Member) -> Member:
 
 
 async def forget(board: BoardTable, owner: str) -> None:
-    """Delete the row of a worker that ends in good order."""
+    """Deletes the row of a worker that ends in good order."""
     await try_delete(board.table, workers_partition(board.name), [Delete(worker_key(owner), ANY)])
 
 
 async def workers(board: BoardTable) -> list[Sighting]:
-    """All that have announced themselves, the longest running first. Rows of a newer version, or
-    that cannot be read, are passed over.
+    """All workers that have announced themselves, the longest running first. Rows of a newer
+    version, or that cannot be read, are passed over.
     """
     found = [one for row in await _rows(board) if (one := _sighting(board, row))]
     return sorted(found, key=lambda one: (one.member.started, one.member.owner))
 
 
 async def forget_lost(board: BoardTable) -> None:
-    """Delete the rows of workers that announced nothing for a day. Where a first look cannot say
-    their age, their own time counts. A time that is still to come counts as well: a clock was
-    wrong. A worker that lives after all writes its row again.
+    """Deletes the rows of workers that announced nothing for a day, by the time in the row: the age
+    of a row may not be known when it is read once. A row with a time in the future, from when a
+    clock was wrong, is deleted too. A worker that is alive after all writes its row again.
     """
-    now, partition = await board.table.now(), workers_partition(board.name)
+    now, ops = await board.table.now(), list[Delete]()
     for row in await _rows(board):
-        one = _sighting(board, row)
-        if one is None:
+        member = readable(Member, row)
+        if member is None:
             continue
-        seen = one.member.seen
-        if seen < now - FORGOTTEN_AFTER or is_ahead(seen, now=now):
-            await try_delete(board.table, partition, [Delete(row.key, row.etag)])
+        if member.seen < now - FORGOTTEN_AFTER or is_ahead(member.seen, now=now):
+            ops.append(Delete(row.key, row.etag))
+    await try_delete(board.table, workers_partition(board.name), ops)
 
 
 def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
-    """The workers that are there and take a type."""
+    """The workers that are not lost and take a type."""
     return [one for one in sightings if not one.lost and one.takes(item_type)]
 
 
 def with_silence(one: ItemStatus, sightings: Sequence[Sighting]) -> ItemStatus:
-    """The status of an item, with `silent` where it runs and its worker is lost. A worker that is
-    alive, or has no row, is not silent.
+    """The status of an item, with `silent` set where it runs and its worker is lost; not where the
+    worker is alive, or has no row.
     """
     if not one.running:
         return one

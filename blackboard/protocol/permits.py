@@ -1,14 +1,14 @@
-"""Permits: so many runs of a type go on at a time on the whole board.
+"""Permits: they limit how many runs of a type go on at a time on the whole board.
 
 A type with a `concurrency` of N has N permits, numbered from 0; with a `key`, N for each value of
-that param. A permit that is in use is a row, in a partition of its own. A worker takes one before
-it claims or overrides, renews it while the run goes on, and gives it back when the run is released.
-The rows keep to the conditions of locks: one is inserted where there is none, replaced by its etag
-once it has outlived its lease, and merged and deleted by its etag alone. So two workers never have
-the same permit, and a worker that died keeps none for longer than the lease.
+that param. A permit that is in use is a row; all of them are in a partition of their own. A worker
+takes one before it claims or overrides, renews it while the run goes on, and gives it back when the
+run is released. The rows are written as locks are: inserted where there is none, replaced under
+their etag once they are stale, and merged and deleted only under their etag. So two workers never
+have the same permit, and a worker that died keeps none for longer than the lease.
 
-Permits are read and taken many at once: one range, one batch. A reply that is lost is settled by
-the nonces in the rows. What is taken and not known to be goes stale.
+Many permits are read in one range and taken in one batch. A lost reply is settled by the nonces in
+the rows. A permit that was taken without its worker learning of it goes stale.
 """
 
 from collections.abc import Sequence
@@ -33,24 +33,25 @@ from blackboard.table import (
 )
 
 LEASE = 60.0
-"""Seconds that a permit may go untouched. It has nothing to do with the lease of an item: what a
-dead worker held is free again after a minute, however long its locks are good."""
-FORGOTTEN_AFTER = 86_400.0
-"""Seconds without a renewal after which a permit is deleted."""
+"""Seconds that a permit may go without a renewal. They do not depend on the lease of an item: the
+permits of a dead worker are free again after a minute, however long its locks are good."""
+LONGEST_LEASE = 86_400.0
+"""Seconds. A permit with a longer lease counts as one that cannot be read, and one that was not
+renewed for so long is deleted."""
 TRIES = 4
-"""Readings of the permits of one limit, while other workers are faster."""
+"""Tries to take or give back permits of one limit, while other workers are faster."""
 RENEWALS = 3
-"""Batches for one renewal before it is left to the next."""
+"""Batches sent for one renewal, at most; the next renewal tries again."""
 MOST_DIGITS = 9
-"""Of the number of a permit."""
+"""Digits of the number of a permit, at most."""
 
 LimitName = tuple[str, str]
-"""A type, and the JSON of a value of its key or ""."""
+"""A type, and the JSON of a value of its key; "" without a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What the runs of a type, or of a type and a value of its key, are counted by."""
+    """A limit that runs count against: of a type, or of a type and a value of its key."""
 
     type: str
     value: str
@@ -64,7 +65,7 @@ class Limit:
 
 
 def limit_of(work: Item | Token, settings: RunSettings) -> Limit | None:
-    """What a run is counted by; None: its type has no limit on the board."""
+    """The limit that a run counts against; None: its type has no limit on the board."""
     concurrency = settings.concurrency
     if concurrency is None:
         return None
@@ -78,7 +79,7 @@ class HeldPermit:
 
     permit: Permit
     sent: float
-    """When its last write that was acknowledged was sent, in monotonic seconds."""
+    """When the last acknowledged write of it was sent, in monotonic seconds."""
 
     @property
     def key(self) -> str:
@@ -87,10 +88,10 @@ class HeldPermit:
 
 @dataclass(frozen=True, slots=True)
 class PermitRow:
-    """A row of a permit: by its key, whatever else it says."""
+    """A row of a permit. Its number is that of its key, whatever its columns say."""
 
     number: int
-    """-1: that of no permit."""
+    """-1: the key is not that of a permit."""
     row: Row
     permit: Permit | None
     """None: a newer version wrote it, or it cannot be read."""
@@ -100,7 +101,7 @@ class PermitRow:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """What keeps the permits of a limit."""
+    """The items, and the rows, that hold the permits of a limit."""
 
     items: tuple[str, ...] = ()
     newer: tuple[str, ...] = ()
@@ -113,7 +114,7 @@ class Occupied:
 
 
 async def occupied(board: BoardTable, limit: Limit) -> Occupied:
-    """What `take` counts as held."""
+    """The permits that `take` counts as held."""
     held = [one for one in await _read(board, limit) if not one.is_stale]
     odd = [one for one in held if one.permit is None]
     return Occupied(
@@ -126,8 +127,8 @@ async def occupied(board: BoardTable, limit: Limit) -> Occupied:
 async def take(
     board: BoardTable, limit: Limit, items: Sequence[str], *, owner: str
 ) -> list[HeldPermit]:
-    """Take a permit for each of some items, or for as many of the first of them as there are
-    permits left.
+    """Takes a permit for each of some items or, where fewer permits are left, for the first of
+    them.
     """
     for _ in range(TRIES):
         rows = await _read(board, limit)
@@ -135,7 +136,7 @@ async def take(
         held = {one.number for one in rows if not one.is_stale}
         left = max(limit.most - sum(not one.is_stale for one in rows), 0)
         free = [number for number in range(limit.most) if number not in held][:left]
-        # From a random one on: workers that take some at the same time collide less.
+        # Begins at a random one: workers that take some at the same time collide less.
         first = int(board.chance.fraction() * len(free))
         numbers = (free[first:] + free[:first])[: min(len(items), board.table.max_rows)]
         if not numbers:
@@ -176,8 +177,8 @@ def _taking(one: HeldPermit, found: PermitRow | None) -> Op:
 
 
 async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
-    """Touch permits, as many as fit one batch. Those that do not come back are lost; they keep no
-    other from being renewed.
+    """Renews permits, as many as fit one batch. Those that are not returned are lost; the others
+    are renewed all the same.
     """
     left = list(permits)
     for _ in range(RENEWALS):
@@ -198,7 +199,7 @@ async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPe
 
 
 async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
-    """Delete permits, as many as fit one batch. One that another worker has taken is left alone."""
+    """Deletes permits, as many as fit one batch, but none that another worker has taken."""
     left = list(permits)
     for _ in range(TRIES):
         ops = [Delete(one.key, one.permit.etag) for one in left]
@@ -213,17 +214,16 @@ async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
 
 
 async def forget_lost(board: BoardTable) -> None:
-    """Delete the permits that nobody has renewed for a day: of workers that died, and of limits
-    that are asked for no more.
+    """Deletes the permits that were not renewed for a day: of workers that died, and of limits that
+    are no longer in use.
     """
     rows = board.table.scan(_partition(board), keys.PERMIT, keys.end_of(keys.PERMIT))
-    old = [row async for row in rows if board.table.age(row) > FORGOTTEN_AFTER]
-    for row in old:
-        await try_delete(board.table, _partition(board), [Delete(row.key, row.etag)])
+    old = [Delete(row.key, row.etag) async for row in rows if board.table.age(row) > LONGEST_LEASE]
+    await try_delete(board.table, _partition(board), old)
 
 
 async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
-    """Those whose rows carry their nonces, with the rows' present etags."""
+    """The permits whose rows carry their nonces, with the present etags of the rows."""
     by_key = {one.key: one for one in permits}
     nonces = {key: one.permit.nonce for key, one in by_key.items()}
     etags = await with_nonces(board.table, _partition(board), nonces)
@@ -240,15 +240,16 @@ async def _read(board: BoardTable, limit: Limit) -> list[PermitRow]:
 
 
 def permit_in(board: BoardTable, row: Row) -> PermitRow:
-    """A row that cannot be read counts as a permit in use until it is as old as a lease, one of a
-    newer version for ever: more runs than the limit allows are worse than fewer. One that says that
-    it is good for longer than any is as one that cannot be read: its holder renews it long before.
+    """A permit's row, and whether it is stale. One that cannot be read counts as in use until it is
+    older than a lease, one of a newer version for ever: more runs than the limit allows are worse
+    than fewer. A permit with a lease above `LONGEST_LEASE` counts as one that cannot be read: a
+    living holder renews it long before.
     """
     age, resolution = board.table.age(row), board.table.resolution
     if version_of(row.data) > VERSION:
         return PermitRow(_number(row.key), row, permit=None, is_stale=False, is_newer=True)
     permit = readable(Permit, row, age=age)
-    if permit is not None and 0 < permit.stale_after <= FORGOTTEN_AFTER:
+    if permit is not None and 0 < permit.stale_after <= LONGEST_LEASE:
         stale = is_stale(permit, resolution=resolution)
     else:
         permit, stale = None, age > LEASE + resolution
@@ -256,7 +257,7 @@ def permit_in(board: BoardTable, row: Row) -> PermitRow:
 
 
 def _number(key: str) -> int:
-    """Of the permit that lies under a key; -1 where none does."""
+    """The number of the permit that a key is of; -1 where it is of none."""
     digits = key.rpartition(":")[2]
     number = int(digits) if len(digits) <= MOST_DIGITS and digits.isdecimal() else -1
     return number if f"{number:05d}" == digits else -1

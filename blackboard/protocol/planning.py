@@ -1,10 +1,11 @@
-"""With which settings an item is planned, as far as this process knows them."""
+"""The settings by which an item is planned, as far as this process can compute them."""
 
 from blackboard.errors import BadInput, BadSpec, BlackboardError
 from blackboard.model import Item, replace
+from blackboard.protocol.groups import check_no_pump
 from blackboard.protocol.permits import limit_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.next_run import Planning
+from blackboard.rules.wrong_clock import Planning
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings, Spec, decode_spec
 
@@ -18,23 +19,25 @@ def spec_of(item: Item) -> Spec:
 
 
 def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
-    """The settings of a run of `item` with `spec`. A schedule that only a handler sets, which this
-    process may not have, is the one of the item's last run.
+    """The settings of a run of `item` with `spec`. A schedule that only a handler sets, where this
+    process has no handler of its type, is the one of the item's last run.
     """
     elsewhere = not spec_of(item).has_schedule
     settings = board.resolve(item.type, spec)
-    if settings.schedule is None and elsewhere and item.schedule:
+    if settings.schedule is None and elsewhere and item.schedule and not settings.has_handler:
         schedule = parse_schedule(item.schedule, item.timezone)
         return replace(settings, schedule=schedule, timezone=item.timezone)
     return settings
 
 
 def why_unplanned(board: BoardTable, item: Item) -> str:
-    """Why the settings of an item, or what its run is counted by, cannot be computed; "" where they
-    can.
+    """Why no worker can run an item: its settings, or the limit that its run counts for, cannot be
+    computed, or its type is a pump; "" where one can.
     """
     try:
-        limit_of(item, settings_of(board, item, item.spec))
+        settings = settings_of(board, item, item.spec)
+        limit_of(item, settings)
+        check_no_pump(board.name, item.type, settings)
     except (BadInput, ValueError) as error:
         return problem_of(error)
     return ""
@@ -50,15 +53,13 @@ def problem_of(error: BlackboardError | ValueError) -> str:
 
 
 def planning_of(board: BoardTable, item: Item) -> Planning | None:
-    """None where it cannot be computed. A schedule that the settings have by now may not be the one
-    that the waiting token was planned by: the item's row has that.
+    """The settings by which an item is planned, and the schedule in its row; None where they cannot
+    be computed. The waiting token was planned by the schedule in the row, and the settings may have
+    another one by now.
     """
     try:
         settings = settings_of(board, item, item.spec)
         written = parse_schedule(item.schedule, item.timezone) if item.schedule else None
     except (BadInput, ValueError):
         return None
-    schedules = [settings.schedule] if settings.schedule else []
-    if written is not None and written not in schedules:
-        schedules.append(written)
-    return Planning(settings=settings, schedules=schedules)
+    return Planning(settings=settings, written=written)

@@ -1,13 +1,13 @@
-"""One board of a table: what is on it, read as records.
+"""One board of a table: its rows, read as records.
 
-A board has a name and a number of shards, fixed when it is made. An item lives, with all that
-belongs to it, in the shard that its id hashes to. The other modules here change a board.
+A board has a name and a number of shards, fixed when it is made. An item is in the shard that its
+id hashes to, with all rows that belong to it. The other modules here change a board.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -45,19 +45,19 @@ Resolve = Callable[[str, str], RunSettings]
 
 Read = TypeVar("Read")
 Pause = Callable[[], Awaitable[None]]
-"""Awaited again and again by a long piece of work: it may take its time, or end the work by
-raising."""
+"""A long operation awaits it again and again: it may take time, or raise to end the operation."""
 PAGE = 500
-"""Rows that such work reads from one pause to the next."""
+"""Rows that a long operation reads between two calls of `pause`."""
 SHARDS = range(1, 101)
 HIGHEST_FLOOR = 10**12 - 10**9
-"""The keys of the history have room for 10^12 fences, and what is added is to run."""
+"""An item is added only with a fence below this: keys of the history have room for 10^12 fences,
+and the item's runs need some."""
 FIRST_SHARDS = 8
-"""Shards that are looked at before a board is made."""
+"""Shards that are read to find out whether there are items, before a board is made."""
 SOME_ITEMS = 20
-"""Items of each shard from which the number of shards is seen."""
+"""Items of each shard that are read to find out the number of shards."""
 TRIES_TO_CREATE = 3
-"""Batches that may stay without an answer, and have done nothing, until a board is given up."""
+"""Batches sent to make a board, at most, while none is answered and the row is missing."""
 
 
 class BoardGone(Unavailable):
@@ -74,7 +74,7 @@ class Breaker(Protocol):
     """The circuit breaker in front of a store."""
 
     async def ready(self, partition: str) -> None:
-        """Wait until a request to the partition would be let through."""
+        """Waits until a request to the partition would be let through."""
         ...
 
 
@@ -99,15 +99,14 @@ class BoardTable:
         self.resolve = resolve
         self.breaker: Breaker | None = None
         self.created: datetime | None = None
-        """When it was made, by its own row; None: that was not read, or does not say it."""
+        """When the board was made, by its own row; None: that was not read, or does not say it."""
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
         self.unreadable_runs = set[str]()
         """Keys of rows of the history that could not be read."""
         self._unreadable_items: dict[int, dict[str, bool]] = {}
-        """By shard, the keys of item rows that could not be read by the latest reading, and whether
-        a newer version wrote them.
-        """
+        """By shard, the keys of item rows that the latest reading could not read, and whether a
+        newer version wrote them."""
 
     def asked_through(
         self,
@@ -116,8 +115,8 @@ class BoardTable:
         resolve: Resolve | None = None,
         breaker: Breaker | None = None,
     ) -> "BoardTable":
-        """This board, asked through another table or with other settings. Claims under way are
-        shared by both, so that neither adopts a lock that the other is claiming.
+        """A copy of this board with another table, settings or breaker. Both share the claims that
+        are in flight, so that neither adopts a lock that the other is claiming.
         """
         other = copy(self)
         other.table = table or self.table
@@ -141,8 +140,8 @@ class BoardTable:
             return Labels()
 
     async def ready(self, partition: str, trouble: TableError, *, failures: int) -> None:
-        """Wait, after so many requests to a partition that failed, until the next one may be made:
-        until the breaker in front of the store lets it through; without one, for a pause.
+        """Waits, after so many failed requests to a partition, until the next one may be made:
+        until the circuit breaker lets it through; without one, for a backoff.
         """
         if self.breaker is not None:
             await self.breaker.ready(partition)
@@ -157,17 +156,17 @@ class BoardTable:
     async def create(
         cls, table: Table, *, name: str, shards: int, clock: Clock, chance: Chance, resolve: Resolve
     ) -> "BoardTable":
-        """Make a board, or open it when it is there already with as many shards."""
+        """Makes a board, or opens it when it exists with as many shards."""
         board = cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
         await board.make()
         return board
 
     async def make(self) -> None:
-        """Make the board's row, unless it is there with as many shards. Raises BadInput when it has
-        others, or is missing and its items are in other shards.
+        """Makes the board's row, unless it exists with as many shards. Raises BadInput when it has
+        another number, or is missing and the board's items fit another number better.
         """
-        if self.shards not in SHARDS:
-            raise BadInput("shards", f"{self.shards} is out of range", "1 to 100")
+        if not _is_good(self.shards):
+            raise BadInput("shards", f"{self.shards!r} is out of range", "1 to 100")
         if not keys.group_of(self.name):  # that of a group always has one shard
             await _check_made(self.table, self.name, shards=self.shards)
         now = await self.table.now()
@@ -179,14 +178,14 @@ class BoardTable:
             except Conflict:
                 break
             except Unknown:
-                if await read(self.table, partition, keys.BOARD_KEY) is not None:
+                if await self.own_row() is not None:
                     break
                 if tries + 1 == TRIES_TO_CREATE:
                     raise
             else:
                 self.created = now
                 return
-        found, self.created = await _own_row(self.table, self.name)
+        found, self.created = await _made_with(self.table, self.name)
         if found != self.shards:
             raise BadInput(
                 "shards",
@@ -198,15 +197,21 @@ class BoardTable:
     async def open(
         cls, table: Table, *, name: str, clock: Clock, chance: Chance, resolve: Resolve
     ) -> "BoardTable":
-        """Open a board that is there."""
-        shards, created = await _own_row(table, keys.check_board_name(name))
+        """Opens a board that exists. Raises BadInput or BadRow."""
+        shards, created = await _made_with(table, keys.check_board_name(name))
         board = cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
         board.created = created
         return board
 
+    async def own_row(self) -> Row | None:
+        """The row of the board itself, which says its shards."""
+        return await read(self.table, keys.meta_partition(self.name), keys.BOARD_KEY)
+
     async def check_shards(self) -> None:
-        """Raises Remade when the board has other shards by now, BoardGone while it is gone."""
-        row = await read(self.table, keys.meta_partition(self.name), keys.BOARD_KEY)
+        """Raises Remade when the board has another number of shards by now, BoardGone while it is
+        gone.
+        """
+        row = await self.own_row()
         if row is None:
             init = f"`blackboard --board {self.name} init --shards {self.shards}`"
             raise BoardGone(f"the board {self.name!r} is gone ({init} makes it anew)")
@@ -219,7 +224,7 @@ class BoardTable:
     # ---- reading
 
     def partition(self, item_id: str) -> str:
-        """The partition an item lives in, with all that belongs to it."""
+        """The partition of an item, and of all rows that belong to it."""
         return self.shard(keys.shard_of(item_id, self.shards))
 
     def shard(self, number: int) -> str:
@@ -285,7 +290,7 @@ class BoardTable:
         )
 
     async def floor(self) -> int:
-        """The fence that an item is added with where no tombstone says it: as high as that of any
+        """The fence that an item is added with where its id has no tombstone: at least that of any
         tombstone that was deleted. It holds for an id that was found missing before this was read.
         """
         row = await read(self.table, keys.meta_partition(self.name), keys.FLOOR_KEY)
@@ -296,7 +301,7 @@ class BoardTable:
         return None if row is None else _record(Lock, row, age=self.table.age(row))
 
     async def locks(self) -> AsyncIterator[Lock]:
-        """All locks, shard by shard, but those of a newer version."""
+        """All locks, shard by shard, but those that cannot be read or are of a newer version."""
         for number in range(self.shards):
             async for row in self.table.scan(self.shard(number), keys.LOCK, keys.NEXT):
                 lock = self._lock_or_token(row)
@@ -323,9 +328,9 @@ class BoardTable:
         return run
 
     async def walk(self, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
-        """All locks of a shard and its tokens that are ready by `until`, most overdue first. Rows
-        of a newer version, and rows that cannot be read, are passed over; so are those in a wrong
-        shard, which no worker could take.
+        """All locks of a shard and its tokens that are ready by `until`, the most overdue first.
+        Rows of a newer version, and rows that cannot be read, are passed over; so are those in a
+        wrong shard, which no worker could claim.
         """
         async for found in self.read_shard(shard, until=until):
             if not isinstance(found, Mark):
@@ -334,7 +339,7 @@ class BoardTable:
     async def read_shard(
         self, shard: int, *, until: datetime
     ) -> AsyncIterator[Lock | Token | Mark]:
-        """As `walk`, in one range; where the board is paused, who paused it stands between."""
+        """As `walk`; where the board is paused, the mark of the pause comes after the locks."""
         last = keys.next_until(until)
         async for row in self.table.scan(self.shard(shard), keys.LOCK, last):
             if row.key == keys.MAINTENANCE:
@@ -358,9 +363,9 @@ class BoardTable:
             return None  # one bad row must not stop a worker; `doctor` reports it
 
     async def commit(self, item_id: str, ops: Sequence[Op]) -> dict[str, Etag]:
-        """Commit a batch that states the etag of an item; the etags of what it wrote, by key.
-        Where rows that follow from the item are in its way, they are written over (`insisting`).
-        Raises as `Table.commit`.
+        """Commits a batch that states the etag of an item, and returns the new etags by key. Tokens
+        and runs in its way that contradict the item are overwritten (`insisting`). Raises as
+        `Table.commit`.
         """
         while True:
             try:
@@ -374,14 +379,14 @@ class BoardTable:
                 return {op.key: etag for op, etag in zip(ops, etags, strict=True)}
 
     async def delete(self, item_id: str, key: str, etag: str) -> None:
-        """Delete one row that belongs to no item, if it is still the one that was read."""
+        """Deletes one row that belongs to no item, if it is still the one that was read."""
         await try_delete(self.table, self.partition(item_id), [Delete(key, etag)])
 
 
 async def _check_made(table: Table, name: str, *, shards: int) -> None:
     """Raises BadInput where the row of a board is missing, and its items fit another number of
-    shards better: with this one they would be hidden. That there may be items is seen by the first
-    shards, and by what workers leave: it takes few requests where there is nothing.
+    shards better: with this one, some would not be found. The first shards, and rows that workers
+    leave, show whether there may be items: few requests where there is nothing.
     """
     if await read(table, keys.meta_partition(name), keys.BOARD_KEY) is not None:
         return
@@ -414,14 +419,18 @@ async def _check_made(table: Table, name: str, *, shards: int) -> None:
     had = "" if len(numbers) == 1 else ", the number that it had,"
     raise BadInput(
         "shards",
-        f"the row {keys.BOARD_KEY} of {name!r} is missing, and with shards: {shards} items that "
-        f"are there would be hidden, as in {misfits[shards][0]}",
+        f"the row {keys.BOARD_KEY} of {name!r} is missing, and with shards: {shards} some of the "
+        f"items that are there would not be found (for example in {misfits[shards][0]})",
         f"`blackboard --board {name} init --shards {which}`{had} makes the row anew",
     )
 
 
-async def _own_row(table: Table, name: str) -> tuple[int, datetime | None]:
-    """The shards of a board that is there, and when it was made. Raises BadInput, and BadRow."""
+def _is_good(shards: object) -> TypeGuard[int]:
+    return type(shards) is int and shards in SHARDS
+
+
+async def _made_with(table: Table, name: str) -> tuple[int, datetime | None]:
+    """The shards of a board that exists, and when it was made. Raises BadInput or BadRow."""
     row = await read(table, keys.meta_partition(name), keys.BOARD_KEY)
     if row is None:
         problem = f"no board {name!r} in this store"
@@ -435,15 +444,15 @@ async def _own_row(table: Table, name: str) -> tuple[int, datetime | None]:
     if version_of(row.data) < 1:
         raise BadRow(row.key, "no good version")
     shards = row.data.get("shards")
-    if type(shards) is not int or shards not in SHARDS:
+    if not _is_good(shards):
         raise BadRow(row.key, "no good shards")
     created = row.data.get("created")
     return shards, created if isinstance(created, datetime) else None
 
 
 async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Etag]:
-    """Of rows that were written without an answer, those that are there: by key, in one range, the
-    present etags of rows that carry the nonce that `nonces` has for their key.
+    """The rows of a batch without an answer that were written: the present etags, by key, of rows
+    that carry the nonce that `nonces` has for their key. Reads one range.
     """
     rows = table.scan(partition, min(nonces), just_after(max(nonces)))
     return {
@@ -454,11 +463,11 @@ async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -
 
 
 UNREADABLE_MARK = Mark(by="unknown", at=NEVER)
-"""Who paused a board, where that cannot be read."""
+"""The mark of a paused board, where it cannot be read."""
 
 
 def mark_in(row: Row) -> Mark:
-    """Who paused a board; a mark that cannot be read pauses it all the same."""
+    """Who paused a board, when and why; a mark that cannot be read pauses it all the same."""
     try:
         return msgspec.json.decode(str(row.data.get("mark")), type=Mark)
     except (ValueError, RecursionError):
@@ -473,8 +482,8 @@ async def readings(
     *,
     limit: int | None,
 ) -> AsyncIterator[Read]:
-    """What `reading` makes of the rows of a range: so many, or all. Rows of which it makes None are
-    passed over.
+    """What `reading` returns for the rows of a range: at most `limit` results. Rows for which it
+    returns None are passed over.
     """
     first, last = between
     while limit is None or limit > 0:
@@ -492,7 +501,7 @@ async def readings(
 
 
 async def paged(rows: AsyncIterator[Row], pause: Pause | None) -> AsyncIterator[Row]:
-    """Rows, with a pause after each page."""
+    """The rows, with a pause after each `PAGE` of them."""
     number = 0
     async for row in rows:
         yield row
@@ -502,7 +511,7 @@ async def paged(rows: AsyncIterator[Row], pause: Pause | None) -> AsyncIterator[
 
 
 def fence_of(row: Row) -> int:
-    """The fence that a row says. Raises BadRow, also for one with which no item could run."""
+    """The fence in a row. Raises BadRow, also for one that is too high to run an item with."""
     fence = row.data.get("fence")
     if type(fence) is not int or not 0 <= fence < HIGHEST_FLOOR:
         raise BadRow(row.key, "no good fence")
@@ -515,11 +524,12 @@ _KEYS: dict[type[Any], Callable[[Any], str]] = {
     Token: lambda token: keys.next_key(token.ready, token.id),
     Run: lambda run: keys.run_key(run.id, run.fence),
 }
-"""The key of a row, from its record. Under another it could not be claimed, released or changed."""
+"""Computes the key of a row from its record. A row under another key could not be claimed, released
+or changed."""
 
 
 def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
-    """The record in a row, whose key it must give. Raises BadRow."""
+    """The record in a row. Raises BadRow, also where the row's key is not the record's."""
     found = record_of(record_type, row, **extra)
     if _KEYS[record_type](found) != row.key:
         raise BadRow(row.key, "its key is not what it says")
@@ -527,8 +537,8 @@ def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
 
 
 async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
-    """The locks of items, by id, as `BoardTable.locks` finds them: one by one where these are fewer
-    requests.
+    """The locks of items, by id: read one by one where that takes fewer requests than
+    `BoardTable.locks`.
     """
     if len(ids) > board.shards:
         return {lock.id: lock async for lock in board.locks()}

@@ -1,10 +1,10 @@
-"""Releasing items: the end of runs is written, and their items wait again.
+"""Releases items: writes the end of their runs, after which they wait again.
 
-Many releases share a batch. Of a batch that is refused, the release that was in the way is settled
-by itself, and the others are sent again without it, a few times. Of a batch without an answer, or
-that the store does not take time and again, each is settled; none waits for another. A release for
-which the store has no time is built anew, with the locks as they are by then: they are renewed
-meanwhile.
+Many releases share a batch. When a batch is refused, the release that caused it is settled by
+itself (`settling.py`), and the others are sent again without it, a few times. When a batch has no
+answer, or the store was busy or away several times, each of its releases is settled by itself; none
+waits for another. While the store is busy or away, the locks are renewed, and the batch is built
+anew with them.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from blackboard.protocol.settling import FAILURES, settle, until_answered
 from blackboard.table import Busy, Conflict, Delete, Op, Refused, Unavailable, Unknown
 
 ROUNDS = 3
-"""Times that a release is answered in a batch and does not land, before it is settled by itself."""
+"""Batches in which a release may be refused, before it is settled by itself."""
 
 
 class Leases:
-    """The locks of the runs that are released. These are not renewed meanwhile; those of a worker
-    are.
+    """Stops and resumes the renewal of locks whose runs are released. This one is for locks that
+    are not renewed; a worker has its own.
     """
 
     async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
@@ -44,14 +44,14 @@ class Leases:
         return list(finished)
 
     def renewed(self, finished: Sequence[FinishedRun]) -> None:
-        """From then on they are renewed as usual."""
+        """From then on the locks are renewed as usual."""
 
 
 Landed = Callable[[Sequence[tuple[FinishedRun, Released]]], Awaitable[None]]
 
 
 async def _nothing_more(_landed: Sequence[tuple[FinishedRun, Released]]) -> None:
-    """What is done about releases that have landed where the caller waits for all."""
+    """The usual `landed`: the caller waits for all releases, and needs no call for each."""
 
 
 async def release(
@@ -61,12 +61,12 @@ async def release(
     leases: Leases | None = None,
     landed: Landed = _nothing_more,
 ) -> list[Released]:
-    """Release runs, as many in one batch as fit it. Returns when all are in the history; waits for
-    the store as long as it takes. `landed` is called with those that are, as soon as they are.
+    """Releases runs, as many in one batch as fit it. Returns when all are in the history; waits for
+    the store without a limit. `landed` is called with runs as soon as they are there.
     """
     leases = leases or Leases()
     fitted = [fit(one, board.table.max_value) for one in finished]
-    # Of two runs of one item the earlier has lost its lock, and a batch has each row once.
+    # Of two runs of one item the earlier has lost its lock; and a batch has each row once.
     newest = {
         one.claim.id: one.claim.fence for one in sorted(fitted, key=lambda one: one.claim.fence)
     }
@@ -95,13 +95,13 @@ async def release(
 
 
 class _Sent(Struct):
-    """What became of releases that were sent in batches. By nonce."""
+    """The results of releases that were sent in batches, by nonce."""
 
     written: dict[str, Released] = {}
     ready: dict[str, datetime | None] = {}
-    """When the items are ready next, as the last batch said that may have landed."""
+    """When the items are ready next, by the last batch that may have landed."""
     left: list[FinishedRun] = []
-    """What is to be settled."""
+    """The runs that are to be settled."""
 
 
 async def _in_batches(
@@ -180,7 +180,7 @@ def _weight(op: Op) -> int:
 
 
 def releases_at_once(board: BoardTable) -> int:
-    """Releases that fit one batch."""
+    """How many releases fit one batch."""
     return board.table.max_rows // ROWS_OF_A_RELEASE
 
 
@@ -188,8 +188,8 @@ async def each_for_itself(
     write: Callable[[Sequence[FinishedRun]], Awaitable[list[Released]]],
     batch: Sequence[FinishedRun],
 ) -> list[Released]:
-    """Release runs together by `write`. If that raises what nothing foresees, each is released by
-    itself, and one for which it is raised again is dropped: its lock goes stale.
+    """Releases runs together by `write`. If that raises an unexpected error, each is released by
+    itself; one that raises it again is dropped, and its lock goes stale.
     """
     try:
         return await write(batch)

@@ -1,18 +1,19 @@
-"""Renames an item. The two ids may be in two partitions, so no batch can do it. Four steps do, each
-safe by itself; a rename that was interrupted is finished by asking for it again:
+"""Renames an item. The two ids may be in two partitions, so no batch can do it. It takes four
+steps, each safe by itself; a rename that was interrupted is finished by running it again:
 
-    1   pause the old one, with a mark that says why: no worker claims it from now on
+    1   pause the old item, with a mark that says why: no worker claims it from now on
     2   make the new one, paused, with all that the old one has but its history
-    3   remove the old one, if it is as it was copied; else copy it again over the new one
+    3   remove the old one, if it has not changed since; else copy it again over the new one
     4   resume the new one; or pause it as the old one was, where a person had paused that
 
-What is done to the old one meanwhile is copied as well; what would be done to the copy is refused
-until the rename is done. `rename_marks.py` has how the two are told.
+Changes of the old item meanwhile are copied as well; changes of the copy are refused until the
+rename is done. `rename_marks.py` has how the two are recognised.
 
-The tombstone of the old one has the name of the rename: of two at a time, the one whose name is
-there has renamed it, and the copy of the other goes. The copy has the life that it is of: an item
-that is added under the old id after step 3 is another one. The history stays with the old id, as
-that of a removed item does; what is known of the notices sent for it goes along at the end.
+The tombstone of the old item has the name of the rename: of two renames at a time, the one whose
+name is there has succeeded, and the copy of the other is removed. The copy names the life of the
+old id that it is of: an item that is added under the old id after step 3 is another one. The
+history stays with the old id, as after a removal; the rows of notices move to the new id at the
+end.
 """
 
 from contextlib import suppress
@@ -22,10 +23,11 @@ from typing import TypeGuard
 import msgspec
 
 from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
-from blackboard.model import Acknowledgement, Applied, Item, Mark, State, replace
+from blackboard.model import Acknowledgement, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, change_ops, remove_ops
-from blackboard.protocol.edits import TRIES, Changed, uncertain
+from blackboard.protocol.edits import READINGS, Changed, uncertain
+from blackboard.protocol.groups import check_not_made
 from blackboard.protocol.keys import notice_key, notices_partition, notices_range
 from blackboard.protocol.planning import planning_of, settings_of
 from blackboard.protocol.reading import BoardTable
@@ -41,24 +43,25 @@ from blackboard.protocol.rename_marks import (
     moved_name,
 )
 from blackboard.protocol.rows import check_version, text_of
-from blackboard.rules.applied import is_applied
+from blackboard.rules.applied import is_applied, requests_of
 from blackboard.rules.transitions import copied, removed, resumed
 from blackboard.spec import RunSettings
-from blackboard.table import Conflict, Delete, Insert, Op, TableError, Unknown
+from blackboard.table import Conflict, Delete, Insert, Op, Replace, Row, TableError, Unknown
 
 
 async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Changed:
-    """Rename an item, or finish a rename that was interrupted; one that was done before changes
+    """Renames an item, or finishes a rename that was interrupted; one that was done before changes
     nothing. `mark` says who does it.
 
-    Raises Missing, also where another rename was faster, AlreadyThere, BadInput for the same id and
-    when the schedule cannot be computed, BlackboardError when the item runs, keeps changing or has
-    a damaged spec.
+    Raises Missing, also where another rename was faster; AlreadyThere; BadInput for the same id, on
+    the board of a group or of elections, and when the schedule cannot be computed; BlackboardError
+    when the item runs, keeps changing or has a damaged spec.
     """
+    check_not_made(board.name)
     if new_id == item_id:
         raise BadInput("id", "it is the same", "give another one")
     renaming = _Renaming(board, item_id, new_id, mark)
-    for _ in range(TRIES):
+    for _ in range(READINGS):
         done = await renaming.go_on()
         if done is not None:
             with suppress(TableError):  # it is renamed
@@ -79,7 +82,7 @@ class _Renaming:
         self._has_copied = False
 
     async def go_on(self) -> Changed | None:
-        """Take the next step by what is there; None: there are more."""
+        """Takes the next step, by the rows of both items. None: there are more steps."""
         old, new = await self._board.item(self._old_id), await self._board.item(self._new_id)
         for one in (old, new):
             if one is not None:
@@ -106,8 +109,9 @@ class _Renaming:
         return None
 
     async def _move(self, old: Item, new: Item | None, settings: RunSettings) -> None:
-        """Make the new one, over its tombstone or an earlier copy if there is one, and remove the
-        old one. Where one of them has changed, or there was no answer, the next look decides.
+        """Makes the new one, over its tombstone or an earlier copy if there is one, and removes the
+        old one. Where one of them has changed, or there was no answer, the next call of `go_on`
+        decides.
         """
         now = await self._board.table.now()
         is_paused = old.is_paused and as_old(old) is None
@@ -120,13 +124,14 @@ class _Renaming:
             mark=text_of(mark),
             settings=settings,
         )
+        kept = replace(old, applied=requests_of(old))
+        name, gone = copied_name(old.id, old.born), moved_name(self._new_id)
         copy = replace(
             copy,
             acknowledged=_acknowledged(old, copy.fence),
-            applied=(Applied(name=copied_name(old.id, old.born), at=now),),
+            applied=edits.remembered(self._board, kept, name, now=now),
         )
-        name = moved_name(self._new_id)
-        names = edits.remembered(self._board, old.id, old.applied, name, now=now)
+        names = edits.remembered(self._board, old, gone, now=now)
         tombstone = replace(removed(old, now=now), applied=names)
         try:
             await self._board.commit(copy.id, add_ops(copy, over=new))
@@ -138,7 +143,7 @@ class _Renaming:
             self.unanswered = unanswered
 
     async def _finish(self, old: Item | None, new: Item | None) -> Changed:
-        """End the rename, where the old one is there no more; `old` is its tombstone."""
+        """Ends the rename, where the old item exists no more; `old` is its tombstone."""
         if not _is_there(new):
             raise Missing(self._old_id)
         if not self._is_unfinished(new):
@@ -151,7 +156,7 @@ class _Renaming:
         raise Missing(self._old_id)
 
     async def _end(self, copy: Item) -> Changed:
-        """The last step: the copy is an item like any other."""
+        """The last step: the copy becomes an item like any other."""
         by = text_of(self._marked(RENAMED_FROM + self._old_id))
 
         def build(item: Item, now: datetime) -> Item | None:
@@ -179,23 +184,36 @@ class _Renaming:
 
 
 async def _move_notices(board: BoardTable, old_id: str, item: Item) -> None:
-    """What was sent of the item counts under its new id. Where that fails, its next failure is
-    sent once more. Raises TableError.
+    """Moves the notices of an item to its new id, and deletes those of an earlier item of that id.
+    Where that fails, a notice that was sent may be sent once more. Raises TableError.
     """
-    partition, (first, last) = notices_partition(board.name), notices_range(old_id)
+    partition, between = notices_partition(board.name), notices_range(old_id)
+    moved = [row async for row in board.table.scan(partition, *between)]
+    there = [row async for row in board.table.scan(partition, *notices_range(item.id))]
+    left = {row.key: row.etag for row in there if not _is_of(item, row)}
+    its_own = {row.key for row in there} - left.keys()
     ops: list[Op] = []
-    async for row in board.table.scan(partition, first, last):
+    for row in moved:
+        key = notice_key(item.id, row.key.removeprefix(between[0]))
         data = {**row.data, "item": item.id, "fence": item.fence}
-        ops += [
-            Insert(notice_key(item.id, row.key.removeprefix(first)), data),
-            Delete(row.key, row.etag),
-        ]
+        ops.append(Delete(row.key, row.etag))
+        if key in left:
+            ops.append(Replace(key, data, left.pop(key)))
+        elif key not in its_own:
+            ops.append(Insert(key, data))
+    ops += [Delete(key, etag) for key, etag in left.items()]
     if ops:
         await board.table.commit(partition, ops)
 
 
+def _is_of(item: Item, notice: Row) -> bool:
+    """Whether a notice was sent in this life of an item, or before it was renamed."""
+    fence = notice.data.get("fence")
+    return isinstance(fence, int) and fence >= item.born
+
+
 def _acknowledged(item: Item, fence: int) -> str:
-    """What the copy of an item, which has this fence, says of an acknowledgement: it is for one."""
+    """The acknowledgement of an item, for its copy: it names a fence, which is this one there."""
     if not item.is_acknowledged:
         return item.acknowledged
     seen = msgspec.json.decode(item.acknowledged, type=Acknowledgement)
@@ -203,7 +221,7 @@ def _acknowledged(item: Item, fence: int) -> str:
 
 
 def _is_copy_of(copy: Item, old: Item) -> bool:
-    """Whether it is of this life of the old one, or of the one that left this tombstone."""
+    """Whether a copy is of this life of the old item; `old` may be the tombstone that it left."""
     return is_applied(copy, copied_name(old.id, old.born))
 
 

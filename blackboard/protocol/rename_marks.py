@@ -1,13 +1,12 @@
-"""What the row of an item says of a rename; `rename.py` has its steps. Pure.
+"""What the row of an item says of a rename under way; `rename.py` has the steps. Pure.
 
-Until a rename is done there are two items, both paused. The old one is an item like any other: the
-rename writes nothing unless it is as it was copied. The copy is changed by the rename alone, since
-it may be made anew. It is told by its latest name, that of the rename: the last step, as every
-change, puts another name before it.
+Until a rename is done there are two items, both paused. The old one may be changed like any other:
+it is removed only if it has not changed since it was copied. The copy is changed by the rename
+alone, since it may be made anew. It is recognised by the newest name in `applied`, which is the
+rename's: the last step, as every change, puts another name before it.
 """
 
 import hashlib
-import shlex
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -15,22 +14,23 @@ import msgspec
 
 from blackboard.errors import BeingRenamed
 from blackboard.model import Item, Mark
+from blackboard.phrases import command
+from blackboard.rules.applied import COPIED, MOVED
 
 RENAMED_TO, RENAMED_FROM = "renamed to ", "renamed from "
-"""Before the other id, why the two items of a rename are paused meanwhile."""
+"""The reasons why the two items of a rename are paused; the other id follows."""
 INTERRUPTED_AFTER = timedelta(minutes=1)
-"""A rename takes far less."""
+"""The age at which a rename counts as interrupted: it takes far less."""
 
 
 class RenameMark(Mark, frozen=True, kw_only=True):
     """Why an item is paused until its rename is done. A person's mark may give the same reason."""
 
     to: str = ""
-    """Of the old one: the new id."""
+    """In the old item: the new id."""
     before: str = ""
-    """Of the copy: JSON of `Mark`, who had paused the item before the rename, and pauses it after
-    that.
-    """
+    """In the copy: JSON of the `Mark` with which a person had paused the item before the rename; it
+    is paused by that again afterwards."""
 
 
 class Renaming(NamedTuple):
@@ -43,12 +43,11 @@ class Renaming(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        ids = " ".join(map(shlex.quote, (self.old_id, self.new_id)))
-        return f"`blackboard rename {ids}` finishes it"
+        return f"{command('rename', self.old_id, self.new_id)} finishes it"
 
     @property
     def words(self) -> str:
-        """What is so of either item."""
+        """What messages say of either item."""
         return f"is being renamed: {self.remedy}"
 
     def is_interrupted(self, *, now: datetime) -> bool:
@@ -58,7 +57,7 @@ class Renaming(NamedTuple):
 
 def moved_name(new_id: str) -> str:
     """The name of a rename, in the tombstone that it leaves of the old one."""
-    return f"renamed:{_digest(new_id)}"
+    return f"{MOVED}{_digest(new_id)}"
 
 
 def copied_name(old_id: str, born: int) -> str:
@@ -72,13 +71,13 @@ def is_copied(item: Item, old_id: str) -> bool:
 
 
 def as_old(item: Item) -> Renaming | None:
-    """The rename that has paused an item, which is the old one of it."""
+    """The rename that has paused an item as the old one; None: there is none."""
     mark = _mark_of(item)
     return Renaming(item.id, mark.to, mark) if mark is not None and mark.to else None
 
 
 def as_copy(item: Item) -> Renaming | None:
-    """The rename that an item is the unfinished copy of."""
+    """The rename of which an item is the unfinished copy; None: there is none."""
     mark = _mark_of(item)
     if mark is None or not mark.reason.startswith(RENAMED_FROM):
         return None
@@ -89,7 +88,9 @@ def as_copy(item: Item) -> Renaming | None:
 
 
 def renaming_of(item: Item) -> Renaming | None:
-    """The rename that an item is in; None: it is in none, or was not reached by it yet."""
+    """The rename of which an item is the old one or the copy; None: there is none, or it has not
+    written the item yet.
+    """
     return as_old(item) or as_copy(item)
 
 
@@ -108,8 +109,8 @@ def _mark_of(item: Item) -> RenameMark | None:
 
 
 def _copies(old_id: str) -> str:
-    """How the names of renames of an id begin, in their copies."""
-    return f"rename:{_digest(old_id)}:"
+    """The beginning of the names that renames of an id put into its copies."""
+    return f"{COPIED}{_digest(old_id)}:"
 
 
 def _digest(item_id: str) -> str:

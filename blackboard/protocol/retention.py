@@ -1,15 +1,15 @@
-"""How long history is kept: a number of runs of each item, none above an age, and of a removed item
-its tombstone.
+"""How long history is kept: of each item the latest runs, up to a number and an age; of a removed
+item its tombstone.
 
-The worker that releases a run prunes the history of its item, if the fence of the run divides by
-16; so no worker is appointed for it. The history of an item that runs so often that its runs become
-too many before they become too old is pruned every 96 runs: what goes is then one batch of any
-store, and nearly twice as many runs may be there. An abandoned or cancelled run stays for an hour
+The worker that releases a run prunes the history of its item, if the fence of the run is divisible
+by 16: no election is needed for that. An item that runs so often that its runs become too many
+before they become too old is pruned every 96 runs: the deleted rows then fit one batch of any
+store, and there may be nearly twice as many runs. An abandoned or cancelled run stays for an hour
 in any case: if it ends late, its worker finds the row of the run.
 
-An item that was removed, paused or is done, or whose worker always dies, has no release that
-prunes. The coordinator of the board prunes those (`worker/coordinator.py`), and `doctor --repair`
-prunes all.
+An item that is removed, paused or done, or whose runs are always abandoned or cancelled, has no
+release that prunes. The coordinator of the board prunes those (`worker/coordinator.py`), and
+`doctor --repair` prunes all.
 
 A tombstone keeps three things of a removed item:
 
@@ -19,10 +19,10 @@ A tombstone keeps three things of a removed item:
     the history  which no item would own without it
 
 So it is deleted after the names have been forgotten, after its history, and after its fence was
-written to the row `floor`, with whose fence all ids are added that are not there. That write is
+written to the row `floor`: an id without a row is added with the fence of that row. That write is
 answered before the deletion is sent; so an addition that misses the tombstone reads a floor that is
-high enough. The deletion states the etag of the tombstone: one that was made an item again stays.
-Of its history only runs of fences up to its own are deleted: those of a new life are above.
+high enough. The deletion states the etag of the tombstone: one that became an item again stays. Of
+its history only runs of fences up to its own are deleted: those of a new life are above.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,17 @@ from blackboard.model import VERSION, Item, Outcome, Run, State
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause, fence_of
 from blackboard.rules.applied import REMEMBERED
-from blackboard.table import Conflict, Delete, Insert, Merge, Row, Unknown, read, try_delete
+from blackboard.table import (
+    Conflict,
+    Delete,
+    Insert,
+    Merge,
+    Row,
+    Unknown,
+    just_after,
+    read,
+    try_delete,
+)
 
 PRUNE_EVERY = 16
 """Runs of an item from one pruning to the next."""
@@ -45,7 +55,7 @@ PRUNE_SELDOM = 96
 KEPT_FOR_LATE = timedelta(hours=1)
 """The least age of an abandoned or cancelled run that is deleted: it may end late."""
 TRIES = 5
-"""Of raising the floor, before it is left for later."""
+"""Tries to raise the floor, before that is left for later."""
 
 
 class Retention(Struct, frozen=True, kw_only=True):
@@ -71,27 +81,22 @@ def prunes_after(fence: int, *, retention: Retention, interval: timedelta | None
 
 
 def prune_every(retention: Retention, interval: timedelta | None) -> int:
-    """Of how many runs of an item one is followed by a pruning."""
+    """The number of runs of an item from one pruning to the next."""
     too_many_first = interval is not None and interval < retention.age / retention.runs
     return min(PRUNE_SELDOM if too_many_first else PRUNE_EVERY, retention.runs)
 
 
 async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int:
-    """Delete the runs of an item that are not kept; their number. Those of a newer version, and
-    rows that cannot be read, stay.
+    """Deletes the runs of an item that are not kept, and returns how many. Those of a newer
+    version, and rows that cannot be read, stay.
     """
-    now = await board.table.now()
-    place = pruned = 0
-    partition, batch = board.partition(item_id), list[Delete]()
+    now, place, ops = await board.table.now(), 0, list[Delete]()
     async for run in board.runs(item_id):
         goes = not is_kept(run, place=place, retention=retention, now=now)
         if goes and run.version <= VERSION:
-            batch.append(Delete(keys.run_key(item_id, run.fence), run.etag))
+            ops.append(Delete(keys.run_key(item_id, run.fence), run.etag))
         place += 1
-        if len(batch) == board.table.max_rows:
-            pruned += await try_delete(board.table, partition, batch)
-            batch = []
-    return pruned + await try_delete(board.table, partition, batch)
+    return await try_delete(board.table, board.partition(item_id), ops)
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
@@ -111,9 +116,9 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
-    """Prune the histories of all items that no release prunes, and delete tombstones whose time is
-    up. There is a pause before each page of items, before each history, which is then read and
-    deleted without another, and before the tombstones of a batch.
+    """Prunes the histories of all items that no release prunes, and deletes expired tombstones.
+    Awaits `pause` after each page of items, before each history, which is then read and deleted
+    without another, and before the tombstones of a batch are deleted.
     """
     done, now = Pruned(), await board.table.now()
     for number in range(board.shards):
@@ -144,9 +149,9 @@ def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:
 async def delete_tombstones(
     board: BoardTable, tombstones: Sequence[Item], *, pause: Pause
 ) -> Pruned:
-    """Delete tombstones of one shard with their histories, as many as one batch deletes. One that
-    was made an item again meanwhile stays, as does one whose history cannot be deleted now, cannot
-    be read or is of a newer version; and all of them where the floor cannot be read.
+    """Deletes tombstones of one shard with their histories, as many as one batch deletes. A
+    tombstone stays if it became an item again meanwhile, or if its history cannot be deleted now,
+    cannot be read or is of a newer version; all of them stay where the floor cannot be read.
     """
     runs, bare = 0, []
     for one in tombstones:
@@ -155,17 +160,15 @@ async def delete_tombstones(
         rows = board.table.scan(partition, *keys.runs_range(one.id))
         history = [board.run_in(row) async for row in rows]
         known = [run for run in history if run is not None and run.version <= VERSION]
-        old = [run for run in known if run.fence <= one.fence]
-        for start in range(0, len(old), board.table.max_rows):
-            some = old[start : start + board.table.max_rows]
-            ops = [Delete(keys.run_key(one.id, run.fence), run.etag) for run in some]
-            deleted = await try_delete(board.table, partition, ops)
-            runs += deleted
-            if not deleted:
-                break
-        else:
-            if len(known) == len(history):
-                bare.append(one)
+        ops = [
+            Delete(keys.run_key(one.id, run.fence), run.etag)
+            for run in known
+            if run.fence <= one.fence
+        ]
+        deleted = await try_delete(board.table, partition, ops)
+        runs += deleted
+        if deleted == len(ops) and len(known) == len(history):
+            bare.append(one)
     if not bare:
         return Pruned(runs=runs)
     await pause()
@@ -177,8 +180,8 @@ async def delete_tombstones(
 
 
 async def raise_floor(board: BoardTable, fence: int) -> None:
-    """See that the floor of the board is at `fence` or above. Raises TableError when it may not
-    be, BadRow where it cannot be read.
+    """Raises the floor of the board to `fence`, if it is lower. Raises TableError when it may still
+    be lower, BadRow where it cannot be read.
     """
     partition, key = keys.meta_partition(board.name), keys.FLOOR_KEY
     for _ in range(TRIES):
@@ -194,7 +197,7 @@ async def raise_floor(board: BoardTable, fence: int) -> None:
 
 
 async def _delete_each(board: BoardTable, tombstones: Sequence[Item]) -> int:
-    """Delete tombstones in one batch, without those that have changed."""
+    """Deletes tombstones in one batch, without those that have changed, and returns how many."""
     left = list(tombstones)
     while left:
         ops = [Delete(keys.item_key(one.id), one.etag) for one in left]
@@ -210,14 +213,15 @@ async def _delete_each(board: BoardTable, tombstones: Sequence[Item]) -> int:
 
 
 async def prune_all(board: BoardTable, *, retention: Retention) -> int:
-    """Prune every history of a board; the number of runs that went."""
+    """Prunes every history of a board, and returns the number of runs deleted."""
     pruned = 0
     for number in range(board.shards):
         shard, key = board.shard(number), keys.RUN
         while (row := await _first(board, shard, key)) is not None:
-            key = _behind(row)
-            with suppress(BadRow):  # `doctor` reports it
-                pruned += await prune(board, _item_of(row), retention=retention)
+            key, item_id = just_after(row.key), row.data.get("item")
+            if isinstance(item_id, str) and row.key.startswith(keys.runs_range(item_id)[0]):
+                key = keys.runs_range(item_id)[1]
+                pruned += await prune(board, item_id, retention=retention)
     return pruned
 
 
@@ -230,19 +234,5 @@ async def _first(board: BoardTable, shard: str, key: str) -> Row | None:
 
 def prunes_itself(item: Item) -> bool:
     """Whether an item has runs that end in a release, which prunes its history."""
-    return (
-        item.state is State.ACTIVE and item.outcome is not Outcome.ABANDONED and item.failures == 0
-    )
-
-
-def _item_of(row: Row) -> str:
-    """The id of a run. Raises BadRow when its row does not say."""
-    item_id = row.data.get("item")
-    if not isinstance(item_id, str):
-        raise BadRow(row.key, "no good item")
-    return item_id
-
-
-def _behind(row: Row) -> str:
-    """The end of the history that a run is of: all of its keys begin alike."""
-    return row.key.rpartition(":")[0] + ";"
+    is_released = item.outcome not in {Outcome.ABANDONED, Outcome.CANCELLED} and not item.failures
+    return item.state is State.ACTIVE and is_released

@@ -1,13 +1,13 @@
-"""Records to rows and back, field by field.
+"""Turns records into rows and back, field by field.
 
 A field of a record is a column of the same name, but for `id`, which is `item` in a row (some
-stores keep `id` for themselves). A None is not written; what a row lacks takes the record's
-default. Columns that a record does not have are left alone by every Merge. Lists of records are
-JSON in a row, "" when they are empty.
+stores reserve `id`). A None is not written; a column that a row lacks takes the record's default.
+Columns that a record does not have are left alone by every Merge. Lists of records are JSON in a
+row, "" when they are empty.
 
-A row is read only if every column is what its field says. Any program may have written it, and one
-value of another kind, or a time for which no calendar goes on, would end a worker that computes
-with it.
+A row is read only if every column has a valid value for its field. Any program may have written it,
+and one value of a wrong type, or a time at the end of the calendar, would end a worker that
+computes with it.
 """
 
 import math
@@ -51,11 +51,11 @@ Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Stat
 
 _READ_ONLY = {"etag", "age"}
 _LARGEST = 10**12
-"""The keys of the history have no room for higher fences."""
+"""Numbers in rows are below this: the keys of the history have no room for higher fences."""
 SHORTEST_CYCLE = 0.001
-"""Seconds."""
+"""Seconds of the cycle in a worker's row, at least."""
 
-# ---- from a row: each of these returns the value of a field, None for what is no good in it
+# ---- from a row: each of these returns the value of a field, None for one that is not valid
 
 Reader = Callable[[object], Any]
 
@@ -79,7 +79,7 @@ def _number(value: object) -> float | None:
 
 
 def _seconds(value: object) -> float | None:
-    """Seconds that are shown, or reckoned with."""
+    """Seconds that are shown, or computed with."""
     number = _number(value)
     return number if number is not None and abs(number) < _LARGEST else None
 
@@ -119,7 +119,7 @@ def _texts(value: object) -> tuple[str, ...] | None:
 def _list_of(
     kind: type[QueuedRun | Applied | LogLine | Identifier | TypeCounts], field: str, good: Reader
 ) -> Reader:
-    """Each one's `field` must be `good`."""
+    """Reads a JSON list of records; `good` must accept the `field` of each."""
     decode = msgspec.json.Decoder(tuple[kind, ...]).decode  # type: ignore[valid-type] # a variable
 
     def read(value: object) -> Any:
@@ -153,18 +153,18 @@ _READERS: dict[Any, Reader] = {
     tuple[Identifier, ...]: _list_of(Identifier, "rank", _count),
     tuple[TypeCounts, ...]: _list_of(TypeCounts, "items", _count),
 }
-"""By the type of a field."""
+"""Readers by the type of a field."""
 _BY_NAME: dict[str, Reader] = {
     "version": _version,
     "cycle": _cycle,
     "lag": _seconds,
     "took": _seconds,
 }
-"""By the name of a field whose values are not all that its type allows. `stale_after` is none of
-them: `blackboard doctor` frees what has a lock for ages.
+"""Readers by the name of a field, where not all values of its type are valid. `stale_after` is not
+here: a lock with a lease of years must be readable, so that `blackboard doctor` can free its item.
 """
 _PLAIN = {str, bool, int}
-"""Types whose values need no reader: all of them are good, but for whole numbers out of range."""
+"""Types whose values need no reader: all are valid, except integers out of range."""
 
 
 class _Column(NamedTuple):
@@ -173,10 +173,11 @@ class _Column(NamedTuple):
     field: str
     name: str
     plain: type[Any] | None
-    """A type whose values need no reader."""
+    """The type of the field, if its values need no reader."""
     read: Reader
     may_be_odd: bool
-    """Whether a record may hold here what a row does not: None, a list, an enumeration."""
+    """Whether the record may have a value here that a row cannot have: None, a list, an
+    enumeration."""
 
 
 def _columns(record_type: type[Any]) -> Iterator[_Column]:
@@ -190,38 +191,50 @@ def _columns(record_type: type[Any]) -> Iterator[_Column]:
             yield _Column(field, name, plain, read, may_be_odd)
 
 
-_TYPES: tuple[type[Any], ...] = (
-    *(Item, Token, Lock, Permit, Run, Member, Message, Statistics, Action),
-)
-_COLUMNS = {record_type: tuple(_columns(record_type)) for record_type in _TYPES}
-_NAMES = {kind: tuple(one.name for one in columns) for kind, columns in _COLUMNS.items()}
-_RARE = {
-    Item: ("checkpoint", "warned", "warnings", "declared_by", "acknowledged"),
-    Token: ("checkpoint", "warned"),
-    Run: ("warnings", "log"),
-    Member: ("rank",),
-    Lock: ("stood_still",),
-    Permit: ("value",),
-    Message: (),
-    Statistics: (),
-    Action: (),
+class _Form(NamedTuple):
+    """How the records of a type are written and read."""
+
+    columns: tuple[_Column, ...]
+    names: tuple[str, ...]
+    """The names of the columns."""
+    values: Callable[[Any], tuple[Any, ...]]
+    """Returns the values of a record in the order of the columns."""
+    odd: tuple[str, ...]
+    """Columns that may be None in a record, or are lists or enumerations there."""
+    rare: tuple[str, ...]
+    """Columns that most rows do not have."""
+
+
+def _form(record_type: type[Any], *rare: str) -> _Form:
+    columns = tuple(_columns(record_type))
+    return _Form(
+        columns=columns,
+        names=tuple(one.name for one in columns),
+        values=attrgetter(*(one.field for one in columns)),
+        odd=tuple(one.name for one in columns if one.may_be_odd),
+        rare=rare,
+    )
+
+
+_FORMS: dict[type[Any], _Form] = {
+    Item: _form(Item, "checkpoint", "warned", "warnings", "declared_by", "acknowledged"),
+    Token: _form(Token, "checkpoint", "warned"),
+    Run: _form(Run, "warnings", "log"),
+    Member: _form(Member, "rank"),
+    Lock: _form(Lock, "stood_still"),
+    Permit: _form(Permit, "value"),
+    Message: _form(Message),
+    Statistics: _form(Statistics),
+    Action: _form(Action),
 }
-"""Columns that most rows do not have."""
-_ODD = {
-    kind: tuple(one.name for one in columns if one.may_be_odd) for kind, columns in _COLUMNS.items()
-}
-"""Columns that may be None in a record, or are lists or enumerations there."""
-_VALUES = {kind: attrgetter(*(one.field for one in all_)) for kind, all_ in _COLUMNS.items()}
 
 
 def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
-    """The record in a row. Raises BadRow, which says so where a newer version wrote what this one
-    cannot read.
-    """
+    """The record in a row. Raises BadRow, which also says where a newer version wrote the row."""
     data = row.data
     found: dict[str, Any] = {"etag": row.etag, **extra}
     wrong: list[str] = []
-    for field, name, plain, read, _ in _COLUMNS[record_type]:
+    for field, name, plain, read, _ in _FORMS[record_type].columns:
         if name in data:
             value: Any = data[name]
             if type(value) is not plain:
@@ -255,18 +268,16 @@ def readable(record_type: type[Record], row: Row | None, **extra: float) -> Reco
 # ---- to a row
 
 
-def data_of(
-    record: Item | Token | Lock | Permit | Run | Member | Message | Statistics | Action,
-) -> dict[str, Value]:
-    """All columns of a record, for a row that is inserted or replaced. What most rows do not have
-    is written empty only over another value.
+def data_of(record: Record) -> dict[str, Value]:
+    """All columns of a record, for a row that is inserted or replaced. Rare columns are left out
+    where they are empty.
     """
-    kind = type(record)
-    data = dict(zip(_NAMES[kind], _VALUES[kind](record), strict=True))
-    for name in _RARE[kind]:
+    form = _FORMS[type(record)]
+    data = dict(zip(form.names, form.values(record), strict=True))
+    for name in form.rare:
         if not data[name]:
             del data[name]
-    return _written(data, _ODD[kind])
+    return _written(data, form.odd)
 
 
 def columns_of(record: Item, *names: str) -> dict[str, Value]:
@@ -277,15 +288,15 @@ def columns_of(record: Item, *names: str) -> dict[str, Value]:
 
 @lru_cache(maxsize=1024)
 def _getters(names: tuple[str, ...]) -> tuple[Callable[[Item], tuple[Any, ...]], tuple[str, ...]]:
-    """Of the columns of an item: reads them all, and those whose values are no column's yet."""
-    odd = tuple(name for name in names if name in _ODD[Item])
+    """A function that reads these columns of an item, and those whose values need conversion."""
+    odd = tuple(name for name in names if name in _FORMS[Item].odd)
     if len(names) > 1:
         return attrgetter(*names), odd
     return lambda item: tuple(getattr(item, name) for name in names), odd
 
 
 def _written(data: dict[str, Any], odd: Iterable[str]) -> dict[str, Value]:
-    """The same, as a row has it. `odd` names the columns with values that no row has."""
+    """The values as a row has them. `odd` names the columns whose values need conversion."""
     for name in odd:
         value = data.get(name, "")
         if value is None:
@@ -311,7 +322,7 @@ def text_of(value: object) -> str:
 
 def version_of(data: Data) -> int:
     """The protocol version a row was written with. A Double without a fraction is an integer. 0:
-    what stands there is no version, and the row is damaged.
+    the column is no version, and the row is damaged.
     """
     version = data.get("version", 1)
     if type(version) is float and version.is_integer():

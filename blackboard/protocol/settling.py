@@ -1,14 +1,14 @@
-"""Settling a release: what is done about it after any doubt, such as no answer, a refusal, or a
-claim whose item has to be read.
+"""Settles a release about which there is a doubt: no answer, a refusal, or a claim whose item has
+to be read.
 
-The lock is read. It has the claim's nonce: the item is read and the release built anew from it. It
-has not: a row in the history with the claim's nonce means that the release landed; no such row
-means that the lock was taken away, and the run is late. Then its row in the history is written, and
-its result into the item if the rules say so.
+The lock is read. If it has the claim's nonce, the item is read and the release built anew from it.
+If it has not, a row in the history that this release wrote means that it landed; without one the
+lock was taken away, and the run is late. Then its row in the history is written, and its result
+into the item if the rules say so.
 
-Writing does not give up while the store is away: it asks again until it is answered. Where no
-answer comes to the release of one run time and again, it is recorded as failed, in few words: it
-may be what the run says that keeps the answer away.
+While the store is away, a request is repeated until it is answered. Where the release of one run
+has no answer time and again, the run is recorded as failed, with a short error: the content of its
+outcome may be the reason.
 """
 
 from collections.abc import Awaitable, Callable
@@ -35,18 +35,18 @@ from blackboard.rules.transitions import LateMove, late_move, stays, superseded
 from blackboard.table import Busy, Conflict, Refused, TableError, Unavailable, Unknown
 
 FAILURES = 4
-"""Tries of a release for which the store has no time, before it lets others go first; of a batch of
-them, before each is settled by itself."""
+"""Tries while the store is busy or away: of a release, before it lets others go first; of a batch
+of them, before each is settled by itself."""
 UNANSWERED = 6
-"""Tries of one release without a good answer, before it is tried in few words."""
+"""Tries of one release that may have no answer, before it is tried with a short error."""
 REFUSED = "the store refused the outcome"
 
 Answer = TypeVar("Answer")
 
 
 async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | None) -> Released:
-    """Release one run, or record it as late. `sent` is the ready time in the release that may have
-    landed.
+    """Releases one run, or records it as late. `sent` is the next ready time of the item in the
+    release that may have landed.
     """
     try:
         return await _until_it_lands(board, finished, sent=sent)
@@ -59,7 +59,7 @@ async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | N
 async def _until_it_lands(
     board: BoardTable, finished: FinishedRun, *, sent: datetime | None
 ) -> Released:
-    """Built from the item as it is now, and again until it lands."""
+    """Builds the release from the item as it is now, again and again until it lands."""
     claim, unanswered = finished.claim, 0
     while True:
         lock = await until_answered(board, claim.id, lambda: board.lock(claim.id))
@@ -79,8 +79,8 @@ async def _until_it_lands(
             unanswered += 1
             sent = done.ready
             if unanswered >= UNANSWERED:
-                # What the run says has got no answer just now. A short text that gets one shows
-                # that it is the reason.
+                # The full outcome has just had no answer. If a short error has one, the content
+                # is the reason.
                 in_few_words = _terse(finished, Refused(0, str(trouble)))
                 ops, done = prepare(board, in_few_words, current, now=now)
                 with suppress(TableError):  # or the release has landed meanwhile
@@ -98,13 +98,13 @@ async def _until_it_lands(
 
 
 def _terse(finished: FinishedRun, refused: Refused) -> FinishedRun:
-    """A run whose outcome the store refuses is recorded as failed, in few words."""
+    """The run, recorded as failed with a short error, where the store does not take its outcome."""
     ended = Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {refused.reason}")
     return replace(finished, ended=ended)
 
 
 def _is_terse(finished: FinishedRun) -> bool:
-    """Whether its outcome is in few words already: then its lock is left to go stale."""
+    """Whether its outcome is such a short error already: then its lock is left to go stale."""
     return finished.ended.error.startswith(REFUSED)
 
 
@@ -120,15 +120,15 @@ async def _without_lock(
 
 
 def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
-    """Whether a row of the history is what this release wrote, and not what an overrider or an
-    operator wrote about it.
-    """
+    """Whether this release wrote a row of the history, and not an overrider or an operator."""
     is_as_sent = row.outcome is ended.outcome or row.error.startswith(REFUSED)
     return row.nonce == claim.nonce and is_as_sent and not row.note
 
 
 async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
-    """Write the history of a run whose lock was taken away, and its item if the rules say so."""
+    """Writes a run whose lock was taken away into the history, and its result into the item if the
+    rules say so.
+    """
     claim, fenced, unanswered = finished.claim, finished.settings.fenced, 0
     while True:
         run = ended_run(claim, finished.ended, now=now)
@@ -163,7 +163,7 @@ async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> R
 
 
 def _is_given_up(finished: FinishedRun, trouble: TableError, unanswered: int) -> bool:
-    """Whether the store takes no late outcome of a run, not even in few words."""
+    """Whether a late run is dropped: the store refuses even a short error, or does not answer."""
     refuses_all = isinstance(trouble, Refused) and _is_terse(finished)
     return refuses_all or unanswered >= 2 * UNANSWERED
 
@@ -171,8 +171,8 @@ def _is_given_up(finished: FinishedRun, trouble: TableError, unanswered: int) ->
 async def _next_words(
     board: BoardTable, finished: FinishedRun, trouble: TableError, *, failures: int
 ) -> FinishedRun:
-    """What is tried next of a late run: few words, where others were refused or got no answer time
-    and again.
+    """The outcome to try next of a late run: a short error, where the store refused the full one or
+    gave no answer to it time and again.
     """
     if isinstance(trouble, Refused):
         return _terse(finished, trouble)
@@ -184,7 +184,7 @@ async def _next_words(
 async def until_answered(
     board: BoardTable, item_id: str, ask: Callable[[], Awaitable[Answer]]
 ) -> Answer:
-    """The answer about an item, however long it takes."""
+    """Repeats a request about an item while the store is busy or away; returns the answer."""
     failures = 0
     while True:
         try:
@@ -197,7 +197,9 @@ async def until_answered(
 async def _until_ready(
     board: BoardTable, item_id: str, trouble: TableError, *, failures: int
 ) -> None:
-    """Wait until the next try. After some, releases that the store takes go first."""
+    """Waits until the next try. After `FAILURES` of them it waits longer, so that releases that the
+    store takes go first.
+    """
     if failures > FAILURES:
         pause = RELEASES.pause(failures - FAILURES, fraction=board.chance.fraction())
         await board.clock.sleep(pause)

@@ -1,7 +1,7 @@
 """The statistics of a board: counted from all of its items, and kept in one row.
 
-The row decides nothing. One that is missing, old, of a newer version or unreadable is not shown;
-the items are counted instead.
+No decision depends on the row. One that is missing, old, of a newer version or unreadable is not
+shown; the items are counted instead.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ async def count(
     pause: Pause | None = None,
     each: Callable[[ItemStatus], None] = lambda _: None,
 ) -> Statistics:
-    """Count all items, with a pause after each page; `each` is called with every one. Locks are
-    read when the first item is found to be running; a lock of another fence than its item says
-    nothing.
+    """Counts all items, with a pause after each page; `each` is called with the status of every
+    item. Locks are read when the first item is found to be running; a lock of another fence than
+    its item is ignored.
     """
     began = board.clock.monotonic()
     now, resolution, tally = await board.table.now(), board.table.resolution, Tally()
@@ -48,9 +48,9 @@ async def read_statistics(board: BoardTable) -> Statistics | None:
 async def write_statistics(
     board: BoardTable, counted: Statistics, *, over: Statistics | None = None
 ) -> Statistics | None:
-    """Write statistics over those that this worker wrote before, or over those that are there; but
-    not over current ones of a later term, nor over a row of a newer version. Returns what was
-    written; None: nothing, or that is in doubt.
+    """Writes statistics over those that this worker wrote before (`over`), or over those that
+    exist; but not over current ones of a later term, nor over a row of a newer version. Returns
+    what was written; None: nothing was, or that is in doubt.
     """
     etag = over.etag if over is not None else ""
     if not etag:

@@ -1,52 +1,67 @@
-"""The names of operators' requests, as an item remembers them: none is applied twice. Pure.
+"""The names of operators' requests, which an item remembers so that none is applied twice. Pure.
 
 A sender that gets no answer reads the item: if the name of its request is there, the request was
 applied, whatever was done to the item since; else it is sent again under the same name. A name is
-remembered for longer than a sender tries again, by the store's clock, which the sender reads once:
-a name has the time at which its request began.
+remembered for longer than a sender retries, by the store's clock: it carries the time at which its
+request began.
 
-So a request counts twice only if the clocks of two readers are five minutes apart (`REMEMBERED`
-less `RETRIED_FOR`) and eight more requests (`ALWAYS`) came in between.
+A name that a program chose, a trigger, may come again much later: a webhook may be delivered once
+more after hours. So a name is also remembered while its run is in hand or in the queue, and until
+`ALWAYS` others came after it. The request of the run in hand is found by the run's slot, which is
+the time of the request; but of two requests within two milliseconds the second has a later slot,
+and its name may be forgotten. A sender in doubt misses its name only if `ALWAYS` others came
+meanwhile and the clocks of two readers are five minutes apart (`REMEMBERED` less `RETRIED_FOR`).
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from blackboard.model import Applied, Item
+from blackboard.rules.next_run import serves
 
 RETRIED_FOR = timedelta(minutes=5)
 """How long a sender without an answer tries again, before it gives up with an error."""
 REMEMBERED = timedelta(minutes=10)
 """How long a name is remembered at least."""
-ALWAYS = 8
-"""The latest names are remembered however old they are: so many."""
+ALWAYS = 64
+"""So many of the latest names are remembered however old they are. They fit a row in any case."""
 MOST = 200
-"""Names that an item holds; one request more is refused meanwhile."""
+"""The most names that an item holds: a further request is refused until one may be forgotten."""
 LONGEST_NAME = 64
-"""Characters."""
+"""The most characters of a name."""
 ADDED = "add:"
-"""How the names of additions begin. They are kept when the item is removed: a sender without an
-answer may find another life of the id."""
+"""The prefix of the names of additions. They are kept when the item is removed: a sender without an
+answer may find a later life of the id."""
+COPIED, MOVED = "rename:", "renamed:"
+"""The prefixes of the names of renames: in the copy, and in the tombstone of the old item."""
+OWN = (ADDED, COPIED, MOVED)
+"""The prefixes that no trigger may have."""
 
 
 def is_applied(item: Item, name: str) -> bool:
-    """Whether the event of this name was applied to the item."""
-    return any(one.name == name for one in item.applied)
+    """Whether the request of this name was applied to the item."""
+    names = {one.name for one in item.applied} | {one.name for one in item.requests}
+    return name in names
 
 
 def additions(item: Item | None) -> tuple[Applied, ...]:
-    """What a new life of an id remembers of the one before."""
+    """The names of an item that the next life of its id keeps."""
     return tuple(one for one in item.applied if one.name.startswith(ADDED)) if item else ()
 
 
-def remembering(
-    before: Sequence[Applied], name: str, *, now: datetime
-) -> tuple[Applied, ...] | None:
-    """The names of an item after one more event was applied. None: there is no room for it, since
-    all names are too young to be forgotten.
+def requests_of(item: Item) -> tuple[Applied, ...]:
+    """The names that a renamed item keeps: those of no addition and no rename."""
+    return tuple(one for one in item.applied if not one.name.startswith(OWN))
+
+
+def remembering(item: Item, name: str, *, now: datetime) -> tuple[Applied, ...] | None:
+    """The names of an item after one more request was applied. None: there is no room for its name,
+    since none of the others may be forgotten yet.
     """
+    in_hand = next((one for one in reversed(item.applied) if serves(item.slot, one.at)), None)
     kept = [
-        one for place, one in enumerate(before, 1) if place < ALWAYS or now - one.at <= REMEMBERED
+        one
+        for place, one in enumerate(item.applied, 1)
+        if place < ALWAYS or now - one.at <= REMEMBERED or one is in_hand
     ]
     if len(kept) >= MOST:
         return None

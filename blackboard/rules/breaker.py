@@ -4,13 +4,13 @@ Each partition of the store has a circuit of its own: trouble of one is no reaso
 others alone. When none of them answers, the whole account is taken to be away: then no two tries
 are made within a second, whichever partitions they are of (`account_is_away`).
 
-In a partition, renewals come first, because leases depend on them; all else (walks, claims,
-releases, announcements) makes room. A request that fails holds up both, and one that is answered
-lets its own priority and the lower one through:
+In a partition there are two priorities. Renewals come first, because leases depend on them; all
+other requests (walks, claims, releases, announcements) make room. A request that fails holds up
+both, and one that is answered lets its own priority and the lower one through:
 
-    what fails    renewals are tried again    all else is tried again
-    all else      after 1 s                   after a pause
-    a renewal     after 1.5 s                 after a pause, or when it would have been anyway
+    what fails    renewals are tried again    other requests are tried again
+    another       after 1 s                   after a pause
+    a renewal     after 1.5 s                 after a pause; as planned, if already held up
 
 The pause doubles with each failure, with full jitter, from 1.5 s to 15 s, and is never below what
 the store asked for, as far as that is within 15 s: so work goes on soon after the store is back,
@@ -34,37 +34,37 @@ from msgspec import Struct
 from blackboard.model import replace
 
 SPACING = 1.0
-"""Seconds between two tries, at the least."""
+"""The least seconds between two tries."""
 SHORTEST = 1.5
-"""Seconds between two tries of one priority: more than the least, so that neither of the two keeps
-the other from its turn.
+"""The least seconds between two tries of one priority: more than `SPACING`, so that neither
+priority keeps the other from its turn.
 """
 LONGEST = 15.0
-"""Seconds until the next try, at the most."""
+"""The most seconds until the next try."""
 ANSWER_LASTS = 60.0
 """Seconds for which an answer of one partition shows that the account is there: a worker announces
-itself as often, so there is one when all is well but some shard.
+itself as often, so there is such an answer while only shards are in trouble.
 """
 FAILURE_LASTS = ANSWER_LASTS + LONGEST
-"""Seconds for which a failure shows that a partition is away, unless it is asked again: what work
-needs is asked once a minute, and may be put off by the longest pause.
+"""Seconds for which a failure shows that a partition is away, unless it is asked again: a partition
+that work needs is asked once a minute, and may be put off by the longest pause.
 """
 DOUBTS_LAST = 300.0
-"""The same of batches without an answer, where pages are answered: a worker that reads does not
-write each minute.
+"""The same for batches without an answer in a partition that answers pages: a worker that reads
+does not write each minute.
 """
 DOUBTS = 2
-"""Batches without an answer, one after the other, that are a store in trouble."""
+"""So many batches in a row without an answer count as a failure of the partition."""
 
 
 MANY = 10
-"""Failures after which a pause doubles no more."""
+"""The number of failures after which a pause doubles no more."""
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
-    """Pauses between tries, in seconds: up to 2, 4, 8 and so on with each failure, but never less
-    than `shortest` nor more than `longest`. With jitter a pause is drawn from the shortest to that.
-    Where the two are the same, so are all pauses.
+    """Pauses between tries, in seconds: 2, 4, 8 and so on with each failure, but never less than
+    `shortest` nor more than `longest`. With jitter a pause is drawn between `shortest` and that.
+    Where the two bounds are the same, all pauses are.
     """
 
     shortest: float
@@ -80,25 +80,26 @@ class Backoff(Struct, frozen=True, kw_only=True):
 
 
 STORE = Backoff(shortest=SHORTEST, longest=LONGEST)
-"""Between two tries of a store that is away or busy."""
+"""Pauses between two tries of a store that is away or busy."""
 REFUSED = Backoff(shortest=5.0, longest=5.0)
-"""Between two requests that the store refuses. An operator ends that, so the pause does not grow:
-work goes on soon after."""
+"""Pauses between two requests that the store refuses. They do not grow: an operator ends the
+trouble, and work goes on soon after."""
 RELEASES = Backoff(shortest=1.0, longest=10.0)
-"""Between two tries of one release by itself, besides: those that the store takes go first."""
+"""Pauses between two tries of a release that failed several times, on top of the breaker's: other
+releases, which the store takes, go first."""
 NOTICES = Backoff(shortest=2.0, longest=30.0)
-"""Between two tries to send a notice."""
+"""Pauses between two tries to send a notice."""
 NOTICE_ROWS = Backoff(shortest=5.0, longest=5.0)
-"""Between two tries to read or write the row of a notice: work needs the store more than that."""
+"""Pauses between two tries to read or write the row of a notice: runs need the store more."""
 HOUSEKEEPING = Backoff(shortest=LONGEST, longest=900.0)
-"""Between two tries of a duty of the coordinator: soon, because a partition that failed counts as
-away until it is asked again; then seldom, because each try begins from the start."""
+"""Pauses between two tries of a duty of the coordinator: soon, because a partition that failed
+counts as away until it is asked again; then seldom, because each try begins from the start."""
 RESTARTS = Backoff(shortest=1.0, longest=30.0)
-"""Between two starts of a worker process that ends by itself."""
+"""Pauses between two starts of a worker process that ends by itself."""
 
 
 def renewals(every: float) -> Backoff:
-    """Between two tries to renew a lock that is renewed every so many seconds."""
+    """Pauses between two tries to renew a lock that is renewed each `every` seconds."""
     return Backoff(shortest=every / 4, longest=every)
 
 
@@ -117,9 +118,9 @@ class Circuit(Struct, frozen=True, kw_only=True):
     others_at: float | None = None
     """When anything else may be tried."""
     failures: int = 0
-    """Of all else, since one was answered."""
+    """Failures that lengthen the pause of `others_at`, since one of the others was answered."""
     doubts: int = 0
-    """Batches without an answer since one had one."""
+    """Batches without an answer, since one was answered."""
 
     def retry_at(self, need: Need) -> float | None:
         """When a request for this need may be tried; None: at any time."""
@@ -127,7 +128,7 @@ class Circuit(Struct, frozen=True, kw_only=True):
 
 
 CLOSED = Circuit()
-"""Of a partition that answers: all requests are let through."""
+"""The circuit of a partition that answers: all requests are let through."""
 
 
 class LastReply(Struct, frozen=True):
@@ -141,7 +142,7 @@ def account_is_away(replies: Iterable[LastReply], *, since: float, now: float) -
     """Whether the whole account is away, by the last reply of each partition: some are in trouble,
     the first of them `since`, and none has answered shortly before that or later.
 
-    Good replies expire. Should this be wrong, the next request to a partition that is well comes a
+    Good replies expire. If this is wrong, the next request to a partition that is well comes a
     second later at the most, and corrects it.
     """
     oldest = max(since - SPACING, now - ANSWER_LASTS)
@@ -151,12 +152,12 @@ def account_is_away(replies: Iterable[LastReply], *, since: float, now: float) -
 
 
 def tried(before: Circuit, *, now: float) -> Circuit:
-    """A held-up request is let through. Should it have no answer soon, so is the next."""
+    """The circuit after a held-up request was let through: the next one may be, `SPACING` later."""
     return _put_off(before, now + SPACING)
 
 
 def failed(before: Circuit, need: Need, *, now: float, asked: float, fraction: float) -> Circuit:
-    """The partition was away or busy."""
+    """The circuit after the partition was away or busy."""
     if need is Need.RENEWAL and before.others_at is not None:
         return replace(_put_off(before, now + SPACING), renewals_at=now + SHORTEST)
     failures = before.failures + 1
@@ -169,7 +170,7 @@ def failed(before: Circuit, need: Need, *, now: float, asked: float, fraction: f
 
 
 def answered(before: Circuit, need: Need, *, batch: bool) -> Circuit:
-    """The partition answered a batch or, if it is none, a page."""
+    """The circuit after the partition answered a `batch`, or else a page."""
     doubts = 0 if batch else before.doubts
     if need is Need.RENEWAL:
         return replace(before, renewals_at=None, doubts=doubts)
@@ -191,12 +192,12 @@ def has_expired(circuit: Circuit, *, failed_at: float, now: float) -> bool:
 
 
 def doubted(before: Circuit) -> Circuit:
-    """A batch had no answer."""
+    """The circuit after a batch had no answer."""
     return replace(before, doubts=before.doubts + 1)
 
 
 def _put_off(before: Circuit, moment: float) -> Circuit:
-    """No held-up request is let through before this moment."""
+    """The circuit in which no held-up request is let through before this moment."""
     renewals, others = before.renewals_at, before.others_at
     return replace(
         before,

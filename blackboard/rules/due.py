@@ -21,12 +21,12 @@ and four more came with locks that are renewed and workers that die in all ways:
 
     the type is unknown here, or the row's version is newer         leave
     the lock is this worker's, and none of its runs has it          adopt
-    the item wants no missed runs, and the slot is missed, or it
-    is a time without runs                                          pass over
-    else it is a time without runs                                  put off until that ends
+    the item has `missed = "none"`, and its slot is missed or it is
+    in a blackout now                                               pass over
+    any other item that is in a blackout now                        put off until that ends
 
-Age is the store's, never a worker's: two clocks are never compared. It must exceed the lease by
-the resolution of the store's stamps, so that rounding never takes a lock early.
+The age of a lock is by the store's clock alone: two clocks are never compared. It must exceed the
+lease by the resolution of the store's stamps, so that no lock is taken early because of rounding.
 """
 
 from collections.abc import Container
@@ -34,17 +34,17 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from blackboard.model import VERSION, Item, Lock, Permit, Token
-from blackboard.schedule.schedule import ALONE, Every, interval_of, opens
+from blackboard.schedule.schedule import Every, interval_of, opens
 from blackboard.spec import INTERVAL, RunSettings
 
 SHORTEST_DEFAULT_LEASE = timedelta(seconds=10)
-"""Of a lease that nothing sets."""
+"""The shortest lease that follows from an interval."""
 LONGEST_DEFAULT_LEASE = timedelta(minutes=5)
-"""Of a lease that nothing sets: how long the item of a dead worker waits at the most."""
+"""The longest lease where no setting says one: the item of a dead worker waits no longer."""
 SHORTEST_DEFAULT_LIMIT = timedelta(minutes=1)
-"""Of a time limit that nothing sets."""
+"""The shortest time limit where no setting says one."""
 LONGEST_RENEWAL = 60.0
-"""Seconds between renewals at the most: how soon an unlock or a removal is noticed."""
+"""The most seconds between renewals: an unlock or a removal is noticed within them."""
 TAKEOVERS = 3
 """A slot is taken over from dead workers at least so often before its item waits for the next."""
 STANDSTILLS = 2
@@ -68,7 +68,7 @@ class Move(StrEnum):
 def decide_token(
     token: Token, *, now: datetime, types: Container[str], settings: RunSettings
 ) -> Move:
-    """About a waiting token. `now` is the store's."""
+    """Decides about a waiting token. `now` is by the store's clock."""
     if token.version > VERSION or token.type not in types or token.ready > now:
         return Move.LEAVE
     if is_missed(token, now=now, settings=settings):
@@ -77,8 +77,8 @@ def decide_token(
 
 
 def is_missed(one: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
-    """Whether the slot came and went unseen, or may not be run now, and its item wants no such
-    runs. An `every`, a retry, and what an operator asked for are never missed.
+    """Whether the item has `missed = "none"`, and its slot is late or it is in a blackout now. An
+    `every`, a retry, and a run that is for no slot of the schedule are never missed.
     """
     by_the_clock = settings.schedule is not None and not isinstance(settings.schedule, Every)
     if settings.missed != "none" or not by_the_clock or not _is_scheduled(one):
@@ -88,8 +88,9 @@ def is_missed(one: Item | Token, *, now: datetime, settings: RunSettings) -> boo
 
 
 def is_closed(one: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
-    """Whether it is a time without runs for the item. A retry, and what an operator asked for, may
-    run then.
+    """Whether a blackout keeps the item from running now. A retry may run in it, and so may a run
+    that is for no slot of the schedule: an operator asked for it, or gave the item another schedule
+    while it ran, and it was put back.
     """
     return _is_scheduled(one) and opens(settings.schedule, now) != now
 
@@ -107,8 +108,9 @@ def decide_lock(
     resolution: float,
     given_up: Container[str] = (),
 ) -> Move:
-    """About a lock. `in_flight` holds the nonces of every task and batch of this worker,
-    `given_up` those of runs that have ended and could not be released: they are as any other's.
+    """Decides about a lock. `in_flight` holds the nonces of every task and batch of this worker,
+    `given_up` those of runs that have ended and could not be released: their locks are treated as
+    those of another worker.
     """
     if lock.version > VERSION:
         return Move.LEAVE
@@ -125,9 +127,9 @@ def is_stale(lock: Lock | Permit, *, resolution: float) -> bool:
 
 
 def may_take_over(attempt: int, *, retries: int, stood_still: bool = False) -> bool:
-    """Whether attempt number `attempt`, abandoned, is followed by another at once. Without an end
-    to it, a handler that kills its worker would end one worker after the other. One that was seen
-    to do so, because the loop stood still in it, has a second attempt and no third.
+    """Whether attempt number `attempt`, which was abandoned, is followed by another at once.
+    Without a limit, a handler that kills its worker would end one worker after the other. One that
+    `stood_still`, so that its worker was ended, has a second attempt and no third.
     """
     if stood_still:
         return attempt < STANDSTILLS
@@ -135,12 +137,12 @@ def may_take_over(attempt: int, *, retries: int, stood_still: bool = False) -> b
 
 
 def lease(settings: RunSettings, slot: datetime) -> timedelta:
-    """How long a lock may go untouched: as set, else the interval, but no less than ten seconds
-    and, unless it is set to the interval, no more than five minutes.
+    """How long a lock is good without a renewal: as set, else the interval, but no less than ten
+    seconds and, unless it is set to the interval, no more than five minutes.
     """
     if isinstance(settings.stale_after, timedelta):
         return settings.stale_after
-    found = max(interval(settings, slot), SHORTEST_DEFAULT_LEASE)
+    found = max(interval_of(settings.schedule, slot), SHORTEST_DEFAULT_LEASE)
     return found if settings.stale_after == INTERVAL else min(found, LONGEST_DEFAULT_LEASE)
 
 
@@ -150,17 +152,7 @@ def time_limit(settings: RunSettings, slot: datetime) -> timedelta | None:
     """
     if settings.endless:
         return None
-    return settings.timeout or max(interval(settings, slot), SHORTEST_DEFAULT_LIMIT)
-
-
-def interval(settings: RunSettings, slot: datetime) -> timedelta:
-    """An item's interval: `every`, or the shortest time between the next few slots; one hour when
-    there are none. It is the schedule's own: a first run or a `run now` may come at any time, and
-    has as much of it as any other.
-    """
-    if settings.schedule is None:
-        return ALONE
-    return interval_of(settings.schedule, slot)
+    return settings.timeout or max(interval_of(settings.schedule, slot), SHORTEST_DEFAULT_LIMIT)
 
 
 def renew_every(stale_after: float) -> float:
@@ -171,8 +163,8 @@ def renew_every(stale_after: float) -> float:
 
 
 def deadline(sent: float, stale_after: float) -> float:
-    """Until when the holder may trust its lock, on the monotonic clock on which the claim, or the
-    renewal that was acknowledged, was first sent. It is earlier than any worker may take the lock:
-    the store's stamp is not older than the sending.
+    """The moment until which the holder may trust its lock. `sent` is when the claim, or the last
+    acknowledged renewal, was first sent; both are monotonic seconds. It is earlier than any worker
+    may take the lock: the store's stamp is not older than `sent`.
     """
     return sent + stale_after * HOLDERS_SHARE

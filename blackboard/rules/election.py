@@ -16,8 +16,8 @@ A candidate of bully or ring is in one of these phases:
 
     following   there is a leader, or it has not looked yet
     asking      it has sent ELECTION and waits: bully for an OK, ring for the list
-    expecting   another was named, or has answered: it has its time to take the lock
-    elected     it has the time of a lease to take the lock
+    expecting   another was named, or has answered: that one is given time to take the lock
+    elected     it has a lease's time to take the lock
     leading     it holds the lock
 
 Events are a check of the lock and of the other candidates (`Looked`), a message (`Received`), and a
@@ -81,18 +81,18 @@ class ElectionTimes:
 
     @property
     def check(self) -> float:
-        """Between two looks of a candidate, at the most."""
+        """The most seconds between two checks of a candidate."""
         return self.lease / 3
 
     @property
     def answer(self) -> float:
-        """From a message until its answer, at the most: each side looks once, and the store has
-        two seconds.
+        """The most seconds from a message until its answer: each side checks once, and the store
+        has two seconds.
         """
         return 2 * self.check + 2.0
 
     def turn(self, others: int) -> float:
-        """From the start of a list until it was around, one silent candidate included."""
+        """The seconds that a list takes to go around, with one silent candidate on its way."""
         return 2 * self.answer + self.check * others
 
 
@@ -111,9 +111,9 @@ class Candidacy:
     until: float = 0.0
     """When the phase is over, if nothing ends it before: monotonic seconds."""
     number: int = 0
-    """Elections that it has begun."""
+    """How many elections it has begun."""
     others: tuple[Identifier, ...] = ()
-    """As of the last check."""
+    """All candidates but this one, as of the last check."""
     silent: frozenset[str] = frozenset()
     """Candidates that did not fetch the list of this election."""
 
@@ -159,7 +159,7 @@ class Step:
 
 
 def step(state: Candidacy, event: Event, *, now: float) -> Step:
-    """One event, at a monotonic moment."""
+    """Decides about one event, at a monotonic moment."""
     match state.kind, event:
         case ElectionKind.MUTEX, _:
             return Step(replace(state, phase=ElectionPhase.ELECTED))
@@ -271,7 +271,7 @@ def _bully_answers(state: Candidacy, message: Message, now: float) -> Step:
 
 
 def _bully_hears(state: Candidacy, named: Identifier, now: float) -> Step:
-    """Another candidate says that it was elected."""
+    """Handles the COORDINATOR of another candidate, which says that it was elected."""
     if state.phase is ElectionPhase.LEADING:
         gives_way = state.preempt and named.rank > state.me.rank
         return Step(_expecting(state, now) if gives_way else state)
@@ -293,7 +293,7 @@ def _ring_begins(state: Candidacy, now: float) -> Step:
 
 
 def _passed_on(state: Candidacy, ids: tuple[Identifier, ...], number: int, now: float) -> Step:
-    """The list goes to the next candidate; where there is none, it was around."""
+    """Passes the list to the next candidate; where there is none, it was around."""
     left = [one for one in state.others if one.owner not in state.silent]
     if not left:
         return _closed(state, ids, now)
@@ -312,7 +312,7 @@ def _next_of(me: Identifier, others: Iterable[Identifier]) -> Identifier:
 
 
 def _closed(state: Candidacy, ids: tuple[Identifier, ...], now: float) -> Step:
-    """The list was around: its highest candidate is elected."""
+    """Elects the highest candidate of the list, which was around."""
     elected = max(ids)
     state = _elected(state, now) if elected == state.me else _expecting(state, now)
     return Step(
@@ -339,7 +339,7 @@ def _ring_receives(state: Candidacy, message: Message, now: float) -> Step:
 
 
 def _ring_takes(state: Candidacy, message: Message, first: Identifier, now: float) -> Step:
-    """A list, which `first` has begun."""
+    """Handles a list that `first` has begun."""
     if first == state.me and (message.number, ElectionPhase.ASKING) != (state.number, state.phase):
         return Step(state)
     if state.phase is ElectionPhase.LEADING:
@@ -351,7 +351,7 @@ def _ring_takes(state: Candidacy, message: Message, first: Identifier, now: floa
 
 
 def _ring_skips(state: Candidacy, message: Message, now: float) -> Step:
-    """The next candidate did not fetch the list: it goes to the one behind."""
+    """Passes the list to the candidate behind the next one, which did not fetch it."""
     if state.phase not in {ElectionPhase.ASKING, ElectionPhase.ELECTED}:
         return Step(state)
     state = replace(state, silent=state.silent | {message.to})

@@ -1,7 +1,7 @@
 """The lease grab: how nodes share partitions over a bus of two hashes and two channels.
 
-Nodes race for the partitions. The fewer partitions a node has, the earlier it runs, so that the
-partitions come to lie evenly. No node counts the others, and there is no master. The rule was
+Nodes compete for the partitions. The fewer partitions a node has, the earlier it competes, so that
+the partitions come to lie evenly. No node counts the others, and there is no master. The rule was
 published in 2015; its author gave it up later. For each partition, with the durations of `Times`:
 
     1   A node that does not own the partition looks once in a normal lease time. When no race is
@@ -32,20 +32,20 @@ The rule is right as long as messages take less time than `per_held`. Nodes unde
 then partitions move without reason, which is why the author gave it up. And after the shutdown time
 two pumps may run. With a guard the rows of the locks decide, and the race only says who tries:
 
-    -   A node runs for a partition only if that is free or stale by the rows, or if its holder has
-        at least two more than the node.
+    -   A node competes for a partition only if that is free or stale by the rows, or if its holder
+        has at least two more than the node.
     -   A holder that lost a race stops its pump only if it has at least two more than the winner.
     -   A winner starts its pump at once if the partition is free or stale by the rows, and not
         because its field in the hash `allocation` is empty or the shutdown time is over.
     -   A mark in the hash `grab` is void when it is still there twice the minimum time after the
-        race was published, and not after the maximum time alone: its node has died, or was not
-        heard. Otherwise a partition would wait for as long, and without an end where no node lives
-        for so long.
+        race was published, and not only after the maximum time: its node has died, or its message
+        was lost. Otherwise a partition would wait for the maximum time, and for ever where no node
+        lives for so long.
 
-Counts of other nodes are those of the rows; its own are those of the node. Rows may be some seconds
-old: so a partition counts as free for the minimum time after a message in `allocated`. A guard does
-not replace the lock: what starts a pump claims the lock first, and reports `PumpEnded` when it does
-not get it. The winner then waits as in step 4.
+A node takes the counts of other nodes from the rows, and its own count from its state. Rows may be
+some seconds old: so a partition counts as free for the minimum time after a message in `allocated`.
+A guard does not replace the lock: the code that starts a pump claims the lock first, and reports
+`PumpEnded` when it does not get it. The winner then waits as in step 4.
 
 A `Grab` is the state of one node. `step` takes an event and returns the next state and the actions.
 Actions of one partition must be carried out one after the other in the order given, across steps
@@ -86,7 +86,7 @@ class Times:
     minimum: float = 10.0
     """How long a race stays won. All delays of a race must be over by then."""
     per_held: float = 0.25
-    """How much later a node runs for each partition that it holds."""
+    """How much later a node competes, for each partition that it holds."""
 
     def __post_init__(self) -> None:
         for name in ("normal", "maximum", "shutdown", "minimum", "per_held"):
@@ -305,23 +305,24 @@ _HELD = (_Phase.WON, *_OWNED)
 
 
 class _Part(Struct, frozen=True, kw_only=True):
-    """What a node knows of one partition. A moment that is infinite never comes."""
+    """The state of one partition in one node. A moment that is infinite never comes."""
 
     phase: _Phase = _Phase.IDLE
     signaled: float
-    """When a race was last published; when the node first read of it, if none was."""
+    """When a race was last published; if none was, when the node first read of the partition."""
     look_at: float
     """When the node looks whether to publish one, if it is idle."""
     race_at: float = math.inf
-    """When it runs in the race that was published."""
+    """When it competes in the race that was published."""
     start_at: float = math.inf
-    """When a node that has won starts without word from the owner."""
+    """When a node that has won starts without a message of the owner."""
     unmark_at: float = math.inf
     """When it clears its mark in the hash `grab`."""
     free_until: float = -math.inf
     """Until when it counts as free, whatever the rows say, because its owner has let go."""
     moment: float = math.inf
-    """When there is something to do for it. Kept, because each step asks all parts for it."""
+    """The earliest moment at which there is something to do for it. It is stored because each step
+    reads it of all parts."""
 
     def with_moment(self, *, is_leaving: bool) -> "_Part":
         moments = [self.race_at, self.unmark_at]
@@ -368,23 +369,23 @@ class Grab:
     def step(
         self, event: Event, now: float, guard: LockHolders | None = None
     ) -> tuple["Grab", tuple[Action, ...]]:
-        """What follows an event: the next state, and what is to be done. `guard` is the newest view
-        of the locks; without one the rule is as published. Events of other partitions are ignored.
+        """The state after an event, and the actions to carry out. `guard` is the newest view of the
+        locks; without one the rule is as published. Events of other partitions are ignored.
         """
-        turn = _Turn(self, now, guard, is_leaving=self.is_leaving or isinstance(event, Leaving))
+        step = _Step(self, now, guard, is_leaving=self.is_leaving or isinstance(event, Leaving))
         match event:
             case Woken():
                 for name in [name for name, part in self.parts.items() if part.moment <= now]:
-                    turn.woken(name)
+                    step.woken(name)
             case RowsRead(partitions, held):
-                turn.read_rows(partitions, held)
+                step.read_rows(partitions, held)
             case Leaving():
                 for name in self.parts:
-                    turn.leave(name)
+                    step.leave(name)
             case _ if event.partition in self.parts:
-                turn.take(event)
-        grab = replace(self, parts=turn.parts, is_leaving=turn.is_leaving)
-        return grab, (*turn.actions, *_wake(grab))
+                step.take(event)
+        grab = replace(self, parts=step.parts, is_leaving=step.is_leaving)
+        return grab, (*step.actions, *_wake(grab))
 
 
 def _wake(grab: Grab) -> tuple[WakeAt, ...]:
@@ -392,7 +393,7 @@ def _wake(grab: Grab) -> tuple[WakeAt, ...]:
     return () if moment == math.inf else (WakeAt(moment),)
 
 
-class _Turn:
+class _Step:
     """One step of a node: its partitions as they become, and the actions."""
 
     def __init__(
@@ -441,7 +442,7 @@ class _Turn:
             self._unmark(name)
         if part.race_at <= self._now:
             self._change(name, race_at=math.inf)
-            if self._may_run_for(name):
+            if self._may_compete_for(name):
                 self.actions.append(SetIfAbsent(Hash.GRAB, name, self._node))
         if part.phase is _Phase.WON and part.start_at <= self._now:
             if self._guard is None or self._is_free(name, self._guard):
@@ -452,7 +453,7 @@ class _Turn:
             self._look(name)
 
     def _look(self, name: str) -> None:
-        """Step 1. What is found decides."""
+        """Step 1: reads the hashes. `_found_mark` and `_found_owner` act on the answers."""
         part = self.parts[name]
         if self.is_leaving:
             return
@@ -532,7 +533,7 @@ class _Turn:
         self._change(name, race_at=self._now + ahead_of * self._times.per_held)
 
     def _owner_let_go(self, name: str) -> None:
-        """Step 4, with a word from the owner."""
+        """Step 4, after a message of the owner."""
         self._change(name, free_until=self._now + self._times.minimum)
         if self.parts[name].phase is _Phase.WON:
             self._start(name)
@@ -546,8 +547,8 @@ class _Turn:
             self.actions.append(Put(Hash.ALLOCATION, name, self._node))
 
     def _ended(self, name: str) -> None:
-        """Step 3, when the pump of the loser has ended. One that did not start waits again, as long
-        as its time is not over.
+        """Step 3, when the pump of the loser has ended. A winner whose pump did not start waits
+        again, until its time is over.
         """
         part = self.parts[name]
         if part.phase in {_Phase.IDLE, _Phase.WON}:
@@ -600,7 +601,7 @@ class _Turn:
 
     # ---- the guard
 
-    def _may_run_for(self, name: str) -> bool:
+    def _may_compete_for(self, name: str) -> bool:
         if self._guard is None:
             return True
         if self.parts[name].phase in _OWNED or self._is_free(name, self._guard):
@@ -612,6 +613,6 @@ class _Turn:
         return self._guard is None or self._held() - self._guard.held(winner) >= 2
 
     def _is_free(self, name: str, guard: LockHolders) -> bool:
-        """By the rows, or because its owner has just let go."""
+        """Whether it is free by the rows, or because its owner has just let go."""
         was_let_go = self._now < self.parts[name].free_until
         return was_let_go or guard.holder(name) in {None, self._node}

@@ -1,4 +1,4 @@
-"""How a partition of a group stands: whether a worker holds it, and if not, whether that is usual.
+"""The state of a partition of a group: whether a worker holds it; if not, whether that is usual.
 Pure.
 
     held        a worker holds it, and its lease lasts
@@ -6,12 +6,12 @@ Pure.
     set back    it was let go in the future: a clock was wrong, and nothing says for how long it has
                 been without an owner
     failing     its pump failed soon after its start, and not for the first time
-    unowned     it has had no owner for longer than a lease; one that is done comes to that
+    unowned     it has had no owner for longer than a lease, as one that is done
     moving      it has had none for a lease at the most: it is between two owners
 
-The first of these that holds counts. A pump has no good end, so its item counts all failures that
+The first of these that holds counts. A pump never ends well, so its item counts all failures that
 there ever were. One that has worked for a lease or longer, and failed, is run again at once and is
-not failing. Not promised: that a pump which fails is found while it runs again.
+not failing. Not promised: that a pump which fails is found failing while it runs again.
 
 An election is judged by the same time without an owner.
 """
@@ -21,13 +21,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from blackboard.model import Item
-from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
 from blackboard.rules.transitions import FAILING
+from blackboard.rules.wrong_clock import says_future
 
 
 class PartitionState(StrEnum):
-    """How a partition stands."""
+    """The state of a partition."""
 
     HELD = "held"
     PAUSED = "paused"
@@ -38,17 +38,19 @@ class PartitionState(StrEnum):
 
 
 class Partition(ItemStatus, frozen=True, kw_only=True):
-    """A partition, its lock, and how it stands."""
+    """A partition, its lock, and its state."""
 
     state: PartitionState
     free: timedelta
-    """For how long it has been there to be held, and had no owner."""
+    """For how long it could have been held, and had no owner."""
 
 
 def judged(
     one: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
 ) -> Partition:
-    """How a partition stands at `now`, by the store's clock. `resumed` is when it last was."""
+    """The state of a partition at `now`, by the store's clock. `resumed` is when it was last
+    resumed.
+    """
     free = timedelta(0)
     if one.holder:
         state = PartitionState.HELD
@@ -92,7 +94,7 @@ def ran_for(item: Item) -> timedelta:
 
 
 def _is_failing(one: ItemStatus, lease: timedelta) -> bool:
-    """Unless a person has acknowledged that."""
+    """Whether its pump fails again and again, and no person has acknowledged that."""
     item = one.item
     is_known = item.failures <= 1 or item.is_acknowledged
     return not is_known and item.waits and item.outcome in FAILING and ran_for(item) < lease
@@ -103,16 +105,16 @@ def _free_for(one: ItemStatus, *, now: datetime, resumed: datetime | None) -> ti
     if one.stale and one.lock is not None:
         if math.isfinite(one.lock.age):
             return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))
-        since = one.item.start  # the host has booted since: no later than that it was renewed
+        since = one.item.start  # the host has booted since: the last renewal came no earlier
     elif not one.item.running:
         since = _let_go(one.item, resumed)
     return max(now - since, timedelta(0)) if since else timedelta(0)
 
 
 def _let_go(item: Item, resumed: datetime | None) -> datetime:
-    """Since when an item that does not run has been there to be held: since its last run, however
-    long it waits for the next, or since it was resumed; since it came due where it never ran, or
-    where a person knows of its failure.
+    """Since when an item that does not run could have been held: since the end of its last run,
+    however long it waits for the next, or since it was resumed; since it came due where it never
+    ran, or where a person has acknowledged its failure.
     """
     if item.stop is None or item.is_acknowledged:
         return item.ready

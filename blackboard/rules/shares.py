@@ -4,19 +4,20 @@ Each worker looks at the group in rounds, a third of a lease apart, and decides 
 locks, the tokens, and the rows of the workers. No worker assigns anything: two that see the same
 come to the same shares, and where they do not, the conditions of the claims decide.
 
-    a worker counts      while it is announced, which holds for its own lease: from its second
+    a worker counts      while its announcement holds, which is for its own lease: from the second
                          announcement on, or as soon as it holds something, so that one that dies
                          soon after each start moves nothing. All count while nothing has been held
-                         for a round: those who start together share from the beginning.
-    its share            partitions / workers, rounded down; the first of them, by what they hold
-                         and then by name, have one more. So no share changes while nothing else
-                         does, and the moves to a new picture are the fewest that there can be.
-    holds less           it takes what is free or stale. What a living worker lost goes back to it
-                         first; the rest is dealt in turn to those who hold less than their share,
-                         beginning with the one that lacks most. What has been free or stale for a
-                         round may be taken by any of them.
-    holds more           it lets go what it has held for the shortest time, once nothing is free
-                         and it has looked twice. Nothing is taken from a worker that lives.
+                         for a round: workers that start together share from the beginning.
+    its share            partitions / workers, rounded down; the first workers, by how many they
+                         hold and then by name, have one more. So no share changes while nothing
+                         else does, and a change moves as few partitions as possible.
+    holds less           it takes partitions that are free or stale. Those that a living worker lost
+                         go back to it first; the rest is dealt in turn to the workers that hold
+                         less than their share, beginning with the one that lacks most. One that has
+                         been free or stale for a round may be taken by any of these workers.
+    holds more           it lets go the partitions that it has held for the shortest time, once
+                         nothing is free and it has looked twice. Nothing is taken from a worker
+                         that lives.
     is late              1.5 rounds or more after its last look it takes what is free, overrides
                          nothing and lets nothing go, for two rounds: the store was away, or the
                          machine stood still, and others may be about to come back like itself.
@@ -34,7 +35,7 @@ from msgspec import Struct
 LATE = 1.5
 """Rounds from one look to the next, after which a worker is late."""
 CATCHING_UP = 2.0
-"""Rounds for which it is."""
+"""Rounds for which a worker stays late."""
 HURRY = 1.0
 """Seconds to the next look while a worker holds less than its share."""
 WATCHFUL = 2.5
@@ -48,11 +49,12 @@ class Balance(StrEnum):
     """How partitions move from a worker that holds too many."""
 
     SHARES = "shares"
-    """All that is too much at once."""
+    """A worker lets all go at once that exceed its share."""
     STEAL = "steal"
-    """One in a round, from the one who holds most."""
+    """The worker that holds most lets one go in a round."""
     GRAB = "grab"
-    """By races over a bus; by shares while it is away, or not all race. See `rules/grab.py`."""
+    """By races over a bus; by shares while the bus is away, or some workers do not race. See
+    `rules/grab.py`."""
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     waiting: Collection[str]
     """Partitions without an owner that are not ready: their pump has failed."""
     workers: Collection[str]
-    """The workers that count, the one who looks among them."""
+    """The workers that count, the one that looks included."""
 
     @property
     def partitions(self) -> int:
@@ -80,7 +82,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     take: tuple[str, ...] = ()
     """Partitions to claim or, where their lock is stale, to override."""
     let_go: int = 0
-    """How many of its partitions are too many."""
+    """How many of its partitions to let go."""
     again: float | None = None
     """Seconds until the next look; None: a round."""
 
@@ -100,8 +102,8 @@ def decide(
     late: bool = False,
     left: Collection[str] = (),
 ) -> Decision:
-    """What a worker does about a picture. `left` are the partitions that it has seen free or stale
-    for a round.
+    """What the worker `me` does about a picture. `left` are the partitions that it has found free
+    or stale for a round.
     """
     owners = Counter(picture.held.values())
     held = {one: owners[one] for one in picture.workers}
@@ -132,7 +134,7 @@ def _taken(
     share: Mapping[str, int],
     left: Collection[str],
 ) -> tuple[str, ...]:
-    """What is dealt to a worker, in the order of the names of the partitions."""
+    """The partitions that are dealt to a worker, in the order of their names."""
     room = {one: share[one] - held[one] for one in sorted(held)}
     mine: list[str] = []
     others: list[str] = []
@@ -185,5 +187,5 @@ def counting(
 
 
 def youngest(since: Mapping[str, float], count: int) -> Sequence[str]:
-    """The partitions that were taken last, by when each was."""
+    """The `count` partitions that were taken last, by the times at which each was."""
     return sorted(since, key=lambda one: (-since[one], one))[:count]

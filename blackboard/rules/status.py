@@ -3,7 +3,7 @@
     stale     it is running, and its lock was not renewed for longer than its lease
     running   a worker holds its lock
     overdue   it is active, waits, and has been ready for longer than is usual
-    failed    its last run, or what became of it, was no success; failures in a row are counted
+    failed    a run failed, timed out or was abandoned, and none was ok since; failures are counted
     waiting   it is active and has a token, due or not
     active, paused, done   what an operator decided, or what became of it
 
@@ -26,7 +26,7 @@ from blackboard.rules.due import is_stale
 
 STATES = ("active", "paused", "done", "running", "overdue", "failed", "stale", "waiting")
 OVERDUE_AFTER = timedelta(minutes=1)
-"""A worker walks once in a cycle; what is ready for longer than that is late."""
+"""How long an item may be ready until it is overdue: a worker walks once in a cycle."""
 
 
 class ItemStatus(Struct, frozen=True):
@@ -37,8 +37,8 @@ class ItemStatus(Struct, frozen=True):
     stale: bool
     overdue: bool
     silent: float | None = None
-    """Seconds since the worker that runs it was last seen, where it should have been seen since and
-    that was read."""
+    """Seconds since the worker that runs it was last seen, if that worker is lost; None: it is not,
+    or the rows of the workers were not read."""
 
     @property
     def running(self) -> bool:
@@ -46,7 +46,7 @@ class ItemStatus(Struct, frozen=True):
 
     @property
     def holder(self) -> str:
-        """The worker that holds it, or leads; "" if none does whose lease lasts."""
+        """The worker or leader that holds its lock; "" if there is none, or the lock is stale."""
         return self.item.owner if self.running and not self.stale else ""
 
     @property
@@ -90,8 +90,8 @@ def status_of(
     resolution: float,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> ItemStatus:
-    """`now` and `resolution` are the store's. A lock of another fence is of another run than that
-    of the item as it was read, and is ignored.
+    """`now` and `resolution` are the store's. A lock of another fence belongs to another run than
+    that of the item as read, and is ignored.
     """
     mine = lock if lock is not None and item.running and lock.fence == item.fence else None
     return ItemStatus(
@@ -103,9 +103,9 @@ def status_of(
 
 
 COUNTED_EVERY = timedelta(minutes=5)
-"""From one counting to the next."""
+"""The time from one counting to the next."""
 CURRENT = 3 * COUNTED_EVERY
-"""Counts that are older are not shown: the counting has stopped."""
+"""The age up to which counts are shown: where they are older, the counting has stopped."""
 MOST_TYPES = 100
 """Types that are counted one by one: their counts fit a row. The items of others are in the totals
 alone.
@@ -120,7 +120,7 @@ class Tally:
         self._earliest: datetime | None = None
 
     def add(self, one: ItemStatus) -> None:
-        """Count an item; not a tombstone."""
+        """Counts an item, which is no tombstone."""
         counts = self._by_type[one.item.type]
         counts["items"] += 1
         counts[one.item.state.value] += 1
@@ -133,7 +133,7 @@ class Tally:
             self._earliest = one.item.ready
 
     def statistics(self, *, at: datetime, by: str = "", term: int = 0, took: float) -> Statistics:
-        """All that was counted."""
+        """The counts of all items that were added."""
         total: Counter[str] = sum(self._by_type.values(), Counter())
         return Statistics(
             **_counts(total),
@@ -151,7 +151,7 @@ class Tally:
 
 
 def counts_of(statuses: Iterable[ItemStatus], *, now: datetime) -> Statistics:
-    """Items that have been read, counted."""
+    """The counts of items that have been read."""
     tally = Tally()
     for one in statuses:
         tally.add(one)

@@ -23,11 +23,12 @@ table, and this module has one function for each event.
     claim         waiting                running                 fence + 1
     skip          waiting                waiting, done           its slot was missed: it is not run
     put off       waiting                waiting, done           it is a time without runs: the same
-                                                                 slot, when that ends
+                                                                 slot, when that ends; or the next,
+                                                                 if the slot lies in such a time
     override      running                running                 fence + 1, attempt + 1, runs + 1,
                                                                  failures + 1: the same slot again
-    save          running                running                 what its run goes on with, if this
-                  running, paused        running, paused         one does not end well
+    save          running                running                 the checkpoint where the next run
+                  running, paused        running, paused         goes on, if this one is not ok
     release       running                waiting, done           runs + 1; what is next: see below
                   running, paused        paused, done, paused
     free          as release             as release              the same, and fence + 1: a cancel,
@@ -51,15 +52,15 @@ table, and this module has one function for each event.
                                                                  clock planned
     remove        all but absent         absent                  fence + 1: a tombstone
 
-A claim is made without reading its item, by what the token says of it; and it finds the phase by
-the token that it deletes.
+A claim is made without reading its item: the token says what is needed of it, and the token that
+the claim deletes proves the phase.
 
 The end of a run. The first line that applies:
 
     outcome                              next token
     -----------------------------------  ---------------------------------------------------------
     cancelled by its worker's shutdown   same slot, at once, same attempt
-    failed, its handler asks for a       same slot, when it asks for it, next attempt; unless the
+    failed, its handler asks for a       same slot, at the time asked for, next attempt; unless the
     retry                                schedule's next slot comes first
     failed or timeout, retries left,     same slot, after a backoff, next attempt
     its handler does not refuse one
@@ -72,8 +73,8 @@ A slot keeps its identity over retries and shutdowns. `rules/next_run.py` has th
 
 Runs that are asked for. An item has one run in hand: the one that waits or runs, with its `slot`
 and `once`. Requests queue behind it, and the first of them is taken in hand when the run in hand
-has ended for good: its retries, its takeovers and what a shutdown put back come first. So a request
-outlasts the failure, the loss and the cancelling of any other run.
+has ended for good: its retries, its takeovers and its return after a shutdown come first. So a
+request outlasts the failure, the loss and the cancelling of any other run.
 
     the item                                  a request is
     ----------------------------------------  ------------------------------------------------
@@ -118,21 +119,23 @@ from blackboard.model import (
 )
 from blackboard.rules.next_run import (
     APART,
-    Planning,
     backoff,
     first_slot,
-    is_set_back,
     missed_until,
     no_later,
     planned_after,
     ready_for,
     slot_after_edit,
     slot_asked_for,
-    slot_brought_back,
     stays_planned,
+)
+from blackboard.rules.wrong_clock import (
+    Planning,
+    is_set_back,
+    slot_brought_back,
     still_to_come,
 )
-from blackboard.schedule.schedule import next_due, opens
+from blackboard.schedule.schedule import Cron, RRule, next_due, opens
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
@@ -217,7 +220,7 @@ TRANSITIONS: Mapping[ItemEvent, Mapping[Phase, set[Phase]]] = {
     ItemEvent.REPAIR: _REPLANNED,
     ItemEvent.REMOVE: {phase: {Phase.ABSENT} for phase in _REPLANNED},
 }
-"""Of each event the phases in which it may happen, and those to which it may lead."""
+"""For each event: the phases in which it may happen, each with those to which it may lead."""
 
 
 class IllegalTransition(BlackboardError):
@@ -228,7 +231,7 @@ class IllegalTransition(BlackboardError):
 
 
 def phase_of(item: Item | None) -> Phase:
-    """Where an item is in its life; None is one that is not there."""
+    """The phase of an item; None: there is no item."""
     if item is None:
         return Phase.ABSENT
     if item.running:
@@ -313,7 +316,7 @@ def copied(
         state=State.DONE if item.state is State.DONE else State.PAUSED,
         fence=fence,
         born=fence,
-        ready=item.ready if item.is_asked_for else max(item.ready, ready),
+        ready=item.ready if item.is_unscheduled else max(item.ready, ready),
         paused=mark,
         result_fence=0,
         applied=(),
@@ -346,7 +349,7 @@ def removed(item: Item, *, now: datetime) -> Item:
 
 
 def claimed(item: Item, *, settings: RunSettings, owner: str, now: datetime) -> Item:
-    """A worker starts to run it."""
+    """The item when a worker has claimed it."""
     _check(ItemEvent.CLAIM, item)
     return replace(
         item,
@@ -360,7 +363,9 @@ def claimed(item: Item, *, settings: RunSettings, owner: str, now: datetime) -> 
 
 
 def overridden(item: Item, *, owner: str, now: datetime) -> Item:
-    """Another worker runs it again, since its holder renewed the lock no more."""
+    """The item when another worker has overridden its lock, which was not renewed, and runs it
+    again.
+    """
     _check(ItemEvent.OVERRIDE, item)
     return replace(
         item,
@@ -383,8 +388,9 @@ def released(
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
-    """Its holder ends the run. `fraction`, drawn in [0, 1), is the jitter of a backoff; `requeue`
-    marks a run that its worker's shutdown cut short; the rest is what its handler answered.
+    """The item when its holder has released it. `fraction`, drawn in [0, 1), is the jitter of a
+    backoff; `requeue` marks a run that its worker's shutdown cut short; `retry_after` and `final`
+    are its handler's answer.
     """
     _check(ItemEvent.RELEASE, item)
     after = after_run(
@@ -406,9 +412,9 @@ def released(
 
 
 def freed(item: Item, run: Run, *, settings: RunSettings, again: bool = False) -> Item:
-    """Its run is ended by another than its holder, and nothing is run. The fence rises, so that the
-    holder's result is found to be late. `again`: it is paused, and the run is made again when it is
-    resumed.
+    """The item when another than its holder has ended its run, and does not run it. The fence
+    rises, so that the holder's result is found to be late. `again`: the item is paused, and the run
+    is made again when it is resumed.
     """
     _check(ItemEvent.FREE, item)
     if again:
@@ -420,13 +426,13 @@ def freed(item: Item, run: Run, *, settings: RunSettings, again: bool = False) -
 
 
 def unlocked(item: Item, run: Run) -> Item:
-    """An operator takes its lock away: the same run is due at once, with all that it had."""
+    """The item when an operator has taken its lock away: the same run is due at once, unchanged."""
     _check(ItemEvent.UNLOCK, item)
     return replace(_ended(item, run), ready=run.stop, fence=item.fence + 1)
 
 
 def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """Its slot is not run, nor are those that are missed as well."""
+    """The item when its slot is passed over, with all later ones that are missed as well."""
     _check(ItemEvent.SKIP, item)
     missed = missed_until(item, settings=settings, now=now)
     following = next_due(settings.schedule, missed) if settings.schedule else None
@@ -434,11 +440,17 @@ def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 
 
 def put_off(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """Its slot is run when the time without runs ends; if that has no end, the item is done. A run
-    that was asked for may go before it.
+    """The item when its slot is put off to the end of the blackout; if that has no end, the item is
+    done. A run that was asked for may go before it. A slot that lies in windows which are newer
+    than it is left out, and gives way to the next one.
     """
     _check(ItemEvent.PUT_OFF, item)
-    end = opens(settings.schedule, now)
+    schedule = settings.schedule
+    is_in_windows = item.slot != item.first and opens(schedule, item.slot) != item.slot
+    if isinstance(schedule, Cron | RRule) and is_in_windows:
+        following = next_due(schedule, item.slot)
+        return _waiting_for(item, following, settings=settings, now=now)
+    end = opens(schedule, now)
     if item.requests:
         return _first_request(item, end and item.planned, now=now)
     if end is None:
@@ -457,7 +469,7 @@ def after_run(
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
-    """What an item waits for after a run: the table at the head of this module."""
+    """The item with what it waits for after a run: the table at the head of this module."""
     failures = 0 if outcome is Outcome.OK else item.failures + (outcome in FAILING)
     checkpoint = "" if outcome is Outcome.OK else item.checkpoint
     same = replace(item, ready=now, failures=failures, checkpoint=checkpoint)
@@ -472,17 +484,11 @@ def after_run(
         wait = None if final else backoff(item.attempt, base=settings.backoff, fraction=fraction)
     if wait is not None:
         return replace(same, ready=whole_milliseconds(now + wait), attempt=item.attempt + 1)
-    fresh = _with_params(replace(same, attempt=1), "")
-    if item.requests:
-        return _first_request(fresh, following, now=now)
-    if following is None:
-        return replace(fresh, state=State.DONE)
-    ready = ready_for(item.id, following, settings=settings, first=False)
-    return replace(fresh, slot=following, ready=ready, planned=following)
+    return _waiting_for(same, following, settings=settings, now=now)
 
 
 def _ended(item: Item, run: Run) -> Item:
-    """The item without its run."""
+    """The item with its run ended."""
     return replace(
         item,
         stop=run.stop,
@@ -514,21 +520,17 @@ def _with_params(item: Item, once: str) -> Item:
 def _waiting_for(
     item: Item, following: datetime | None, *, settings: RunSettings, now: datetime
 ) -> Item:
-    """The item waits for the first of its requests, or its slot `following`; or it is done. One
-    that was done and has a slot again is active, or paused if it was.
+    """The item that waits for the first of its requests, or for its slot `following`; without both
+    it is done. One that was done and has a slot again is active, or paused if it was.
     """
-    slot = following or item.slot
-    after = replace(
-        _with_params(item, ""),
-        state=State.PAUSED if item.is_paused else State.ACTIVE,
-        slot=slot,
-        ready=ready_for(item.id, slot, settings=settings, first=item.start is None),
-        planned=slot,
-        attempt=1,
-    )
+    state = State.PAUSED if item.is_paused else State.ACTIVE
+    after = replace(_with_params(item, ""), state=state, attempt=1)
     if item.requests:
         return _first_request(after, following, now=now)
-    return after if following else replace(after, state=State.DONE)
+    if following is None:
+        return replace(after, state=State.DONE)
+    ready = ready_for(item.id, following, settings=settings, first=item.start is None)
+    return replace(after, slot=following, ready=ready, planned=following)
 
 
 # ---- the history
@@ -547,7 +549,7 @@ def run_of(
     log: tuple[LogLine, ...] = (),
     note: str = "",
 ) -> Run:
-    """What the history says of an item's run that ended at `now`, in whatever way. `nonce` is that
+    """The row in the history of an item's run that ended at `now`, in whatever way. `nonce` is that
     of its lock, "" where the lock was not read.
     """
     start = item.start or item.ready
@@ -583,10 +585,10 @@ class LateMove(StrEnum):
 def late_move(
     item: Item | None, *, fence: int, outcome: Outcome, fenced: bool, skipped: bool = False
 ) -> LateMove:
-    """Nothing, when the item is gone or born since; its row in the history; or that and its
-    result. A run that failed, was skipped, or was stopped for its lost lock, has no result to
-    merge, an older result does not go over a newer one, and an item of a newer version is left
-    alone.
+    """DROP when the item is gone, or was added since; RECORD for its row in the history; MERGE for
+    that and its result. A run that failed, was skipped, or was stopped for its lost lock has no
+    result to merge, one of a fenced type merges none, an older result does not replace a newer one,
+    and an item of a newer version is left alone.
     """
     if item is None or item.state is State.REMOVED or item.born >= fence:
         return LateMove.DROP
@@ -599,7 +601,7 @@ def late_move(
 def stays(row: Run, late: Run) -> bool:
     """Whether a row of the history stays as it is, though its run came back: it says superseded
     already, or says that an operator cancelled a run that did not end well, or is of another run,
-    to which a store that went back in time gave the fence again.
+    which got the same fence after the store was set back to an earlier state.
     """
     cancelled = row.outcome is Outcome.CANCELLED and late.outcome is not Outcome.OK
     of_another = row.nonce not in ("", late.nonce)
@@ -607,12 +609,12 @@ def stays(row: Run, late: Run) -> bool:
 
 
 def superseded(late: Run, row: Run | None) -> Run:
-    """What the history says of a late run; what an operator noted in its row stays."""
+    """The row in the history of a late run; the note of an operator in its `row` stays."""
     return replace(late, outcome=Outcome.SUPERSEDED, note=row.note if row else "")
 
 
 def saved(item: Item, checkpoint: str) -> Item:
-    """Its run has saved a checkpoint, JSON."""
+    """The item when its run has saved a checkpoint, JSON."""
     _check(ItemEvent.SAVE, item)
     return replace(item, checkpoint=checkpoint)
 
@@ -621,15 +623,15 @@ def saved(item: Item, checkpoint: str) -> Item:
 
 
 def paused(item: Item, mark: str) -> Item:
-    """No run starts; `mark` is JSON of who paused it."""
+    """The item when it is paused: no run starts. `mark` is JSON of who paused it."""
     _check(ItemEvent.PAUSE, item)
     return replace(item, state=State.PAUSED, paused=mark)
 
 
 def resumed(item: Item, mark: str, *, settings: RunSettings | None, now: datetime) -> Item:
-    """Runs start again; `mark` is JSON of who resumed it. One without a next slot is done. What
-    came meanwhile is ready from now on, and not late; but where missed runs are not wanted
-    (`settings`; None: they cannot be computed) it is as late as it is.
+    """The item when it is resumed: runs start again. `mark` is JSON of who resumed it. One without
+    a next slot is done. A slot that came meanwhile is ready from now on, and not late; but with
+    `missed = "none"` in `settings` (None: they cannot be computed) it stays as late as it is.
     """
     _check(ItemEvent.RESUME, item)
     after = replace(item, paused="", resumed=mark)
@@ -641,7 +643,7 @@ def resumed(item: Item, mark: str, *, settings: RunSettings | None, now: datetim
 
 
 class Requested(Struct, frozen=True, kw_only=True):
-    """An item after a request: the slot of the run that is for it, and what comes before."""
+    """An item after a request: the slot of the run that serves it, and how many come before."""
 
     item: Item
     changed: bool = True
@@ -658,7 +660,7 @@ def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
     _check(ItemEvent.ASK, item)
     queue = item.requests
     retried = item.waits and item.attempt > 1
-    in_hand = item.running or retried or (item.waits and (bool(queue) or item.is_asked_for))
+    in_hand = item.running or retried or (item.waits and (bool(queue) or item.is_unscheduled))
     if not in_hand:
         beside = NEVER if item.state is State.DONE else item.planned
         slot = slot_asked_for(now, beside=beside)
@@ -681,32 +683,42 @@ def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
 
 
 def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """The item under the schedule of its new settings. Its row still has the old one."""
+    """The item under the schedule of its new settings; `item` has the old one."""
     _check(ItemEvent.RESCHEDULE, item)
     after = replace(item, schedule=settings.text, timezone=settings.timezone)
     if item.state is State.DONE:
         return replanned(after, settings=settings, now=now)
     stays = stays_planned(item, settings=settings, now=now)
-    if item.is_asked_for:
+    if item.running or item.attempt > 1 or item.is_unscheduled:
         following = item.planned if stays else slot_after_edit(after, settings=settings, now=now)
         return _planned_beside(after, following or NEVER)
-    if item.running or item.attempt > 1:
-        return after
     if stays:
         return _waiting_for(after, item.planned, settings=settings, now=now)
     return replanned(after, settings=settings, now=now)
 
 
+def first_moved(item: Item, first: datetime, *, settings: RunSettings, now: datetime) -> Item:
+    """The item, which never ran, with another first time, which an operator named."""
+    _check(ItemEvent.RESCHEDULE, item)
+    slot = first_slot(settings, first=first, now=now)
+    after = replace(item, first=slot)
+    if item.is_unscheduled and item.state is not State.DONE:
+        return _planned_beside(after, slot)
+    return _waiting_for(after, slot, settings=settings, now=now)
+
+
 def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """The item waits for the next slot of its new schedule, or for the first of its requests."""
+    """The item that waits for the next slot of its new schedule, or its first request."""
     following = slot_after_edit(item, settings=settings, now=now)
     return _waiting_for(item, following, settings=settings, now=now)
 
 
 def _planned_beside(item: Item, planned: datetime) -> Item:
-    """A run that was asked for goes on waiting, or running. What is planned changes, and no more
-    than a millisecond of its slot.
+    """The item with another planned slot, while its run goes on, or waits for a retry or because it
+    was asked for. The slot of that run is moved by a millisecond at the most.
     """
+    if planned == item.planned:
+        return item
     slot = item.slot if item.running else slot_asked_for(item.slot, beside=planned)
     return replace(item, slot=slot, planned=planned)
 
@@ -715,9 +727,9 @@ def _planned_beside(item: Item, planned: datetime) -> Item:
 
 
 def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
-    """An item that does not run, as if its clock had been right: what is said to have happened
-    later happened now; what nothing explains is planned anew. A run that was asked for, or is tried
-    again, is due at once.
+    """An item that does not run, as if its clock had been right: a start or stop in the future
+    becomes now, and a slot that nothing explains is planned anew. A run that was asked for, or is
+    tried again, is due at once.
     """
     _check(ItemEvent.REPAIR, item)
     after = replace(
@@ -726,22 +738,22 @@ def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
         stop=item.stop and no_later(item.stop, now=now),
     )
     if coming := still_to_come(item, planning, now=now):
-        return _waits_for(after, coming, planning)
+        return _moved_to(after, coming, planning)
     if not is_set_back(item, planning, now=now):
         return after
     planned = slot_brought_back(item, planning, now=now)
-    if item.is_asked_for or (item.attempt > 1 and planned == item.planned):
+    if item.is_unscheduled or (item.attempt > 1 and planned == item.planned):
         beside = planned or NEVER
         slot = item.slot
-        if item.is_asked_for:
+        if item.is_unscheduled:
             slot = slot_asked_for(no_later(item.slot, now=now), beside=beside)
         return replace(after, slot=slot, ready=min(item.ready, now), planned=beside)
     if planned is None:
         return replace(_with_params(after, ""), state=State.DONE, attempt=1)
-    return _waits_for(after, planned, planning)
+    return _moved_to(after, planned, planning)
 
 
-def _waits_for(item: Item, slot: datetime, planning: Planning) -> Item:
+def _moved_to(item: Item, slot: datetime, planning: Planning) -> Item:
     state = State.PAUSED if item.is_paused else State.ACTIVE
     ready = ready_for(item.id, slot, settings=planning.settings, first=False)
     after = _with_params(item, "")

@@ -11,6 +11,9 @@ from blackboard.rules.transitions import claimed, passed_over, put_off, released
 from blackboard.schedule.schedule import Every, slots_after
 from blackboard.spec import RunSettings
 
+MOST_COUNTED = 10_000
+"""The most runs left of `max_runs` that are counted one by one."""
+
 
 def upcoming(
     item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
@@ -18,7 +21,8 @@ def upcoming(
     """When an item runs, if each run starts as soon as it may, takes no time and is ok: when the
     pending run was ready, which may be in the past, then the times after it; later than `after`, if
     given. A paused item counts as if it were resumed; an item that is done, or removed, has no
-    times. Far from now, an `every` counts as if there were no windows on the way.
+    times. Far from now, an `every` counts as if there were no windows on the way, and a `max_runs`
+    that is thousands of runs away as if there were none.
     """
     if item.state in {State.DONE, State.REMOVED}:
         return
@@ -46,10 +50,10 @@ def upcoming(
 
 def _brought_near(item: Item, settings: RunSettings, after: datetime) -> Item:
     """The item where it waits for its first slot that may be run later than `after`, or done, if
-    there is none; as it is, where what it waits for is no slot of its schedule.
+    there is none; as it is, where it waits for no slot of its schedule.
     """
     schedule = settings.schedule
-    if schedule is None or item.requests or item.is_asked_for or item.ready > after:
+    if schedule is None or item.requests or item.is_unscheduled or item.ready > after:
         return item
     if isinstance(schedule, Every):
         passed = after
@@ -57,8 +61,9 @@ def _brought_near(item: Item, settings: RunSettings, after: datetime) -> Item:
     else:
         passed = begin = max(item.slot, after - part_of_jitter(item.id, settings))
     most = None
-    if schedule.limits.runs is not None:  # each slot on the way is a run that counts
-        begin, most = item.slot, schedule.limits.runs - item.runs - 1
+    left = (schedule.limits.runs or 0) - item.runs - 1
+    if schedule.limits.runs is not None and left <= MOST_COUNTED:
+        begin, most = item.slot, left  # each slot on the way is a run that counts
     for number, slot in enumerate(islice(slots_after(schedule, begin), most), 1):
         if slot > passed:
             ready = ready_for(item.id, slot, settings=settings, first=False)

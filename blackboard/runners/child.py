@@ -1,19 +1,19 @@
 """The main program of a child process: calls plain handlers, one after the other.
 
-Results, errors and log lines are masked and cut here, at the cost of their own run alone.
+Results, errors and log lines are masked and cut here, so that this takes time of their own run
+alone.
 
 The handler runs on the main thread, which signal handlers and some libraries require. A second
 thread listens to the worker, so that `ctx.lost` and `ctx.stopping` can become true meanwhile.
 
 A child never outlives its worker: the kernel kills it when the worker dies (Linux), it ends itself
-when the socket closes, and the guard ends it from outside. Started as `child.main()` with two
+when the socket closes, and the guard ends it from outside. It is started as `child.main()` with two
 arguments, the socket's descriptor and the worker's process id.
 """
 
 import ctypes
 import functools
 import itertools
-import logging
 import os
 import queue
 import signal
@@ -30,28 +30,23 @@ import msgspec
 
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers import code as loaded
-from blackboard.handlers.context import Context, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.params import with_params
 from blackboard.handlers.registry import find_handler
 from blackboard.model import Ended, Outcome
 from blackboard.runners import wire
+from blackboard.runners.handler_run import OVER, RunReport, context_of
 from blackboard.runners.leftovers import OF_RESOURCES, State, left, state
-from blackboard.runners.logs import Send, emitting_info, kept_logs, run_logger
-from blackboard.runners.output import (
-    ended_by,
-    fitting_checkpoint,
-    fitting_result,
-    fitting_warning,
-)
+from blackboard.runners.logs import Logged, emitting_info, kept_logs
+from blackboard.runners.output import ended_by, fitting_result, is_good_exit, name_of
 from blackboard.runners.resources import ProcessResources
-from blackboard.runners.secrets import Mask
+from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.runners.signals import ThreadSignal
 
 _PR_SET_PDEATHSIG = 1
 
 Signals = Mapping[str, ThreadSignal]
-"""By the name that `ctx` has for it."""
+"""The signals of a run, by their names in `ctx`."""
 
 
 def _new_signals() -> Signals:
@@ -63,15 +58,16 @@ class ChildLoop:
 
     def __init__(self, worker: socket.socket) -> None:
         self._socket = worker
-        self._sending = threading.Lock()
         self._busy = threading.Event()
-        self._saving = threading.Lock()
         self._saves = itertools.count(1)
-        self._saved: queue.SimpleQueue[wire.SavedMessage] = queue.SimpleQueue()
+        self._saving: dict[int, queue.SimpleQueue[wire.SavedMessage]] = {}
+        """The queue of each save that waits for its answer, by the number of the save."""
         self._runs: queue.SimpleQueue[tuple[wire.RunMessage, Signals] | None] = queue.SimpleQueue()
         self._pid = os.getpid()
         self._resources = ProcessResources()
         self._types = set[str]()
+        self._mask = NOTHING
+        """The mask of all runs so far: a thread that one has left may log and print later."""
         self._is_traced = False
         """Whether a run was traced: spans are sent by a thread of this process."""
         self._before: State = {}
@@ -82,10 +78,8 @@ class ChildLoop:
         threading.Thread(target=self._listen, name="worker", daemon=True).start()
         while (given := self._runs.get()) is not None:
             finished = self._perform(*given)
-            if os.getpid() != self._pid:
-                os._exit(0)  # a fork that the handler made, and that has returned
             self._busy.clear()
-            self._send(finished)
+            self._socket.sendall(wire.frame(finished, largest=wire.LARGEST_ANSWER))
         self._resources.close()
         if self._is_traced:
             from blackboard.runners.tracing import LAST_EXPORT, last_export  # noqa: PLC0415 - loaded by then
@@ -106,45 +100,52 @@ class ChildLoop:
                     case wire.SignalMessage(name, reason):
                         signals[name].set(reason)
                     case wire.SavedMessage() as saved:
-                        self._saved.put(saved)
+                        self._answer(saved)
         if self._busy.is_set():
             os.killpg(0, signal.SIGKILL)  # the worker has ended, and this run with it
         self._runs.put(None)
 
-    def _perform(self, run: wire.RunMessage, signals: "Signals") -> wire.FinishedMessage:
-        mask = Mask(run.secrets)
+    def _perform(self, run: wire.RunMessage, signals: Signals) -> wire.FinishedMessage:
+        data, mask = run.data, Mask(run.secrets)
+        self._mask = self._mask.joined(run.secrets)
+        report = RunReport(mask, limit=data.limit, send=self._send)
+        handler = None
         try:
-            spans = self._spans(run.trace, mask)
-            handler = _found(run.source, run.item.type)
-            log = run_logger(self._logs(mask))
-            context = Context(
-                due=run.due,
-                fence=run.fence,
-                attempt=run.attempt,
-                worker=run.worker,
-                fenced=run.fenced,
-                settings=run.settings,
-                log=log,
+            handler = _found(run.source, data.item.type)
+            spans = self._spans(data.trace, mask)
+            context = context_of(
+                data,
+                report,
+                save=functools.partial(self._save, report),
                 lost=signals["lost"],
                 stopping=signals["stopping"],
-                progress=self._progress,
-                warn=functools.partial(self._warn, mask, log),
-                checkpoint=run.checkpoint,
                 resources=self._opened(handler),
-                save=functools.partial(self._save, mask, run.limit),
             )
-            with spans, kept_logs(self._logs(mask), everywhere=True):
-                value = copy_context().run(
-                    handler.function, with_params(run.item, handler.params), context
-                )
-            result = msgspec.Raw(fitting_result(value, mask, limit=run.limit))
+            item = with_params(data.item, handler.params)
+            with spans, kept_logs(functools.partial(self._log, report), everywhere=True):
+                try:
+                    value = copy_context().run(handler.function, item, context)
+                except SystemExit as problem:
+                    if not is_good_exit(problem):
+                        raise
+                    value = None
+            result = msgspec.Raw(fitting_result(value, mask, limit=data.limit))
             del value  # which closes what it holds open
             ended = Ended(outcome=Outcome.OK, result=result)
         except BaseException as problem:  # noqa: BLE001 - sys.exit ends a run, not the child
             ended = ended_by(problem, mask)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a process that the handler forked, in which it has returned
+        self._end(report)
         # After a failed run this process is not used again.
         found = self._left(handler) if ended.outcome is Outcome.OK else []
         return wire.FinishedMessage(ended=ended, left=found)
+
+    def _end(self, report: RunReport) -> None:
+        """Drops all that this run reports from now on. A save that still waits raises LeaseLost."""
+        report.end()
+        for number in list(self._saving):
+            self._answer(wire.SavedMessage(number=number, lost=OVER))
 
     def _spans(self, carrier: Mapping[str, str], mask: Mask) -> AbstractContextManager[None]:
         """Makes the span of a run the current one, where runs are traced."""
@@ -156,52 +157,53 @@ class ChildLoop:
         return within(carrier, mask)
 
     def _opened(self, handler: Handler) -> Any:
-        """The resources of a handler. The import of its module, and opening them, are no changes
-        that a run made.
+        """The resources of a handler. The state is read again when its type is used for the first
+        time: the import of its module, and opening resources, are no changes that a run made.
         """
-        resources = self._resources.of(handler.type, handler.resources)
-        if handler.type not in self._types:
+        is_new = handler.type not in self._types
+        try:
+            resources = self._resources.of(handler.type, handler.resources)
             self._types.add(handler.type)
-            self._before = state()
+        finally:
+            if is_new:
+                self._before = state()
         return resources
 
-    def _left(self, handler: Handler) -> list[str]:
-        """What the run left behind. Resources may open files, and start threads and processes; so
-        does what sends spans.
+    def _left(self, handler: Handler | None) -> list[str]:
+        """What the run left behind. Not counted: files, threads and processes where the handler has
+        resources, which may need them, and one socket where runs are traced, to send spans.
         """
-        found = left(self._before)
-        if handler.resources is None and not self._is_traced:
-            return found
-        self._before = state()
-        return [one for one in found if one not in OF_RESOURCES]
+        try:
+            found = left(self._before, own_sockets=1 if self._is_traced else 0)
+            if handler is not None and handler.resources is not None:
+                self._before = state()
+                return [one for one in found if one not in OF_RESOURCES]
+        except Exception as problem:  # noqa: BLE001 - the run has ended well, whatever it left
+            return [f"what cannot be looked at ({name_of(problem)}: {problem})"]
+        return found
 
-    def _logs(self, mask: Mask) -> Send:
-        return lambda logged: self._send(wire.LogMessage(logged.masked(mask)))
+    def _log(self, report: RunReport, logged: Logged) -> None:
+        report.send(wire.LogMessage(logged.masked(self._mask)))
 
-    def _warn(self, mask: Mask, log: logging.Logger, text: str) -> None:
-        self._send(wire.WarnMessage(fitting_warning(text, mask)))
-        log.warning("%s", text)
-
-    def _progress(self, done: int, total: int) -> None:
-        self._send(wire.ProgressMessage(*progress_of(done, total)))
-
-    def _save(self, mask: Mask, limit: int, value: Any) -> None:
-        checkpoint = fitting_checkpoint(value, mask, limit=limit)
-        with self._saving:  # a handler's threads may save, too
-            number = next(self._saves)
-            self._send(wire.SaveMessage(number, checkpoint))
-            saved = self._saved.get()
-            while saved.number != number:  # it came after the run that it was for
-                saved = self._saved.get()
+    def _save(self, report: RunReport, value: Any) -> None:
+        message = wire.SaveMessage(number=next(self._saves), checkpoint=report.checkpoint(value))
+        answer = self._saving[message.number] = queue.SimpleQueue()
+        try:
+            saved = answer.get() if report.send(message) else wire.SavedMessage(number=0, lost=OVER)
+        finally:
+            self._saving.pop(message.number, None)
         if saved.lost:
             raise LeaseLost(saved.lost)
         if saved.error:
             raise BlackboardError(saved.error)
 
-    def _send(self, message: wire.ToWorker) -> None:
-        data = wire.frame(message, largest=wire.LARGEST_ANSWER)
-        with self._sending:  # a handler's threads may log, too
-            self._socket.sendall(data)
+    def _answer(self, saved: wire.SavedMessage) -> None:
+        waiting = self._saving.pop(saved.number, None)
+        if waiting is not None:
+            waiting.put(saved)
+
+    def _send(self, message: wire.Reported | wire.SaveMessage) -> None:
+        self._socket.sendall(wire.frame(message, largest=wire.LARGEST_ANSWER))
 
 
 _found = functools.cache(find_handler)

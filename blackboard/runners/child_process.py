@@ -25,15 +25,12 @@ import msgspec
 
 from blackboard.handlers import code as loaded
 from blackboard.handlers.handler import Source
+from blackboard.phrases import LONGEST_LINE, cut_middle
 from blackboard.runners import guard, wire
-from blackboard.runners.commands import how_it_ended
+from blackboard.runners.commands import child_environment, how_it_ended
 from blackboard.runners.output import Tail
+from blackboard.runners.secrets import NOTHING
 from blackboard.runners.watch import Watch, on_end
-from blackboard.tables.azure_address import child_environment
-
-_MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.runners.child import main; main()"
-"""With the module search path of the worker."""
-
 
 LEASE_RAN_OUT = "stopped: its lease ran out while the worker stood still"
 _PIPE = 65536
@@ -42,8 +39,8 @@ occupy the loop."""
 
 
 Receive = Callable[[wire.ToWorker | Exception | None], None]
-"""Gets the messages of a child. Last comes what is wrong with one, or None when it has closed the
-socket.
+"""Gets the messages of a child; at last the error of an invalid message, or None when the child
+has closed the socket.
 """
 
 
@@ -63,7 +60,7 @@ class _Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._receive(None)
-        return True  # the child may go on, and this end stays open until it is hung up
+        return True  # the child may go on, and this end stays open until `hang_up`
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it was
         self._receive(None)
@@ -80,6 +77,8 @@ class ChildProcess:
         """How many handlers it was given to call."""
         self._watch = watch
         self._tail = Tail()
+        self._mask = NOTHING
+        """The mask of all its runs so far: a thread that a run left may print in a later one."""
         self._process, self._socket, self._output = _spawn()
         self.pid = self._process.pid
         self._transport: asyncio.Transport | None = None
@@ -101,12 +100,13 @@ class ChildProcess:
         self._send(wire.CodeMessage(loaded.code()))
 
     def let_run(self, run: wire.RunMessage, deadline: float, receive: Receive) -> None:
-        """Gives it a handler to call, and its messages to `receive` until `rest`. Earlier output
-        belongs to no run.
+        """Gives it a handler to call. `receive` gets its messages until `rest` is called. Earlier
+        output belongs to no run.
         """
         self._receive = receive
         self._drain()
         self._tail = Tail()
+        self._mask = self._mask.joined(run.secrets)
         self._watch.keep(self.pid, deadline)
         self.runs += 1
         self._send(run)
@@ -124,12 +124,12 @@ class ChildProcess:
         self._send(saved)
 
     def output(self) -> str:
-        """The last bytes that it has printed by now, as text."""
+        """The last bytes that it has printed by now, as text, masked."""
         self._drain()
-        return self._tail.text()
+        return self._mask.output(self._tail.text())
 
     def rest(self) -> None:
-        """Takes away the deadline, between two runs."""
+        """Removes the deadline, until the next run."""
         self._receive = None
         self._watch.keep(self.pid)
 
@@ -146,7 +146,7 @@ class ChildProcess:
             guard.kill(self.pid)
 
     async def gone(self, seconds: float) -> bool:
-        """Waits until it has ended, at most `seconds`, and closes the socket. Whether it has."""
+        """Waits for its end, at most `seconds`, and closes the socket. Returns whether it ended."""
         await asyncio.wait([self.ended], timeout=seconds)
         self.hang_up()
         return self.ended.done()
@@ -192,17 +192,16 @@ class ChildProcess:
             # that left its session has the socket open.
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
-        self.ended.set_result(LEASE_RAN_OUT if by_guard else _reason(code))
+        self.ended.set_result(LEASE_RAN_OUT if by_guard else _reason(code, self.output()))
 
 
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     """The process, and the worker's ends of its socket and of its output pipe."""
     ours, theirs = socket.socketpair()
     output, printed = os.pipe()
-    main = _MAIN.format(path=sys.path)
     # -u, also for C's stdout: output is in the pipe before the result is in the socket, and before
     # a crash.
-    python = [sys.executable, "-u", "-X", "faulthandler", "-c", main]
+    python = [sys.executable, "-u", "-X", "faulthandler", "-c", loaded.program("runners.child")]
     try:
         # In the loop's own thread: the kernel kills the child when the thread that started it ends.
         process = subprocess.Popen(  # noqa: S603 - our own program, no shell
@@ -226,9 +225,10 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     return process, ours, output
 
 
-def _reason(code: int) -> str:
+def _reason(code: int, output: str) -> str:
     if code >= 0:
-        hint = "os._exit or sys.exit in the handler?"
-        return f"the child process ended: {how_it_ended(code)} ({hint})"
+        last = cut_middle(output.rstrip().rpartition("\n")[2], LONGEST_LINE)
+        printed = f"; it printed last: {last}" if last else ""
+        return f"the child process ended: {how_it_ended(code)} (os._exit in the handler?){printed}"
     hint = " (out of memory?)" if -code == signal.SIGKILL else ""
     return f"the child process was {how_it_ended(code)}{hint}"

@@ -1,21 +1,33 @@
-"""Commands in sessions of their own, which are ended with all that they have started there."""
+"""Starts commands, each in a session of its own, and ends them with all that they have started
+there; and the environment that they and child processes get.
+"""
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from blackboard.bus import REDIS_URL
 from blackboard.runners import guard
+from blackboard.tables.azure_address import CONNECTION_STRING
 
 _ENDS_WITHIN = 5.0
-"""Seconds."""
+"""Seconds that the end of a killed command is waited for."""
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for processes in which handlers run, or which they start: without the secrets
+    that open the store and the bus. A job that needs one can be given it under another name.
+    """
+    secrets = {CONNECTION_STRING, REDIS_URL}
+    return {name: text for name, text in environ.items() if name not in secrets}
 
 
 async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess.Process:
-    """Start a command; `about` is what asyncio takes besides. Who is cancelled before it has the
-    process leaves nothing behind: asyncio alone would kill the command, and not what that has
-    started. Raises OSError, and ValueError for a NUL character.
+    """Starts a command; `about` are further arguments of asyncio. A caller that is cancelled before
+    it gets the process leaves none behind: asyncio alone would kill the command, and not what that
+    has started. Raises OSError, and ValueError for a NUL character.
     """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(*argv, start_new_session=True, **about)
@@ -23,15 +35,15 @@ async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # Shielded as well: who is cancelled twice leaves nothing behind either.
+        # Shielded as well: a caller that is cancelled twice leaves nothing behind either.
         await asyncio.shield(asyncio.ensure_future(_end_started(starting)))
         raise
 
 
 async def end_command(process: asyncio.subprocess.Process) -> None:
-    """Kill a command with all that it has started in its session, and wait for its end; or, right
-    after its end, what it has left there. One that runs as another user cannot be killed, and is
-    waited for no longer than a moment.
+    """Kills a command with all that it has started in its session, and waits for its end; or, right
+    after its end, kills what it has left there. One that runs as another user cannot be killed, and
+    is waited for no longer than a moment.
     """
     # The system gives the number of a session to no other process while one of the session is left,
     # and after that only when all other numbers have had their turn.
@@ -51,5 +63,5 @@ def how_it_ended(code: int) -> str:
     """A return code in words: "exit code 3", "killed by SIGKILL"."""
     if code >= 0:
         return f"exit code {code}"
-    known = -code in set(signal.Signals)  # real-time signals have numbers alone
+    known = -code in set(signal.Signals)  # real-time signals have no names
     return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"

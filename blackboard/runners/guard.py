@@ -5,9 +5,9 @@ paused container, a debugger) and the lease has passed, for then another worker 
 The worker cannot end it: it is stopped. The child cannot be trusted to end itself: a handler in C
 code that holds the interpreter's lock keeps every Python thread of the child from running, its
 signal handlers too. An alarm set in the child beforehand (setitimer, RLIMIT_CPU) would kill it, but
-could not be postponed: the same handler cannot receive that the lease was renewed, and a healthy
-one would die with each renewal it missed. So a process that runs no handler, receives the renewals
-and has nothing else to do keeps the time.
+could not be postponed: the same handler keeps the child from reading that the lease was renewed,
+and a healthy one would die with each renewal it missed. So a process that runs no handler, receives
+the renewals and has nothing else to do keeps the time.
 
 It also ends all children when the worker has ended, for whatever reason, together with what they
 started; and the worker itself, when its loop stands still: an `async def` handler that computes, or
@@ -43,6 +43,8 @@ ABORTS_WITHIN = 5.0
 AWAKE = 2.0
 """Seconds in which a worker that was stopped must say that its loop turns, once it continues."""
 LOOK_AGAIN = 0.5
+"""Seconds between two looks at a stopped worker. Where the guard itself is later than that, it was
+stopped, too."""
 
 
 def main() -> None:

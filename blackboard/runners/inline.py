@@ -1,6 +1,6 @@
-"""Runs coroutine handlers as tasks on the worker's own loop, and that loop.
+"""Runs coroutine handlers as tasks on the worker's own loop, and runs that loop.
 
-Hundreds of them cost little. They have no limit of their own on the loop: a handler that computes
+Hundreds of them cost little. Nothing limits how long one holds the loop: a handler that computes
 instead of awaiting holds up everything, renewals too, and only the worker's watchdog ends it. A
 handler that swallows its cancellation is abandoned after some seconds: its run is over and the slot
 free, though the task may still exist.
@@ -8,11 +8,12 @@ free, though the task may still exist.
 No handler can end the loop. asyncio lets SystemExit and KeyboardInterrupt out of `run_forever`,
 whichever task or callback raised them, and the program would end with the exit code that a handler
 chose. Here the loop goes on, and the run that owns the task, callback or reader fails; so it does
-for any other exception that is no Exception. After the end of that run, and where no owner is
-found, the exception is logged. A handler that stops the loop does not stop it either.
+for any other exception that is not an Exception. After the end of that run, and where no owner is
+found, the exception is logged. A handler that calls `loop.stop()` does not stop it either, and one
+that cancels a task of the worker, or the task of another run, is refused.
 
-Not prevented is what ends the process itself (`os._exit`, a signal), nor the cancelling of tasks
-that are not the handler's own: the worker ends then, and its supervisor starts another.
+Not prevented: what ends the process itself (`os._exit`, a signal), and cancelling tasks of the
+worker from a plain thread. The worker ends then, and its supervisor starts another.
 """
 
 import asyncio
@@ -23,28 +24,26 @@ from asyncio.events import Handle
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from copy import deepcopy
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import msgspec
 
-from blackboard.errors import LeaseLost
-from blackboard.handlers.context import Context, progress_of
 from blackboard.handlers.params import with_params
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
-from blackboard.runners.logs import Logged, kept_logs, own_logs, run_logger
+from blackboard.runners import wire
+from blackboard.runners.handler_run import RunReport, context_of
+from blackboard.runners.logs import kept_logs, own_logs
 from blackboard.runners.output import (
     Notes,
     Tail,
     captured,
     ended_by,
     failure,
-    fitting_checkpoint,
     fitting_result,
-    fitting_warning,
+    is_good_exit,
     name_of,
 )
 from blackboard.runners.resources import LoopResources, of_resources
@@ -85,8 +84,8 @@ class InlineRunner:
 
 
 class _InlineRun:
-    """Once it has ended it is in no cycle of references: to find such cycles would take the garbage
-    collector longer than a run takes otherwise.
+    """One run. Once it has ended it is in no reference cycle: to find such cycles would take the
+    garbage collector longer than a run takes otherwise.
     """
 
     def __init__(
@@ -107,6 +106,7 @@ class _InlineRun:
         self._lost, self._stopping = LoopSignal(), LoopSignal()
         self._tail = Tail()
         self._notes = Notes()
+        self._reports = RunReport(call.mask, limit=call.limit, send=self._send)
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began = False
@@ -152,7 +152,7 @@ class _InlineRun:
         _log_masked(lambda: message, self)
 
     def refuse_to_cancel(self) -> None:
-        """Logs, once, that the run cancels what is not its own: such as all tasks of the loop."""
+        """Logs, once, that the run tried to cancel tasks of others: all tasks of the loop, say."""
         if not self._was_refused:
             self._was_refused = True
             what = f"the {self.about.type} handler of {self.about.id} cancels tasks of its worker"
@@ -175,47 +175,45 @@ class _InlineRun:
         self._began = True
         _owner.set(self)
         _RUNS.add(self)
-        with captured(self._tail), kept_logs(self._log):
+        with captured(self._tail), kept_logs(self._reports.log):
             try:
                 item = with_params(call.item, call.handler.params)
                 resources = await self._resources.of(call.item.type, call.handler.resources)
-                value = await call.handler.function(item, self._context(call, resources))
+                context = context_of(
+                    call,
+                    self._reports,
+                    save=self._save,
+                    lost=self._lost,
+                    stopping=self._stopping,
+                    resources=resources,
+                )
+                try:
+                    value = await call.handler.function(item, context)
+                except SystemExit as problem:
+                    if not is_good_exit(problem):
+                        raise
+                    value = None
                 # Encoded as in a child process: the worker gets what the row will hold.
                 encoded = fitting_result(value, call.mask, limit=call.limit)
             except BaseException as problem:  # noqa: BLE001 - SystemExit would end the worker
                 return ended_by(problem, call.mask)
             return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
 
-    def _context(self, call: HandlerCall, resources: Any) -> Context:
-        log = run_logger(self._log)
-        return Context(
-            due=call.due,
-            fence=call.fence,
-            attempt=call.attempt,
-            worker=call.worker,
-            fenced=call.fenced,
-            settings=deepcopy(dict(call.settings)) if call.settings else {},  # it may change them
-            log=log,
-            lost=self._lost,
-            stopping=self._stopping,
-            progress=self._progress,
-            warn=partial(self._warn, log),
-            resources=resources,
-            checkpoint=call.checkpoint,
-            save=partial(self._save, call),
-        )
-
     def _settle(self, task: asyncio.Task[Ended]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._verdict is not None:
             self._end(self._verdict)
-        elif not task.cancelled():
-            self._end(task.result())
-        elif self._began:
-            self._end(Ended(outcome=Outcome.FAILED, error="the handler cancelled its own task"))
+        elif task.cancelled():
+            self._end(
+                Ended(outcome=Outcome.FAILED, error="the handler cancelled its own task")
+                if self._began
+                else Ended(outcome=Outcome.CANCELLED, error="cancelled before it began")
+            )
+        elif (problem := task.exception()) is not None:
+            self._end(ended_by(problem, self._mask))
         else:
-            self._end(Ended(outcome=Outcome.CANCELLED, error="cancelled before it began"))
+            self._end(task.result())
 
     def _abandon(self) -> None:
         assert self._verdict is not None
@@ -228,6 +226,7 @@ class _InlineRun:
 
     def _end(self, ended: Ended) -> None:
         self._task = None
+        self._reports.end()
         if self._ended is None:
             output = self._mask.output(self._tail.text())
             self._ended = self._notes.added_to(replace(ended, output=output))
@@ -235,43 +234,21 @@ class _InlineRun:
             for call in to_call:
                 call(self._ended)
 
-    def _log(self, logged: Logged) -> None:
-        masked = logged.masked(self._mask)
-
-        def report() -> None:
-            self._notes.log(masked)
-            if not masked.logger:
-                self._report.log(masked.level, masked.text)
-
-        self._on_loop(report)
-
-    def _warn(self, log: logging.Logger, text: str) -> None:
-        masked = fitting_warning(text, self._mask)
-        self._on_loop(lambda: self._notes.warn(masked))
-        log.warning("%s", text)
-
-    def _progress(self, done: int, total: int) -> None:
-        whole = progress_of(done, total)
-        self._on_loop(lambda: self._report.progress(*whole))
-
-    async def _save(self, call: HandlerCall, value: Any) -> None:
-        checkpoint = fitting_checkpoint(value, call.mask, limit=call.limit)
-        if self._ended is not None:
-            raise LeaseLost("the run is over")
+    async def _save(self, value: Any) -> None:
+        checkpoint = self._reports.checkpoint(value)
         with own_logs():
             await self._report.save(checkpoint)
 
-    def _on_loop(self, report: Callable[[], None]) -> None:
-        """Calls `report` on the loop, from any thread, and outside the handler's context: what the
-        worker prints about a run is not the handler's output.
+    def _send(self, message: wire.Reported) -> None:
+        """Hands it to the loop, from any thread, outside the handler's context: what the worker
+        prints about a run is not the handler's output.
         """
-
-        def unless_over() -> None:
-            if self._ended is None:
-                report()
-
         with suppress(RuntimeError):  # a thread that outlived the loop
-            self._loop.call_soon_threadsafe(unless_over, context=self._outside)
+            self._loop.call_soon_threadsafe(self._take, message, context=self._outside)
+
+    def _take(self, message: wire.Reported) -> None:
+        if self._ended is None:
+            self._notes.take(message, self._report)
 
 
 # ---- the loop
@@ -287,7 +264,7 @@ _owner: ContextVar[_InlineRun | None] = ContextVar("owner", default=None)
 which everything that it starts inherits."""
 
 _RUNS: Final[WeakSet[_InlineRun]] = WeakSet()
-"""Every run, also one that is over as long as something refers to it."""
+"""Every run, also one that is over, as long as something refers to it."""
 
 _LOG: Final = logging.getLogger("asyncio")
 _TRACEBACK: Final = vars(BaseException)["__traceback__"]
@@ -314,7 +291,7 @@ def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, Answer]) -> Answer:
-    """Runs a loop until `main` has ended; returns or raises what that does."""
+    """Runs a loop until `main` has ended. Returns its result, or raises its exception."""
     task = loop.create_task(main)
     task.add_done_callback(lambda _: loop.stop())
     while not task.done():
@@ -328,7 +305,7 @@ def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, An
 
 
 def _is_own(problem: BaseException, main: asyncio.Task[Any]) -> bool:
-    """Whether the program itself raised it, or Ctrl-C did, or another signal that does the same,
+    """Whether `main` raised it, or Ctrl-C did, or another signal with Python's handler for Ctrl-C,
     where the loop does not handle them.
     """
     if main.done() and not main.cancelled() and main.exception() is problem:
@@ -338,16 +315,18 @@ def _is_own(problem: BaseException, main: asyncio.Task[Any]) -> bool:
 
 
 def _is_kind(problem: object, *kinds: type[BaseException]) -> bool:
-    """By its true type. `isinstance` would read `__class__`, where a handler's code may raise."""
+    """Whether its true type is one of these. `isinstance` would read `__class__`, where a handler's
+    code may raise.
+    """
     return issubclass(type(problem), kinds)
 
 
 class _OwnedTask(asyncio.Task[Any]):
-    """A task with the run that made it, also while it is being destroyed."""
+    """A task with its owner, the run that made it, kept while the task is being destroyed."""
 
     owner: _InlineRun | None = None
     is_guarded: bool = False
-    """Whether no run may cancel it but its own: it belongs to the worker, or is a whole run."""
+    """Whether no other run may cancel it: it belongs to the worker, or is the task of a run."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         caller = _owner.get()
@@ -371,7 +350,7 @@ def _task_factory(loop: asyncio.AbstractEventLoop, work: _Work, **about: Any) ->
 def _on_done(task: asyncio.Task[Any]) -> None:
     if task.cancelled():
         return
-    # Not task.exception(): after that, asyncio would not log what no code has retrieved.
+    # Not task.exception(): it counts as retrieving, after which asyncio does not log it.
     problem = task._exception  # noqa: SLF001
     if problem is not None and not _is_kind(problem, Exception, *_ENDING):
         _fail(problem, _owner_of(task))
@@ -401,8 +380,9 @@ def _fail(problem: BaseException, owner: _InlineRun | None) -> None:
 
 def _log_masked(describe: Callable[[], str], owner: _InlineRun | None) -> None:
     """Logs an error of something that a handler may have started. The text is masked for every
-    run, as one handler may hold the secrets of another; what cannot be described or masked is not
-    logged. Does not use the loop's exception handler, which a handler may have set.
+    run, as one handler may hold the secrets of another; of what cannot be described or
+    masked, only the type of that second error is logged. Does not use the loop's exception handler,
+    which a handler may have set.
     """
     try:
         text = describe()
@@ -428,7 +408,7 @@ def _described(about: dict[str, Any]) -> Callable[[], str]:
 
 
 def _owner_of_frame(problem: BaseException) -> _InlineRun | None:
-    """The run in whose context the loop called what raised it."""
+    """The run in whose context the loop called the code that raised it."""
     for frame, _ in traceback.walk_tb(_TRACEBACK.__get__(problem)):
         if frame.f_code is Handle._run.__code__:  # noqa: SLF001
             return _owner_in(frame.f_locals.get("self"))
@@ -436,7 +416,7 @@ def _owner_of_frame(problem: BaseException) -> _InlineRun | None:
 
 
 def owner_in(handle: object) -> RunOfLoop | None:
-    """The run that the loop is in, where it calls this handle."""
+    """The run that a handle of the loop belongs to, or None."""
     owner = _owner_in(handle)
     return None if owner is None else owner.about
 

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 State = Mapping[str, Any]
-"""What was found, by the name of what was looked at."""
+"""The state of each part of the process that is compared, by the name of the part."""
 
 _C = ctypes.CDLL(None)
 _SETLOCALE = _C.setlocale
@@ -37,16 +37,19 @@ _LIMITS = {number for name, number in vars(resource).items() if name.startswith(
 
 def state() -> State:
     """Everything that is compared. To be called on the main thread. Takes 0.1 ms."""
-    return {name: look() for name, look in _LOOKS.items()}
+    return {**{name: look() for name, look in _LOOKS.items()}, **_descriptors()}
 
 
-def left(before: State) -> list[str]:
-    """The names of what has changed. A later dump by `faulthandler`, which may end the process,
-    cannot be found, and is cancelled.
+def left(before: State, *, own_sockets: int = 0) -> list[str]:
+    """The names of the parts that have changed; `own_sockets` more may be open, which the process
+    opens for itself. A dump that is set for later by `faulthandler`,
+    which may end the process, cannot be found, and is cancelled.
     """
     faulthandler.cancel_dump_traceback_later()
     after = state()
     found = [name for name in before if name != _THREADS and after[name] != before[name]]
+    if _SOCKETS in found and 0 <= len(after[_SOCKETS]) - len(before[_SOCKETS]) <= own_sockets:
+        found.remove(_SOCKETS)
     if after[_THREADS] > before[_THREADS] and _has_more_threads(before[_THREADS]):
         found.append(_THREADS)  # fewer are no harm: a thread of the module has ended
     if _has_children():
@@ -55,11 +58,12 @@ def left(before: State) -> list[str]:
 
 
 _FILES: Final = "open files"
+_SOCKETS: Final = "open sockets"
 _THREADS: Final = "a thread"
 _LOOKS_FOR_THREADS = 50
 _PROCESS: Final = "a process"
-OF_RESOURCES: Final = (_FILES, _THREADS, _PROCESS)
-"""What is not looked at after a run whose handler has resources."""
+OF_RESOURCES: Final = (_FILES, _SOCKETS, _THREADS, _PROCESS)
+"""Changes that are ignored after a run whose handler has resources."""
 
 
 try:
@@ -69,13 +73,13 @@ except ValueError:  # it cannot be read
 
 
 def _environment() -> object:
-    """As C code has it: it includes what Python sets."""
+    """The environment of C code, which includes what Python sets."""
     if _ENVIRON is None:
         return id(os.environ), dict(os.environ)
     found: list[bytes] = []
     while _ENVIRON and (line := _ENVIRON[len(found)]) is not None:
         found.append(line)
-    return id(os.environ), sorted(found)  # removed and set again, its place changes
+    return id(os.environ), sorted(found)  # one that is removed and set again moves
 
 
 def _folder() -> object:
@@ -89,16 +93,18 @@ def _umask() -> int:
     return found
 
 
-def _descriptors() -> dict[int, object]:
+def _descriptors() -> State:
     """The file of each open descriptor, and how it was opened."""
-    found: dict[int, object] = {}
+    files: dict[int, object] = {}
+    sockets: dict[int, object] = {}
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
         with suppress(OSError):  # the listing's own, which is closed by now
             about = os.fstat(int(name))
             kind = stat.S_IFMT(about.st_mode)
             flags = fcntl.fcntl(int(name), fcntl.F_GETFL)
+            found = sockets if kind == stat.S_IFSOCK else files
             found[int(name)] = (about.st_dev, about.st_ino, about.st_rdev, kind, flags)
-    return found
+    return {_FILES: files, _SOCKETS: sockets}
 
 
 def _streams() -> object:
@@ -112,7 +118,7 @@ def _signals() -> object:
 
 
 def _alarms() -> object:
-    """Whether they are set; the time left changes by itself."""
+    """Whether each timer is set; the time left changes by itself."""
     return [signal.getitimer(one) != (0.0, 0.0) for one in _TIMERS]
 
 
@@ -144,8 +150,8 @@ def _threads() -> int:
 
 
 def _has_more_threads(number: int) -> bool:
-    """Whether there are more threads than so many. One that was joined is in the system's list for
-    a moment longer.
+    """Whether there are more than `number` threads. Looks again for a while: one that was joined
+    is in the system's list for a moment longer.
     """
     for _ in range(_LOOKS_FOR_THREADS):
         if _threads() <= number:
@@ -162,7 +168,6 @@ _LOOKS: Mapping[str, Callable[[], object]] = {
     "the environment": _environment,
     "the working folder": _folder,
     "the umask": _umask,
-    _FILES: _descriptors,
     "stdin, stdout or stderr": _streams,
     "signal handlers": _signals,
     "an alarm": _alarms,

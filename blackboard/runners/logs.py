@@ -60,7 +60,7 @@ class _Sender(logging.Handler):
         self._named = named
 
     def send(self, record: logging.LogRecord, send: Send) -> None:
-        if self._named and record.name == _OWN:
+        if _is_fork or (self._named and record.name == _OWN):
             return
         try:
             logged = Logged(
@@ -74,7 +74,7 @@ class _Sender(logging.Handler):
             self.handleError(record)
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Without the lock of a handler: no run waits for the text of another."""
+        """Takes no lock, unlike `logging`: no run waits while a record of another is formatted."""
         send = _here.get() or _everywhere
         if send is not None:
             self.send(record, send)
@@ -128,7 +128,7 @@ class _AboveRoot:
 
     @property
     def handlers(self) -> list[_Sender]:
-        """None where no job's handler runs: then logging works as without this module."""
+        """Empty where no job's handler runs: then logging works as without this module."""
         if _is_fork or (_here.get() is None and _everywhere is None):
             return []
         return [_BY_LOGGING]
@@ -139,8 +139,8 @@ _ABOVE_ROOT: Any = _AboveRoot()
 
 @contextmanager
 def kept_logs(send: Send, *, everywhere: bool = False) -> Iterator[None]:
-    """Sends what loggers of the standard library emit in this context; `everywhere`: in this
-    process.
+    """Sends what loggers of the standard library emit in this context; with `everywhere`, in the
+    whole process.
     """
     global _everywhere, _is_fork  # noqa: PLW0603 - of the process
     _is_fork = False
@@ -159,7 +159,7 @@ def kept_logs(send: Send, *, everywhere: bool = False) -> Iterator[None]:
 
 @contextmanager
 def own_logs() -> Iterator[None]:
-    """Keeps nothing in this context: what is done here is the worker's, for a handler."""
+    """Keeps no logs in this context: here the worker does its own work for a handler."""
     token = _here.set(None)
     try:
         yield
@@ -169,8 +169,8 @@ def own_logs() -> Iterator[None]:
 
 @contextmanager
 def emitting_info(*but: str) -> Iterator[None]:
-    """Lets the loggers of this process emit INFO, where no level is set: WARNING is Python's. Those
-    named in `but` go on with that.
+    """Lets the loggers of this process emit INFO, unless the root's level was changed from Python's
+    WARNING. Loggers named in `but` keep WARNING.
     """
     if logging.root.level != logging.WARNING:
         yield

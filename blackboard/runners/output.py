@@ -8,7 +8,7 @@ have pipes for them.
 
 **Returned or raised.** It is encoded, masked and cut where the handler ran, so that no more than a
 row holds is passed on. A result is nested no deeper than params are: how deep a JSON reader can go
-depends on how deep it is called itself, and a result that could be written might not be read.
+depends on the stack that is in use by then, and a result that could be written might not be read.
 """
 
 import logging
@@ -26,10 +26,19 @@ from typing import Any, TextIO, TypeVar, cast
 
 import msgspec
 
-from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, reason_of
+from blackboard.handlers.context import (
+    Fail,
+    HandlerAnswer,
+    Retry,
+    Skip,
+    reason_of,
+    seconds_until,
+)
 from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_middle
 from blackboard.results import LONGEST_WARNING, not_kept, warnings_of
+from blackboard.runner import Reporter
+from blackboard.runners import wire
 from blackboard.runners.logs import Logged, encodable
 from blackboard.runners.secrets import MOST_MASKED, Mask
 from blackboard.spec import DEEPEST, plain
@@ -58,7 +67,7 @@ class Tail:
 
 
 LONGEST_LOGGER = 100
-"""Characters of a logger's name that are kept, head and tail."""
+"""Characters of a logger's name that are kept: the head and the tail of a longer one."""
 
 
 class Notes:
@@ -68,6 +77,18 @@ class Notes:
         self._warnings: tuple[str, ...] = ()
         self._log: deque[tuple[LogLine, int]] = deque()
         self._size = 0
+
+    def take(self, message: wire.Reported, report: Reporter) -> None:
+        """Keeps warnings and log; passes progress, and lines of `ctx.log`, on to `report`."""
+        match message:
+            case wire.WarnMessage(text):
+                self.warn(text)
+            case wire.ProgressMessage(done, total):
+                report.progress(done, total)
+            case wire.LogMessage(logged):
+                self.log(logged)
+                if not logged.logger:
+                    report.log(logged.level, logged.text)
 
     def warn(self, text: str) -> None:
         self._warnings = warnings_of((*self._warnings, text))
@@ -80,7 +101,7 @@ class Notes:
             logger=cut_middle(logged.logger, LONGEST_LOGGER),
         )
         size = _size_of(line)
-        if size > LONGEST_LOG:  # a character may be six in JSON, and the loop below would drop it
+        if size > LONGEST_LOG:  # a character may be six in JSON: the loop below would drop it
             line = replace(line, text=cut_middle(line.text, LONGEST_LINE // 2))
             size = _size_of(line)
         self._log.append((line, size))
@@ -89,12 +110,12 @@ class Notes:
             self._size -= self._log.popleft()[1]
 
     def added_to(self, ended: Ended) -> Ended:
-        """The end of the run with all of it."""
+        """How the run ended, with its warnings and its log."""
         return replace(ended, warnings=self._warnings, log=tuple(line for line, _ in self._log))
 
 
 def _size_of(line: LogLine) -> int:
-    """Bytes of a line, and of what stands before the next one."""
+    """Bytes of a line in JSON, and of the comma after it."""
     return len(msgspec.json.encode(line)) + 1
 
 
@@ -110,23 +131,29 @@ _alive: deque[object] = deque(maxlen=16)
 
 
 def staying_alive(stream: Stream) -> Stream:
-    """A stream that is put in the place of `sys.stdout`. A thread may still print to it when it is
-    taken away there, and `print` does not hold what it prints to: Python would crash.
+    """Keeps a reference to a stream that replaces `sys.stdout`. A thread may still print to it when
+    it is replaced itself, and `print` holds no reference to its stream: Python would crash.
     """
     _alive.append(stream)
     return stream
 
 
 class _Routed:
-    def __init__(self, original: TextIO) -> None:
+    def __init__(self, original: TextIO | None) -> None:
         self.original = original
+        """None in a process that was started without this stream."""
 
     def write(self, text: str) -> int:
         tail = _tail.get()
-        if tail is None:
-            return self.original.write(text)
-        tail.add(text.encode("utf-8", "backslashreplace"))
+        if tail is not None:
+            tail.add(text.encode("utf-8", "backslashreplace"))
+        elif self.original is not None:
+            self.original.write(text)
         return len(text)
+
+    def flush(self) -> None:
+        if _tail.get() is None and self.original is not None:
+            self.original.flush()
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
@@ -139,8 +166,8 @@ class _Routed:
         return getattr(self.original, name)
 
 
-def _routed(stream: TextIO) -> "_Routed":
-    """The one of a stream."""
+def _routed(stream: TextIO | None) -> "_Routed":
+    """The one that routes a stream; made if there is none yet."""
     known = (one for one in _alive if isinstance(one, _Routed) and one.original is stream)
     return next(known, None) or staying_alive(_Routed(stream))
 
@@ -192,8 +219,10 @@ class Unfit(ValueError):
     """A handler returned, or saves, what JSON cannot hold."""
 
 
-def is_good_exit(problem: BaseException) -> bool:
-    """Whether a handler ended by `sys.exit()` or `sys.exit(0)`, which is as if it had returned."""
+def is_good_exit(problem: SystemExit) -> bool:
+    """Whether a handler ended by `sys.exit()` or `sys.exit(0)`, which is as if it had returned.
+    To be asked only of an exit from the call itself: before it, nothing was done.
+    """
     return type(problem) is SystemExit and (problem.code is None or problem.code == 0)
 
 
@@ -228,7 +257,7 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
 
 
 def _own_class(value: Any) -> Any:
-    """A text or a number of a class of its own. Raises TypeError for anything else."""
+    """The plain value of a subclass of str, int or float. Raises TypeError for anything else."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return plain(value)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
@@ -305,24 +334,28 @@ def failure(problem: BaseException) -> str:
 
 
 def ended_by(problem: BaseException, mask: Mask) -> Ended:
-    """How a run ended whose handler raised `problem`."""
-    if is_good_exit(problem):
-        return Ended(outcome=Outcome.OK)
-    if not issubclass(type(problem), HandlerAnswer):  # isinstance would call code of the handler
-        return Ended(outcome=Outcome.FAILED, error=mask.short(failure(problem)))
-    assert isinstance(problem, HandlerAnswer)
-    text = encodable(reason_of(problem))
-    match problem:
+    """How a run ended whose handler raised `problem`. Never raises: an answer of a handler's own
+    class that cannot be read is an error like any other.
+    """
+    if issubclass(type(problem), HandlerAnswer):  # isinstance would call code of the handler
+        with suppress(BaseException):
+            return _answered(cast(HandlerAnswer, problem), mask)
+    return Ended(outcome=Outcome.FAILED, error=mask.short(failure(problem)))
+
+
+def _answered(answer: HandlerAnswer, mask: Mask) -> Ended:
+    text = encodable(reason_of(answer))
+    match answer:
         case Skip():
             return Ended(outcome=Outcome.OK, error=mask.short(text))
-        case Retry(after=after):
-            ended = Ended(outcome=Outcome.FAILED, retry_after=after.total_seconds())
+        case Retry():
+            ended = Ended(outcome=Outcome.FAILED, retry_after=seconds_until(answer))
         case _:
             ended = Ended(
-                outcome=Outcome.FAILED, final=isinstance(problem, Fail) and not problem.retry
+                outcome=Outcome.FAILED, final=isinstance(answer, Fail) and not answer.retry
             )
-    if problem.__cause__ is not None:
-        text = f"{text}\n{failure(problem.__cause__)}"
+    if answer.__cause__ is not None:
+        text = f"{text}\n{failure(answer.__cause__)}"
     return replace(ended, error=mask.short(text))
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Source
 from blackboard.model import Ended, Outcome, replace
-from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.runner import Execution, HandlerCall, Reporter, RunData
 from blackboard.runners import wire
 from blackboard.runners.child_process import LEASE_RAN_OUT, ChildProcess
 from blackboard.runners.guard import LOOP
@@ -27,7 +27,7 @@ from blackboard.runners.watch import Watch
 
 class IdleChildren:
     """Children that wait for their next run. At most `most` are kept, each for `rest` seconds; one
-    that is dismissed is killed after `stop_timeout` seconds.
+    that is dismissed and does not end is killed after `stop_timeout` seconds.
     """
 
     def __init__(self, watch: Watch, *, most: int, rest: float, stop_timeout: float) -> None:
@@ -36,7 +36,7 @@ class IdleChildren:
         self._rest = rest
         self._stop_timeout = stop_timeout
         self._waiting: dict[ChildProcess, float] = {}
-        """With the time of the loop until when it waits; the one that waits longest comes first."""
+        """When each is dismissed, in the time of the loop; the one that waits longest is first."""
         self._timer: asyncio.TimerHandle | None = None
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -98,7 +98,8 @@ class IdleChildren:
 class ProcessRunner:
     """`idle`: how many children are kept for another run; with fewer than slots, each round of
     short runs starts some anew, which takes longer than the runs. `idle_after`: for how many
-    seconds. `stop_timeout`: seconds in which a stopped process ends. `runs`: the most of one child.
+    seconds. `stop_timeout`: seconds in which a stopped process ends. `runs`: the most runs of one
+    child.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class ProcessRunner:
 
 
 Answer = wire.FinishedMessage | str
-"""How a handler ended; or, without that, what is wrong with its child: "" when it has ended."""
+"""How a handler ended; else what is wrong with its child: "" when that has closed its socket."""
 
 
 class _ProcessRun:
@@ -180,8 +181,8 @@ class _ProcessRun:
             self._child.send_signal(name, reason)
 
     def stop(self, outcome: Outcome, reason: str) -> None:
-        if self._verdict is not None or self.task.done():
-            return
+        if self._verdict is not None or self._answered or self.task.done():
+            return  # the handler has ended, also while its child closes resources
         self._verdict = Ended(outcome=outcome, error=reason)
         if self._child is not None:
             self._child.kill()
@@ -228,6 +229,7 @@ class _ProcessRun:
             return
         match message:
             case wire.FinishedMessage():
+                self._answered = True
                 self._answer.set_result(message)
             case None:
                 self._answer.set_result("")
@@ -235,24 +237,14 @@ class _ProcessRun:
                 self._answer.set_result(f"the child process sent an invalid message: {message}")
                 if self._child is not None:
                     self._child.kill()
-            case wire.WarnMessage(text):
-                self._notes.warn(text)
-            case _ if self._verdict is None:
-                self._pass_on(message)
-
-    def _pass_on(self, message: wire.ProgressMessage | wire.LogMessage | wire.SaveMessage) -> None:
-        match message:
-            case wire.ProgressMessage(done, total):
-                self._report.progress(done, total)
-            case wire.LogMessage(logged):
-                self._notes.log(logged)
-                if not logged.logger:
-                    self._report.log(logged.level, logged.text)
             case wire.SaveMessage(number, checkpoint):
-                # Beside this: what the handler logs is read meanwhile, and its end, too.
-                save = asyncio.create_task(self._save(number, checkpoint))
-                self._saves.add(save)
-                save.add_done_callback(self._saves.discard)
+                if self._verdict is None:
+                    # As a task: the log and the end of the handler are read meanwhile.
+                    save = asyncio.create_task(self._save(number, checkpoint))
+                    self._saves.add(save)
+                    save.add_done_callback(self._saves.discard)
+            case _:
+                self._notes.take(message, self._report)
 
     async def _save(self, number: int, checkpoint: str) -> None:
         saved = wire.SavedMessage(number=number)
@@ -266,8 +258,7 @@ class _ProcessRun:
             self._child.answer(saved)
 
     def _finished(self, child: ChildProcess, answer: wire.FinishedMessage) -> Ended:
-        self._answered = True
-        output = self._call.mask.output(child.output())
+        output = child.output()
         if answer.left:
             left = ", ".join(answer.left)
             text = f"its child process is not used again, because it left behind: {left}"
@@ -284,7 +275,7 @@ class _ProcessRun:
         problem = problem or child.ended.result()
         if problem == LEASE_RAN_OUT and "lost" in self._signals:
             problem = f"stopped: {self._signals['lost']}"
-        return _failed(problem, self._call.mask.output(child.output()))
+        return _failed(problem, child.output())
 
     async def _end_child(self, child: ChildProcess) -> None:
         if self._answered and (self._call.handler.resources is not None or self._call.trace):
@@ -301,17 +292,4 @@ def _failed(error: str, output: str = "") -> Ended:
 
 
 def _message(call: HandlerCall) -> wire.RunMessage:
-    return wire.RunMessage(
-        source=call.handler.source,
-        item=call.item,
-        settings=dict(call.settings),
-        due=call.due,
-        fence=call.fence,
-        attempt=call.attempt,
-        worker=call.worker,
-        fenced=call.fenced,
-        secrets=dict(call.mask.values),
-        limit=call.limit,
-        checkpoint=call.checkpoint,
-        trace=dict(call.trace),
-    )
+    return wire.RunMessage(call.handler.source, RunData(**call.data), dict(call.mask.values))

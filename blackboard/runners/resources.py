@@ -1,11 +1,13 @@
-"""What a handler declares as `resources`: opened once, given to all its runs as `ctx.resources`.
+"""The `resources` of a handler: opened once, and given to all its runs as `ctx.resources`.
 
 `@handler(..., resources=lifespan)` names a function without arguments that returns a context
 manager. Coroutines of a worker share one, opened on the worker's loop at the first run; it may be
 an async one. A child process has its own, opened before its first run of the type. Each is closed
 when its worker or child process ends in order; one that is killed closes nothing.
 
-What fails to open fails the run, and is tried again at the next.
+Where opening fails, the run fails, and the next run tries it again. An opening is given up, because
+it may hang for ever, when a run is stopped that has waited for this one from its own beginning; the
+other runs that wait open anew. So each opening may take as long as a run.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ from typing import Any
 from blackboard.errors import BadInput
 
 of_resources: ContextVar[bool] = ContextVar("of resources", default=False)
-"""Whether a task of the worker's loop belongs to what runs share: each of them may cancel it."""
+"""Whether a task of the worker's loop belongs to resources, which runs share: any may cancel it."""
 
 Lifespan = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 
@@ -49,7 +51,7 @@ class ProcessResources:
         self._values: dict[str, Any] = {}
 
     def of(self, type_: str, lifespan: Lifespan | None) -> Any:
-        """Opened at the first call. Raises what the lifespan raises."""
+        """The resources of a type, opened at the first call. Raises what the lifespan raises."""
         if lifespan is not None and type_ not in self._values:
             manager = lifespan()
             if not isinstance(manager, AbstractContextManager):
@@ -70,24 +72,35 @@ class LoopResources:
         self._opened: dict[str, _OpenedOnLoop] = {}
 
     async def of(self, type_: str, lifespan: Lifespan | None) -> Any:
-        """Opened at the first call; later ones wait for that. Raises what the lifespan raises."""
+        """The resources of a type, opened at the first call; later calls wait for that. Raises what
+        the lifespan raises.
+        """
         if lifespan is None:
             return None
-        opened = self._opened.get(type_)
-        if opened is None or opened.is_over:
-            opened = self._opened[type_] = _OpenedOnLoop(lifespan)
-        try:
-            return await asyncio.shield(opened.value)
-        except BaseException:
-            if opened.has_failed and self._opened.get(type_) is opened:
-                del self._opened[type_]
-            raise
+        is_first = True
+        while True:
+            opened = self._opened.get(type_)
+            if opened is None or opened.is_over:
+                self._opened.pop(type_, None)  # the latest is closed first
+                opened = self._opened[type_] = _OpenedOnLoop(lifespan)
+            try:
+                return await asyncio.shield(opened.value)
+            except _GivenUp:
+                is_first = False
+            except BaseException:
+                if is_first and not opened.value.done():
+                    opened.give_up()
+                raise
 
     async def close(self, seconds: float) -> list[BaseException]:
-        """Closes all, the latest first, each in so many seconds; what they raised."""
+        """Closes all, the latest first, each within `seconds`. Returns what they raised."""
         problems = [await one.close(seconds) for one in reversed(self._opened.values())]
         self._opened.clear()
         return [one for one in problems if one is not None]
+
+
+class _GivenUp(Exception):
+    """The run of an opening was stopped."""
 
 
 class _OpenedOnLoop:
@@ -97,20 +110,23 @@ class _OpenedOnLoop:
         loop = asyncio.get_running_loop()
         self.value: asyncio.Future[Any] = loop.create_future()
         self._closing = asyncio.Event()
-        # Outside the context of the run that comes first: its output is not that of the others.
+        # Outside the context of the first run: what resources print is not the output of that run.
         outside = ContextVars()
         outside.run(of_resources.set, True)
         self._task = loop.create_task(self._hold(lifespan), context=outside)
 
     @property
     def is_over(self) -> bool:
-        """Whether it was opened, and closed by other code than this."""
-        return self._task.done() and self.value.done() and self.value.exception() is None
+        """Whether opening it failed, or was given up; or it was opened, and its task has ended
+        since: a handler may cancel it.
+        """
+        return self.value.done() and (self.value.exception() is not None or self._task.done())
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether it could not be opened. A run may be stopped just when it was."""
-        return self.value.done() and self.value.exception() is not None
+    def give_up(self) -> None:
+        """Cancels an opening. What opens all the same is closed at once."""
+        self.value.set_exception(_GivenUp())
+        self.value.exception()  # no run may wait for it
+        self._task.cancel()
 
     async def close(self, seconds: float) -> BaseException | None:
         self._closing.set()
@@ -137,5 +153,6 @@ class _OpenedOnLoop:
             self.value.exception()  # a run that was stopped meanwhile does not retrieve it
 
     async def _open_until_closed(self, value: Any) -> None:
-        self.value.set_result(value)
-        await self._closing.wait()
+        if not self.value.done():
+            self.value.set_result(value)
+            await self._closing.wait()

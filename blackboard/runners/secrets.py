@@ -16,7 +16,7 @@ import json
 import re
 from base64 import b64encode
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain
 from typing import Any, Final
@@ -25,18 +25,17 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from blackboard.handlers.context import variables
-from blackboard.model import Ended, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, cut_front, cut_middle, left_out
-from blackboard.tables.base import MAX_VALUE
 
 SHORTEST: Final = 6
+"""Characters of the shortest value, or form of one, that is masked."""
 MOST_MASKED: Final = 1 << 20
 """Characters of one text that are masked. The middle of a longer one is left out first."""
 LONGEST_CHARACTER: Final = 4
-"""Bytes of one in UTF-8."""
+"""Bytes of the longest character in UTF-8."""
 _TRIES: Final = 1000
-"""Places in a value where a cut text may begin that are tried. A value with more of them repeats
-itself, and the first is taken."""
+"""Places in a value that are tried as the beginning of a cut text. A value with more of them
+repeats itself, and the first is taken."""
 _JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _QUOTED = re.compile("%[0-9A-F]{2}")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -50,13 +49,23 @@ class Mask:
     them.
     """
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(
+        self, values: Mapping[str, str], *, others: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self.values = values
+        self._all = dict.fromkeys((*others, *values.items()))
+        """Pairs of a name and a value: the value of a name may have changed between two runs."""
+
+    def joined(self, values: Mapping[str, str]) -> "Mask":
+        """The mask with these values, too: this one, where it has them already."""
+        if self._all.keys() >= values.items():
+            return self
+        return Mask(values, others=self._all)
 
     @cached_property
     def _forms(self) -> Sequence[tuple[str, str]]:
         """Every form and its name, the longest first; computed when the first text is masked."""
-        forms = {form: name for name, value in self.values.items() for form in _forms(value)}
+        forms = {form: name for name, value in self._all for form in _forms(value)}
         return sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
 
     def text(self, text: str) -> str:
@@ -74,8 +83,8 @@ class Mask:
         return cut_middle(whole, limit)
 
     def output(self, text: str) -> str:
-        """The end of an output, which may begin inside a value: masked, and cut again. A shorter
-        one than is kept is whole.
+        """The end of an output, which may begin inside a value: masked, and cut again. An output
+        that is shorter than the limit is whole.
         """
         size = len(text.encode("utf-8", "backslashreplace"))
         is_cut = size > LONGEST_OUTPUT - LONGEST_CHARACTER  # it begins with a whole character
@@ -85,7 +94,7 @@ class Mask:
         """JSON with its texts masked, keys too. If names make it longer than `limit` characters,
         three stars replace the values: they are never longer than a value.
         """
-        if not self.values or not encoded:
+        if not self._all or not encoded:
             return encoded
         text = encoded.decode()
         strings = list(_JSON_STRING.finditer(text))
@@ -102,16 +111,6 @@ class Mask:
             if len(masked) <= limit:
                 break
         return masked.encode()
-
-    def ended(self, ended: Ended) -> Ended:
-        """The end of a run, masked."""
-        if not self.values:
-            return ended
-        result = ended.result
-        if result is not None:
-            result = msgspec.json.decode(self.result(msgspec.json.encode(result), MAX_VALUE))
-        error, output = self.short(ended.error), self.output(ended.output)
-        return replace(ended, error=error, output=output, result=result)
 
     def _rewritten(
         self, text: str, strings: Sequence[re.Match[str]], touched: set[int], *, named: bool
@@ -201,7 +200,7 @@ def _forms(value: str) -> tuple[str, ...]:
 
 
 def _in_json(value: str) -> Iterator[str]:
-    """Also with `/` escaped, and as a text of JSON in JSON."""
+    """As text of JSON, also with `/` escaped, and as text of JSON that is text in JSON."""
     for as_ascii in (True, False):
         once = json.dumps(value, ensure_ascii=as_ascii)[1:-1]
         yield once
@@ -210,7 +209,7 @@ def _in_json(value: str) -> Iterator[str]:
 
 
 def _in_urls(value: bytes) -> Iterator[str]:
-    """With hexadecimal digits in upper and in lower case."""
+    """Quoted, with hexadecimal digits in upper and in lower case."""
     for form in (quote(value), quote(value, safe=""), quote_plus(value)):
         yield form
         yield _QUOTED.sub(lambda found: found[0].lower(), form)

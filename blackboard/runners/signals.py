@@ -1,10 +1,12 @@
-"""`ctx.lost` and `ctx.stopping`, as `handlers.context.Signal` has them: one that is awaited in a
-coroutine, and one that blocks in a plain function. Any thread may set them.
+"""`ctx.lost` and `ctx.stopping`, the implementations of `handlers.context.Signal`: one is awaited
+in a coroutine, the others block in a plain function. Any thread may set them.
 """
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 
 class LoopSignal:
@@ -14,7 +16,7 @@ class LoopSignal:
         self._reason = ""
         self._is_set = False
         self._waited_for: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        """Made for the first that waits: hardly any handler does."""
+        """Made at the first `wait`: hardly any handler calls it."""
 
     @property
     def reason(self) -> str:
@@ -33,7 +35,7 @@ class LoopSignal:
         return self._is_set
 
     async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as in threads
-        if self._waited_for is None:  # before the look below: `set` looks the other way around
+        if self._waited_for is None:  # before `_is_set` is read: `set` sets that first
             self._waited_for = asyncio.get_running_loop(), asyncio.Event()
         if not self._is_set:
             with suppress(TimeoutError):
@@ -42,11 +44,33 @@ class LoopSignal:
         return self._is_set
 
 
+class BlockingSignal:
+    """A LoopSignal for other threads. `call` runs a coroutine on its loop and waits for it."""
+
+    def __init__(
+        self, signal: LoopSignal, call: Callable[[Coroutine[Any, Any, bool]], bool]
+    ) -> None:
+        self._signal = signal
+        self._call = call
+
+    @property
+    def reason(self) -> str:
+        """Why, in words; "" while it is not set."""
+        return self._signal.reason
+
+    def __bool__(self) -> bool:
+        return bool(self._signal)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it is set, or for `timeout` seconds; returns whether it is."""
+        return self._call(self._signal.wait(timeout))
+
+
 class ThreadSignal:
-    """A signal to a plain function, on whichever thread it is."""
+    """A signal to a plain function, on any thread."""
 
     _came = threading.Condition()
-    """One for all signals: to make one takes longer than all else that a signal costs."""
+    """One condition for all signals: making one takes longer than all else that a signal does."""
 
     def __init__(self) -> None:
         self.reason = ""

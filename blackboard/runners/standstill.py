@@ -1,9 +1,10 @@
-"""A thread of a worker that reports which coroutine keeps the loop from turning, before its end.
+"""A thread of a worker that reports which coroutine keeps the loop from turning, before the worker
+is ended.
 
 The guard ends a worker whose loop stands still (`guard.py`), and the traceback that Python writes
 then names no item. So shortly before, this thread finds out whose handler the loop stands in, or
 that it is in none, and reports it. It needs the interpreter: a handler in C code that holds the
-interpreter's lock leaves the traceback alone.
+interpreter's lock keeps it from reporting, and only the traceback remains.
 
 A process that was stopped and goes on is no standstill: the thread wakes late then, too, and gives
 the loop time to turn.
@@ -20,15 +21,15 @@ from blackboard.runners.guard import AWAKE, LOOK_AGAIN
 from blackboard.runners.inline import RunOfLoop, owner_in
 
 EARLY = 1.0
-"""Seconds before the guard ends the worker."""
+"""Seconds before the guard ends the worker, at which the standstill is reported."""
 STANDS = 0.75
-"""Seconds without a turn from which the loop stands still; for less the machine may be busy."""
+"""Seconds without a turn after which the loop counts as stuck; before, the machine may be busy."""
 
 
 class LoopWatch:
     """Watches the loop of the thread that makes it, until `turning` is called with infinity.
     `report` is called in another thread, once for each standstill, with the run in whose handler
-    the loop stands; None: it is in none.
+    the loop stands, or None where it is in no handler.
     """
 
     def __init__(self, clock: Clock, report: Callable[[RunOfLoop | None], None]) -> None:

@@ -14,12 +14,11 @@ too. Nothing waits for a collector but the end of a worker, and of a child proce
 while. Not promised: the last spans of a child process that is killed.
 """
 
-import asyncio
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -29,7 +28,7 @@ from blackboard.errors import BadInput
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import first_line
 from blackboard.runner import Execution, HandlerCall, Reporter, Runner
-from blackboard.runners.secrets import Mask
+from blackboard.runners.secrets import NOTHING, Mask
 
 try:
     from opentelemetry import context, metrics, trace
@@ -63,12 +62,14 @@ SERVICE: Final = "blackboard"
 DURATIONS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400)
 """Buckets, in seconds."""
 LAST_EXPORT: Final = 2.0
-"""Seconds that an end waits for the collector, at the most."""
+"""Seconds that the end of a process waits for the collector, at the most."""
+LOOK: Final = 0.05
+"""Seconds between two looks whether the collector has answered."""
 PROTOCOLS: Final = ("", "http/protobuf")
 _GOOD: Final = {Outcome.OK, Outcome.CANCELLED}
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_SECRETS: Final[dict[str, str]] = {}
-"""The values of each `${NAME}` in the params of the runs so far."""
+_mask = NOTHING
+"""The mask of all runs so far."""
 _EXPORTING: Final = threading.Lock()
 
 
@@ -136,8 +137,8 @@ def _exporter(
 
 
 def last_export() -> threading.Thread:
-    """A thread that sends what was not sent yet, unless another does. It may be left behind: it
-    does not keep the process from ending.
+    """Starts a thread that sends what is unsent, unless another one is doing so. No caller has to
+    wait for it: it does not keep the process from ending.
     """
 
     def export() -> None:
@@ -162,16 +163,21 @@ class _MaskingExporter(SpanExporter):
         self._inner = inner
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        if _SECRETS:
-            mask = Mask(dict(_SECRETS))
-            spans = [_masked(one, mask) for one in spans]
-        return self._inner.export(spans)
+        mask = _mask
+        return self._inner.export(
+            spans if mask is NOTHING else [_masked(one, mask) for one in spans]
+        )
 
     def shutdown(self) -> None:
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._inner.force_flush(timeout_millis)
+
+
+def _mask_too(mask: Mask) -> None:
+    global _mask  # noqa: PLW0603 - the exporter is the process's
+    _mask = _mask.joined(mask.values)
 
 
 def _masked(span: ReadableSpan, mask: Mask) -> ReadableSpan:
@@ -212,7 +218,7 @@ def _masked_values(attributes: Attributes, mask: Mask) -> Attributes:
 
 
 class TracingRunner:
-    """Runs what `inner` runs, each run with a span. Without a tracer and a meter, those of the
+    """Passes runs to `inner`, each with a span. `tracer` and `meter` are by default those of the
     program.
     """
 
@@ -252,7 +258,7 @@ class TracingRunner:
                 "blackboard.worker": call.worker,
             },
         )
-        _SECRETS.update(call.mask.values)
+        _mask_too(call.mask)
         within = trace.set_span_in_context(span)
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, within)
@@ -277,24 +283,31 @@ class TracingRunner:
 
     async def close(self) -> None:
         await self._inner.close()
-        await asyncio.to_thread(last_export().join, LAST_EXPORT)
+        # Not in a thread of the loop: those of handlers may occupy them all.
+        exporting, end = last_export(), self._clock.monotonic() + LAST_EXPORT
+        while exporting.is_alive() and self._clock.monotonic() < end:
+            await self._clock.sleep(LOOK)
 
 
 # ---- in a child process
 
 
-@contextmanager
-def within(carrier: Mapping[str, str], mask: Mask) -> Iterator[None]:
-    """Makes a span of another process the current one. The SDK is set up for it, and reports
-    nothing in the log of the run: the worker reports a collector that is away.
+def within(carrier: Mapping[str, str], mask: Mask) -> AbstractContextManager[None]:
+    """Makes a span of another process the current one inside. The SDK is set up for it at once, and
+    reports nothing in the log of the run: the worker reports a collector that is away.
     """
-    _SECRETS.update(mask.values)
+    _mask_too(mask)
     logger = logging.getLogger("opentelemetry")
     if logger.propagate:
         logger.propagate = False
         logger.addHandler(logging.NullHandler())
     set_up(measures=False)
-    token = context.attach(_PROPAGATOR.extract(carrier))
+    return _attached(_PROPAGATOR.extract(carrier))
+
+
+@contextmanager
+def _attached(span: context.Context) -> Iterator[None]:
+    token = context.attach(span)
     try:
         yield
     finally:

@@ -52,9 +52,9 @@ def _on_end_by_thread(
 RESTART: Final = 0.2
 """Seconds until another guard is started after one that failed to start, or died."""
 SEND_WITHIN: Final = 0.5
-"""Seconds in which the guard is sent a later deadline."""
+"""Seconds after which a later deadline is sent to the guard at the latest."""
 NEAR: Final = 5.0
-"""Where the deadline that the guard has is nearer than so many seconds, it is sent a later one
+"""Seconds. Where the deadline that the guard has is nearer than that, it is sent a later one
 at once."""
 
 
@@ -83,7 +83,7 @@ class Watch:
         return self._guard.pid if self._guard is not None else None
 
     def begin(self) -> None:
-        """Starts the guard, so that it hears of a child as soon as there is one."""
+        """Starts the guard, so that it is ready when the first child starts."""
         if self._guard is None and self._retry is None:
             self._start()
 
@@ -101,7 +101,7 @@ class Watch:
             self._sending = loop.call_later(SEND_WITHIN, self._send_all)
 
     def forget(self, pid: int) -> bool:
-        """Drops a child that has ended, before it is reaped. Whether the guard had killed it."""
+        """Drops a child that has ended but is not reaped. Returns whether the guard killed it."""
         self._read_killed()
         self._deadlines.pop(pid, None)
         self._sent.pop(pid, None)

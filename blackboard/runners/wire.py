@@ -5,16 +5,15 @@ is data, and data cannot run code in the worker.
 """
 
 from collections.abc import Iterator
-from datetime import datetime
 from io import BufferedReader
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from blackboard.handlers.code import Code
-from blackboard.handlers.context import HandlerItem
 from blackboard.handlers.handler import Source
 from blackboard.model import Ended
+from blackboard.runner import RunData
 from blackboard.runners.logs import Logged
 
 LARGEST: Final = 64 << 20
@@ -25,7 +24,7 @@ HEAD: Final = 4
 
 
 class _Message(msgspec.Struct, tag=True, tag_field="message"):
-    """Named by its class."""
+    """A message, tagged with the name of its class."""
 
 
 class CodeMessage(_Message):
@@ -34,34 +33,23 @@ class CodeMessage(_Message):
     code: Code
 
 
-class RunMessage(_Message, kw_only=True):
+class RunMessage(_Message):
     """To the child: call the handler of the item's type in the module at `source`."""
 
     source: Source
-    item: HandlerItem
-    settings: dict[str, Any]
-    due: datetime
-    fence: int
-    attempt: int
-    worker: str
-    fenced: bool
+    data: RunData
     secrets: dict[str, str]
     """The value of each `${NAME}` in the params, to be masked in all output."""
-    limit: int
-    """Characters of JSON that the result, or a checkpoint, may have."""
-    checkpoint: Any
-    trace: dict[str, str] = {}
-    """The W3C trace context of the run; empty where runs are not traced."""
 
 
 class SavedMessage(_Message, kw_only=True):
-    """To the child: what became of the save with this number."""
+    """To the child: the answer to the SaveMessage with this number."""
 
     number: int
     lost: str = ""
     """Why the lock is lost; nothing was saved."""
     error: str = ""
-    """Why the store will not take it."""
+    """Why the store refused it."""
 
 
 class SignalMessage(_Message):
@@ -105,8 +93,9 @@ class FinishedMessage(_Message, kw_only=True):
     """What it left behind that could affect another run."""
 
 
+Reported = ProgressMessage | LogMessage | WarnMessage
 ToChild = CodeMessage | RunMessage | SignalMessage | SavedMessage
-ToWorker = ProgressMessage | LogMessage | WarnMessage | SaveMessage | FinishedMessage
+ToWorker = Reported | SaveMessage | FinishedMessage
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)

@@ -30,10 +30,12 @@ The search ends after fifty years. The longest wait of an expression that matche
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from itertools import compress
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
@@ -43,13 +45,19 @@ from blackboard.schedule.limits import NONE, Limits
 from blackboard.schedule.zones import find_zone, first_shown, replay_after, showings
 
 HORIZON = 50
-"""Years."""
+"""Years for which a run is searched for."""
+
+MOST_EXPRESSIONS = 100
+LONGEST_TEXT = 10_000
+"""The most characters of all expressions together."""
 
 _INSTANT = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _PROBE = datetime(2000, 1, 1, tzinfo=UTC)
 """An expression must run within the horizon from here, or it is refused."""
+
+_FOUR_YEARS = [date(2001, 1, 1) + number * _DAY for number in range(4 * 365 + 1)]
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -89,6 +97,10 @@ class Cron:
     def __post_init__(self) -> None:
         expressions = [" ".join(one.split()) for one in self.expression.split(";")]
         object.__setattr__(self, "expression", "; ".join(expressions))
+        if len(expressions) > MOST_EXPRESSIONS or len(self.expression) > LONGEST_TEXT:
+            problem = f"{len(expressions):,} expressions of {len(self.expression):,} characters"
+            remedy = f"{MOST_EXPRESSIONS} of {LONGEST_TEXT:,} characters together at the most"
+            raise BadInput("cron", problem, remedy)
         for one in expressions:
             _check(one, self.zone)
 
@@ -102,6 +114,12 @@ class Cron:
         found = [_first_run(read_fields(one), zone, start) for one in self.expression.split("; ")]
         return min((one for one in found if one is not None), default=None)
 
+    def mean_interval(self) -> timedelta | None:
+        """The mean time between two runs, counted from the calendar of four years without regard to
+        limits and changes of the clock; None when it does not run in those.
+        """
+        return _mean_interval(self.expression)
+
 
 class Fields(Struct, frozen=True, kw_only=True):
     """The sets that an expression means. Sunday is 0."""
@@ -112,9 +130,9 @@ class Fields(Struct, frozen=True, kw_only=True):
     months: frozenset[int]
     weekdays: frozenset[int]
     follows_clock: bool
-    """The minute or the hour starts with `*`."""
+    """Whether the minute or the hour starts with `*`."""
     day_and_weekday: bool
-    """The day of month or the day of week starts with `*`."""
+    """Whether the day of month or the day of week starts with `*`."""
     times: tuple[int, ...]
     """Minutes of the day at which it runs."""
 
@@ -147,6 +165,17 @@ class Fields(Struct, frozen=True, kw_only=True):
         return None
 
 
+@lru_cache(maxsize=4096)
+def _mean_interval(expression: str) -> timedelta | None:
+    fields = [read_fields(one) for one in expression.split("; ")]
+    kinds_of_days = Counter(tuple([one.on(day) for one in fields]) for day in _FOUR_YEARS)
+    runs = sum(
+        days * len({time for one in compress(fields, on) for time in one.times})
+        for on, days in kinds_of_days.items()
+    )
+    return len(_FOUR_YEARS) * _DAY / runs if runs else None
+
+
 def _first_run(fields: Fields, zone: ZoneInfo, start: datetime) -> datetime | None:
     """The first run at or after `start`, within the horizon."""
     here = start.astimezone(zone)
@@ -172,7 +201,7 @@ def _first_in_wall_order(
 
 @lru_cache(maxsize=1024)
 def read_fields(expression: str) -> Fields:
-    """Read an expression or a name such as @daily.
+    """Reads an expression or a name such as @daily.
 
     Raises BadInput("cron").
     """
@@ -271,7 +300,7 @@ def _remedy(texts: list[str]) -> str:
 
 
 def _remedy_of(element: str, names: Sequence[str]) -> str:
-    """Of what stands in a field that takes these names."""
+    """The remedy for an element of a field that takes these names."""
     if element == "?":
         return "use * instead"
     or_names = f", or the names {names[0]}-{names[-1]}" if names else ""

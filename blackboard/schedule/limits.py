@@ -11,10 +11,13 @@ Windows are written with commas between them, in the zone of the schedule:
 
 A slot of a cron expression or a rule that falls into a window is left out. One of an `every`, and
 that of an `at`, comes when the window ends.
+
+In a row the windows of a calendar stand behind its name, `holidays[01-01, 12-24]`: so another
+calendar is another schedule, and a schedule that is read back has its windows.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -27,10 +30,12 @@ from blackboard.schedule.times import last_moment
 from blackboard.schedule.zones import find_zone, first_shown, replay_after, showings
 
 Calendars = Mapping[str, Sequence[str]]
-"""By name, the windows of each."""
+"""The windows of each calendar, by its name."""
 NO_END = 4_000
-"""Windows one after the other, some ten years of days: more are taken for a schedule that has no
-slot any more."""
+"""The most windows one after the other, some ten years of days: where there are more, the schedule
+counts as one that has no further slot."""
+LONGEST_BLACKOUT = 10_000
+"""The most characters, those of its calendars included: a row holds it together with a schedule."""
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = timedelta(days=1)
 _MIDNIGHT = 24 * 60
@@ -38,6 +43,10 @@ _TIMES = re.compile(r"(\d\d?):(\d\d)-(\d\d?):(\d\d)")
 _WEEK = re.compile(r"([a-z]{3})(?:-([a-z]{3}))?")
 _DATES = re.compile(r"((?:\d{4}-)?\d\d-\d\d)(?:\.\.((?:\d{4}-)?\d\d-\d\d))?")
 _NAME = re.compile(r"[a-z_][\w-]*", re.IGNORECASE)
+_WRITTEN = re.compile(r"([a-z_][\w-]*)\[([^\[\]]*)\]")
+"""A calendar with its windows, as in a row."""
+_BETWEEN = re.compile(r",(?![^\[]*\])")
+"""A comma between two windows, and not between those of a calendar."""
 _REMEDY = "as in: sat-sun, mon-fri 22:00-06:00, 2026-12-24..2027-01-02, 01-01"
 
 
@@ -67,29 +76,28 @@ class Window(Struct, frozen=True, kw_only=True):
 
     def end_of(self, wall: datetime) -> datetime | None:
         """Its end, where it contains a wall time (naive)."""
-        for day in (wall.date(), wall.date() - _DAY):
-            midnight = datetime.combine(day, time())
-            begin, end = (midnight + timedelta(minutes=one) for one in (self.begin, self.end))
-            if begin <= wall < end and self.on(day):
-                return end
+        today, minute = wall.date(), wall.hour * 60 + wall.minute
+        for day, passed in ((today, minute), (today - _DAY, minute + _MIDNIGHT)):
+            if self.begin <= passed < self.end and self.on(day):
+                return datetime.combine(day, time()) + timedelta(minutes=self.end)
         return None
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Of one schedule. Raises BadInput for a blackout that cannot be read."""
+    """The limits of one schedule, as the function `limits` makes them."""
 
     until: datetime | None = None
     """The last moment at which a slot may be; UTC."""
     runs: int | None = None
     """After so many runs there is no further slot."""
     blackout: str = ""
-    """The windows, as they are written."""
+    """The windows, as they are written, with those of calendars behind their names."""
     zone: str = "UTC"
     windows: tuple[Window, ...] = ()
 
     @property
     def text(self) -> str:
-        """As it follows the schedule in a row: " (until ...; 10 runs; not sat-sun)"."""
+        """The text that follows the schedule in a row: " (until ...; 10 runs; not sat-sun)"."""
         parts = [
             f"until {_end_text(self.until, self.zone)}" if self.until else "",
             plural(self.runs, "run") if self.runs else "",
@@ -99,8 +107,8 @@ class Limits(Struct, frozen=True, kw_only=True):
         return f" ({said})" if said else ""
 
     def opens(self, moment: datetime) -> datetime | None:
-        """`moment` if it is in no window, else the end of the windows around it; None: they do not
-        end.
+        """`moment` if it is in no window, else the end of the windows around it. Returns None if
+        `NO_END` windows follow one another.
         """
         zone = find_zone(self.zone)
         for _ in range(NO_END):
@@ -110,13 +118,13 @@ class Limits(Struct, frozen=True, kw_only=True):
             if end is None:
                 return moment
             after, change = _shown_after(moment, end, zone), replay_after(here)
-            # Put back, the clock may show a time before the windows.
+            # A clock that is put back may show a time before the windows.
             moment = after if change is None or not moment < change < after else change
         return None
 
 
 def _end_text(until: datetime, zone: str) -> str:
-    """As `last_moment` reads it: a day, where all of it is included."""
+    """`until` as `last_moment` reads it: a day, where all of it is included."""
     shown = until.astimezone(find_zone(zone))
     day = shown.date().isoformat()
     return day if last_moment(day, zone, "until") == until else shown.isoformat()
@@ -126,7 +134,7 @@ NONE = Limits()
 
 
 def _shown_after(moment: datetime, wall: datetime, zone: ZoneInfo) -> datetime:
-    """When clocks show a wall time, which is later than what they show at a moment."""
+    """When clocks first show `wall` after `moment`, at which they show an earlier time."""
     times = showings(wall, zone) or [first_shown(wall, zone)]
     return next(one for one in times if one > moment)
 
@@ -139,36 +147,58 @@ def limits(
     zone: str = "UTC",
     calendars: Calendars | None = None,
 ) -> Limits:
-    """Raises BadInput ("blackout") for windows that cannot be read. Names of calendars are looked
-    up in `calendars`; None: they are not known here, and have no windows.
+    """Makes the limits of a schedule. Names of calendars are looked up in `calendars`; None: a name
+    has the windows that are written behind it, or none. Raises BadInput ("blackout") for windows
+    that cannot be read.
     """
     if not blackout:
         return Limits(until=until, runs=runs, zone=zone) if until or runs else NONE
-    text = ", ".join(" ".join(one.split()) for one in blackout.split(",")).lower()
-    found = tuple(_windows(text, calendars))
-    return Limits(until=until, runs=runs, blackout=text, zone=zone, windows=found)
+    texts, windows = list[str](), list[Window]()
+    for one in _BETWEEN.split(blackout):
+        text, found = _read(" ".join(one.split()).lower(), calendars)
+        texts.append(text)
+        windows += found
+    blackout = ", ".join(texts)
+    if len(blackout) > LONGEST_BLACKOUT:
+        problem = f"it has {len(blackout):,} characters with its calendars"
+        raise BadInput("blackout", problem, f"{LONGEST_BLACKOUT:,} at the most")
+    return Limits(until=until, runs=runs, blackout=blackout, zone=zone, windows=tuple(windows))
 
 
-def _windows(text: str, calendars: Calendars | None) -> Iterator[Window]:
-    for one in text.split(","):
-        words = one.strip()
-        if (window := _window(words)) is not None:
-            yield window
-        elif not _NAME.fullmatch(words):
-            raise BadInput("blackout", f"{words[:60]!r} is no window", _REMEDY)
-        elif calendars is not None:
-            yield from _calendar(words, calendars)
+def _read(text: str, calendars: Calendars | None) -> tuple[str, Sequence[Window]]:
+    """The text between two commas, as a row has it, and its windows."""
+    if (window := _window(text)) is not None:
+        return text, [window]
+    if calendars is None and (written := _WRITTEN.fullmatch(text)):
+        name, windows = written.groups()
+        calendars = {name: [one for one in windows.split(",") if one]}
+    elif _NAME.fullmatch(text):
+        name = text
+    else:
+        raise BadInput("blackout", f"{text[:60]!r} is no window", _REMEDY)
+    if calendars is None:
+        return text, []
+    texts, found = _calendar(name, calendars)
+    return f"{name}[{', '.join(texts)}]", found
 
 
-def _calendar(name: str, calendars: Calendars) -> Iterator[Window]:
+def _calendar(name: str, calendars: Calendars) -> tuple[Sequence[str], Sequence[Window]]:
+    """The windows of a calendar: their texts, and what they mean."""
     if name not in calendars:
         problem = f"there is no calendar {name!r}"
         raise BadInput("blackout", problem, f"write it below [calendars]; or {_REMEDY}")
-    for one in calendars[name]:
-        window = _window(" ".join(one.lower().split()))
+    texts, found = [" ".join(one.lower().split()) for one in calendars[name]], list[Window]()
+    for text in texts:
+        window = _window(text)
         if window is None:
-            raise BadInput(name, f"{one[:60]!r} is no window", _REMEDY)
-        yield window
+            raise BadInput(name, f"{text[:60]!r} is no window", _REMEDY)
+        found.append(window)
+    return texts, found
+
+
+def without_windows(text: str) -> str:
+    """The text of a schedule, for people: the calendars of its limits by their names."""
+    return re.sub(r"\[[^\[\]]*\]", "", text)
 
 
 def check_calendars(calendars: Calendars) -> None:
@@ -179,12 +209,12 @@ def check_calendars(calendars: Calendars) -> None:
             raise BadInput(name, "it is a window by itself, and no name of a calendar", remedy)
         if not _NAME.fullmatch(name) or name != name.lower():
             raise BadInput(name, "it is no name of a calendar", "small letters, as in holidays")
-        list(_calendar(name, calendars))
+        _calendar(name, calendars)
 
 
 @lru_cache(maxsize=4096)
 def _window(text: str) -> Window | None:
-    """A window as it is written, in small letters; None: it is none."""
+    """The window that a text in small letters means; None: the text is no window."""
     days, _, times = text.rpartition(" ") if _TIMES.search(text) else (text, "", "")
     begin, end = 0, _MIDNIGHT
     if times:

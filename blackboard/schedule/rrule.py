@@ -22,13 +22,14 @@ then yields nothing, or wrong times, or never returns. So every part of a rule i
 - A search for what never comes must not step to 9999. The calendar repeats every 400 years, so the
   search is moved by a multiple of 400 years until 9999 is near; it ends after 100 to 500 years.
 - Below a day, to step through the days that a rule leaves out would take too long. There the times
-  of day and the days are searched in turn, and each search says how far the other may skip.
+  of day and the days are searched in turn, and each search says how far the other may skip. Hours
+  and minutes that it leaves out are skipped where a search begins in them.
 """
 
 import heapq
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache, partial
@@ -81,10 +82,12 @@ _LONGEST_TEXT = 20_000
 _MOST_RULES = 5
 _MOST_TIMES = 1440
 _MOST_POSITIONS = 31
-"""In one period, all of which dateutil computes."""
+"""The most positions of BYSETPOS: dateutil computes all in one period."""
 _BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9899
 _SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,7}")
@@ -116,7 +119,7 @@ class RRule:
 
     def runs(self, after: datetime) -> Iterator[datetime]:
         """The runs strictly later than `after` (aware), in order; UTC. `after` lies between the
-        years 1000 and 9000.
+        years 1601 and 9000.
         """
         return _read(self.rule, self.zone).runs(after)
 
@@ -150,14 +153,17 @@ class _Rule:
     interval: int
     start: datetime
     skips_days: bool
-    """Below a day, and with a BY part that leaves out days."""
+    """Whether FREQ is below a day and a BY part leaves out days."""
+    hours: Sequence[int]
+    minutes: Sequence[int]
+    """Those of BYHOUR and BYMINUTE; all of them, without such a part."""
     count: int | None
     until: datetime | None
     """An instant."""
 
     def runs(self, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         """The runs of the rule in a zone, in order, of the wall times strictly later than `after`,
-        which lies between the years 1000 and 9000.
+        which lies between the years 1601 and 9000.
         """
         for wall in self._wall_times(after):
             run = first_shown(wall, zone)
@@ -182,13 +188,26 @@ class _Rule:
             yield _moved(wall, -moved)
 
     def _step_through(self, start: datetime, after: datetime) -> Iterator[datetime]:
-        return _from(self.rule, self._near(start, after)).xafter(after)
+        return self._stream(self.rule, start, after)
+
+    def _stream(self, rule: "rrule", start: datetime, after: datetime) -> Iterator[datetime]:
+        """The times of a rule with the hours and minutes of this one, later than `after`."""
+        first = after + _SECOND
+        while True:
+            if hours := min((one - first.hour) % 24 for one in self.hours):
+                first = first.replace(minute=0, second=0) + hours * _HOUR
+            elif minutes := min((one - first.minute) % 60 for one in self.minutes):
+                first = first.replace(second=0) + minutes * _MINUTE
+            else:
+                break
+        after = first - _SECOND
+        return _from(rule, self._near(start, after)).xafter(after)
 
     def _search_by_day(self, start: datetime, after: datetime) -> Iterator[datetime]:
         times, days = _times_of(self.rule), _days_of(self.rule)
         skips = 0
         while skips < MOST_SKIPS:
-            stream = _from(times, self._near(start, after)).xafter(after)
+            stream = self._stream(times, start, after)
             found = next(stream, None)
             if found is None:
                 return
@@ -206,7 +225,7 @@ class _Rule:
             after = tomorrow - _SECOND
 
     def _near(self, start: datetime, after: datetime) -> datetime:
-        """`start` moved by whole intervals to at least one interval before `after`, or left."""
+        """`start`, moved by whole intervals if that leaves at least one interval up to `after`."""
         if self.frequency in _STEPS:
             step = _STEPS[self.frequency] * self.interval
             return start + max((after - start) // step - 1, 0) * step
@@ -274,7 +293,7 @@ def zone_in(text: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _read(text: str, zone_name: str) -> _Recurrence:
-    """`text` is canonical: see `canonical_lines`."""
+    """Reads a text that is canonical: see `canonical_lines`."""
     zone = find_zone(zone_name)
     if len(text) > _LONGEST_TEXT:
         raise _refusal(f"{len(text)} characters are too many", f"at most {_LONGEST_TEXT}")
@@ -349,6 +368,8 @@ def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> _Rule:
         interval=int(parts.get("INTERVAL", 1)),
         start=start,
         skips_days=frequency in _BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
+        hours=_numbers(parts["BYHOUR"]) if "BYHOUR" in parts else range(24),
+        minutes=_numbers(parts["BYMINUTE"]) if "BYMINUTE" in parts else range(60),
         count=count,
         until=until,
     )
@@ -384,8 +405,8 @@ def read_parts(text: str) -> dict[str, str]:
 
 
 def one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
-    """Weekdays that are numbered, or none that is: MO beside 1TU is 1MO, 2MO and so on. Of both
-    kinds dateutil leaves only the days that are both.
+    """The weekdays, all with numbers or all without: MO beside 1TU becomes 1MO, 2MO and so on. Of
+    mixed kinds dateutil leaves only the days that match both.
     """
     if len({weekday.isalpha() for weekday in weekdays}) == 1:
         return iter(weekdays)
@@ -409,8 +430,8 @@ def _check_numbers(name: str, value: str) -> None:
 
 
 def _check_size(parts: dict[str, str], frequency: str) -> None:
-    """Refuses what dateutil could read but not expand in time. A BYSETPOS that no period has would
-    be searched minute by minute.
+    """Refuses rules that dateutil could read but not expand in time. For a BYSETPOS that no period
+    has, it would search minute by minute.
     """
     below = _BELOW_A_DAY.index(frequency) if frequency in _BELOW_A_DAY else None
     multiplying = _TIME_PARTS[:below]

@@ -12,7 +12,7 @@ Its limits, if it has any, follow in parentheses: an end, a number of runs, wind
 
 No function reads a clock. All take bounded time; an expression that never matches is refused when
 the schedule is made. Arguments are aware times, results are UTC. Cron and rules cover the years
-1000 to 9000.
+1601 to 9000.
 """
 
 import re
@@ -24,7 +24,7 @@ from itertools import islice, pairwise, takewhile
 
 from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
-from blackboard.schedule.cron import Cron
+from blackboard.schedule.cron import HORIZON, Cron
 from blackboard.schedule.limits import NO_END, NONE, Limits, limits
 from blackboard.schedule.rrule import RRule
 from blackboard.schedule.times import (
@@ -57,7 +57,9 @@ __all__ = [
 ALONE = timedelta(hours=1)
 """The interval of a schedule with one slot, or none."""
 FEW = 5
-"""Slots from which the interval of a schedule is computed."""
+"""The number of slots from which the interval of a schedule is computed."""
+LONGEST_SEARCH = timedelta(days=HORIZON * 366)
+"""How far a slot that is in no window is searched for."""
 
 _INSTANT = timedelta(microseconds=1)
 _FIRST = datetime(EARLIEST, 1, 1, tzinfo=UTC)
@@ -181,16 +183,38 @@ def slots_after(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     if not schedule.limits.windows:
         yield from takewhile(until.__ge__, _unlimited(schedule, after))
         return
-    in_windows = 0
-    while in_windows < NO_END:
+    while (slot := _in_no_window(schedule, after)) is not None and slot <= until:
+        yield slot
+        after = slot
+
+
+def _in_no_window(schedule: Every | Cron | RRule, after: datetime) -> datetime | None:
+    """The first slot later than `after` that is in no window. A search that finds none takes a
+    second, and is not made again from the times that it went through.
+    """
+    searched = _searched_in_vain(schedule)
+    if searched and searched[0] <= after < searched[1]:
+        return None
+    began, first, slot = after, _END, None
+    for _ in range(NO_END):
         slot = next(_unlimited(schedule, after), None)
-        if slot is None or (end := opens(schedule, slot)) is None or end > until:
-            return
+        if slot is None or (end := opens(schedule, slot)) is None:
+            break
         if isinstance(schedule, Every) or end == slot:
-            yield end
-            after, in_windows = end, 0
-        else:
-            after, in_windows = end - _INSTANT, in_windows + 1
+            return end
+        first, after = min(first, slot), end - _INSTANT
+        if slot - first > LONGEST_SEARCH:
+            break
+    searched[:] = began, slot or _END
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _searched_in_vain(_schedule: Schedule) -> list[datetime]:
+    """The start and the end of the last search that found no slot of a schedule; empty: none yet.
+    `_in_no_window` fills it in.
+    """
+    return []
 
 
 def next_due(schedule: Schedule, after: datetime) -> datetime | None:
@@ -225,17 +249,21 @@ def due_between(
     return due_between(schedule, after, middle, limit - len(late)) + late
 
 
-def interval_of(schedule: Schedule, near: datetime) -> timedelta:
-    """The schedule's own interval at the time `near`, which need not be a slot: the shortest time
-    between two of its next few slots; where it ends, of its last few. One hour when there are not
-    two.
+def interval_of(schedule: Schedule | None, near: datetime) -> timedelta:
+    """The schedule's own interval at the time `near`, which need not be a slot, since a first or a
+    requested run may come at any time: the shortest time between two of its next few slots; where
+    it ends, of its last few. One hour when there are not two, or no schedule.
     """
+    if schedule is None:
+        return ALONE
     return schedule.interval if isinstance(schedule, Every) else _shortest(schedule, _utc(near))
 
 
 @lru_cache(maxsize=4096)
 def _shortest(schedule: Cron | RRule | Once, near: datetime) -> timedelta:
-    """The same. Each claim asks twice, and items of one schedule have the same slots."""
+    """As `interval_of`, cached: each claim asks twice, and items of one schedule have the same
+    slots.
+    """
     slots = list(islice(slots_after(schedule, near), FEW))
     if len(slots) < FEW:
         slots = due_between(schedule, _FIRST, near, FEW) + slots

@@ -13,6 +13,7 @@ import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+from math import isnan
 from zoneinfo import ZoneInfo
 
 from blackboard.errors import BadInput
@@ -60,21 +61,29 @@ def parse_duration(value: str | float | timedelta, field: str = "duration") -> t
         duration = _read(value.strip(), field)
     else:
         raise BadInput(field, f"{value!r} has no unit", _with_unit(str(value)))
+    return _checked(duration, field, written=value)
+
+
+def _checked(duration: timedelta, field: str, *, written: str | float | timedelta) -> timedelta:
+    shown = str(written) if isinstance(written, timedelta) else repr(written)
     if duration <= _NOTHING:
-        raise BadInput(field, f"{value!r} is not longer than nothing", _EXAMPLES)
+        raise BadInput(field, f"{shown} is not longer than nothing", _EXAMPLES)
     if duration > LONGEST:
-        raise BadInput(field, f"{value!r} is longer than ten years", _EXAMPLES)
+        raise BadInput(field, f"{shown} is longer than ten years", _EXAMPLES)
     if duration % _MILLISECOND:
-        raise BadInput(field, f"{value!r} is finer than a millisecond", "use whole milliseconds")
+        raise BadInput(field, f"{shown} is finer than a millisecond", "use whole milliseconds")
     return duration
 
 
 def duration_of(value: str | float | timedelta, field: str = "duration") -> timedelta:
-    """The same of what a Python program says, where a number is seconds."""
+    """As `parse_duration`, for the value of a Python program, in which a number is seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not abs(value) <= LONGEST.total_seconds():  # also what is no number
-            raise BadInput(field, f"{value!r} seconds is longer than ten years", _EXAMPLES)
-        value = timedelta(milliseconds=round(value * 1000))
+        if isinstance(value, float) and isnan(value):
+            raise BadInput(field, f"{value!r} is no number", _EXAMPLES)
+        if value > LONGEST.total_seconds():
+            raise BadInput(field, "it is longer than ten years", _EXAMPLES)
+        value = max(value, -LONGEST.total_seconds())  # a timedelta has an end
+        return _checked(timedelta(milliseconds=round(value * 1000)), field, written=value)
     return parse_duration(value, field)
 
 
@@ -125,8 +134,8 @@ def _with_unit(number: str) -> str:
 
 # ---- times
 
-EARLIEST, LATEST = 1000, 9000
-"""Years that a time lies between."""
+EARLIEST, LATEST = 1601, 9000
+"""Years that a time lies between. No store takes one before 1601."""
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY = re.compile(rf"({'|'.join(_DAYS)})(?:\s+(?:at\s+)?(\d{{1,2}}):(\d\d))?")
 _REMEDY = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
@@ -199,7 +208,7 @@ def _on_day(found: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> 
 
 
 def _distance(words: str, *, is_past: bool) -> timedelta | None:
-    """From now; None if it is no duration."""
+    """How far from now the words are; None if they are no duration."""
     bare = words.removeprefix("in ").removesuffix(" ago")
     try:
         duration = parse_duration(bare)

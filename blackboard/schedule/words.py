@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from blackboard.schedule.cron import Cron, Fields, read_fields
+from blackboard.schedule.limits import without_windows
 from blackboard.schedule.rrule import ANCHOR, RRule, read_parts
 from blackboard.schedule.schedule import Every, Schedule
 from blackboard.schedule.times import UNITS
 from blackboard.schedule.zones import find_zone
 
 NO_SCHEDULE = "none: it runs once, and again when it is requested"
-"""What is said of an item without one."""
+"""The description of an item without a schedule."""
 _UNIT_NAMES = ("week", "day", "hour", "minute", "second", "millisecond")
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August"),
@@ -31,7 +32,7 @@ _MOST_TIMES = 6
 
 def describe(schedule: Schedule) -> str:
     """`schedule` in words, with its limits as they are written."""
-    return _without_limits(schedule) + schedule.limits.text
+    return _without_limits(schedule) + without_windows(schedule.limits.text)
 
 
 def _without_limits(schedule: Schedule) -> str:
@@ -52,7 +53,7 @@ def _without_limits(schedule: Schedule) -> str:
 
 
 def describe_duration(interval: timedelta) -> str:
-    """In words: "every hour", "every 1 day and 12 hours"."""
+    """An interval in words: "every hour", "every 1 day and 12 hours"."""
     parts, rest = [], interval
     for name, unit in zip(_UNIT_NAMES, UNITS.values(), strict=True):
         if name != "week" or not interval % unit:
@@ -126,7 +127,7 @@ def _step(numbers: Sequence[int], whole: int) -> int:
 
 
 def _list(numbers: Sequence[int], names: Sequence[str] = ()) -> str:
-    """As in "1, 5 to 9 and 12": three or more in a row by their ends. `names` start at 1."""
+    """Numbers as "1, 5 to 9 and 12": three or more in a row by their ends. `names` start at 1."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and rows[-1][-1] == number - 1:

@@ -92,6 +92,7 @@ def _offsets(wall: datetime, zone: ZoneInfo) -> tuple[timedelta, timedelta]:
     return before, after
 
 
+@lru_cache(maxsize=1024)
 def _names_like(name: str) -> str:
     """A remedy: the zones whose names, or last parts of names, are close to `name`."""
     import difflib  # noqa: PLC0415 - only when a name is wrong

@@ -1,7 +1,7 @@
 """A bus in memory, with seeded delays and losses; it may be away.
 
-A node that listens learns at once that the bus is away, as from a connection that breaks, and that
-it is back. Another one learns it by its next request.
+A node that listens notices at once that the bus is away or back again, as when a connection breaks.
+Any other node notices it at its next request.
 """
 
 from asyncio import Queue
@@ -15,12 +15,12 @@ from blackboard.clock import Chance, Clock
 from blackboard.rules.grab import Channel, Hash, Notified
 
 LATE = 3.0
-"""Seconds that a bus which answers late takes, at the most."""
+"""Extra seconds of each request and message, at most, while the bus answers late."""
 LOST = 0.5
-"""The part of messages that a bus loses which loses some."""
+"""The share of messages that are lost while the bus loses messages."""
 AWAY = "the simulated bus is away"
 Arriving = tuple[float, Notified | None]
-"""A message, and the moment at which it arrives. None: the bus is away, or it is back."""
+"""The moment of arrival, and the message; None in its place: the bus went away or came back."""
 
 
 class BusFault(StrEnum):
@@ -33,15 +33,15 @@ class BusFault(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class SharedBus:
-    """What the nodes of a group share. Its values are changed between their requests."""
+    """The state of a bus, which the nodes of a group share. Faults change it between requests."""
 
     lost: float = 0.0
-    """The part of messages that a listener does not get."""
+    """The share of messages that a listener does not get."""
     late: float = 0.0
-    """Seconds that each request and message takes besides, at the most."""
+    """Extra seconds of each request and message, at most."""
     is_away: bool = False
     requests: int = 0
-    """Requests so far, those that publish included."""
+    """Requests so far, including those that publish."""
     published: int = 0
     """Messages so far."""
     hashes: dict[Hash, dict[str, str]] = field(default_factory=lambda: {one: {} for one in Hash})
@@ -107,9 +107,9 @@ class SimulatedBus:
         self.on_away = on_away
         self.on_back = on_back
         self.usual = (0.0, 0.0)
-        """Seconds that a request or a message takes, from and to."""
+        """The shortest and the longest time of a request or a message, in seconds."""
         self.late = 0.0
-        """Seconds that the node takes besides, at the most, because it is busy."""
+        """Extra seconds of each request and message of this node, at most: the node is busy."""
         self._was_away = False
         """Whether the bus was away when the node last noticed."""
 
@@ -151,7 +151,7 @@ class SimulatedBus:
             self.shared.listeners.remove(listener)
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Does nothing: there is no connection."""
 
     async def _arrivals(self, listener: _Listener) -> AsyncIterator[Notified]:
         while True:

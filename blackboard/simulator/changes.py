@@ -24,18 +24,18 @@ READERS: dict[str, Callable[[Row], Record]] = {
     keys.NEXT: partial(record_of, Token),
     keys.RUN: partial(record_of, Run),
 }
-"""By the family of a key."""
+"""The parser of a row, by the family of its key."""
 
 
 class Saved(NamedTuple):
-    """What runs save: a number that only rises, and the fence of the run. Its JSON is a list."""
+    """The checkpoint of a simulated run: a number that only rises, and the run's fence."""
 
     number: int
     fence: int
 
 
 def saved_in(checkpoint: Any) -> Saved:
-    """From the value of a checkpoint; None: nothing was saved."""
+    """The save in the value of a checkpoint; None: nothing was saved."""
     return Saved(0, 0) if checkpoint is None else Saved(*checkpoint)
 
 

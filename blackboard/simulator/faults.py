@@ -1,7 +1,7 @@
-"""Fault injection: the plan of a world is carried out, and operators' requests are sent.
+"""Fault injection: carries out the plan of a world, and sends operators' requests.
 
-Another worker starts in the seat of each one that was killed or has ended. A trap waits for the
-next batch of its process, so that kills and pauses happen between any two steps of the protocol.
+When a worker was killed or has ended, another one starts in its seat. A trap waits for the next
+batch of its process, so that kills and pauses happen between any two steps of the protocol.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,10 +56,10 @@ HALF = 0.5
 EMPTYING = 0.25
 """The share of edits that empty the checkpoint."""
 ABOUT_NOW = timedelta(hours=1)
-"""A single time is at most so far before or after now."""
+"""How far before or after now a single time of an edited item lies, at most."""
 _FREES: dict[str, Callable[..., Any]] = {"unlock": edits.unlock, "cancel": edits.cancel}
 OF_SHARED = {"pause", "resume", "unlock", "cancel", "edit"}
-"""What people do to partitions and elections; an edit is of the checkpoint alone."""
+"""Verbs for partitions and elections; of these, an edit changes the checkpoint alone."""
 
 
 class Operators:
@@ -142,7 +142,7 @@ async def _free(board: BoardTable, sender: Sender, item_id: str, mark: Mark, ver
 
 
 def own_params(sender: Sender, detail: float) -> dict[str, object] | None:
-    """The params of half of the requests: no other request has the same."""
+    """Params that no other request has, for half of the requests; None for the others."""
     return {"request": sender.name} if detail < HALF else None
 
 
@@ -349,8 +349,8 @@ class FaultInjector:
 
 
 def take_over(store: Store, partition: str, item_id: str, shadow: Shadow) -> bool:
-    """Raises the version of an item, and of its token if that waits: only its holder writes a lock.
-    Returns whether there was anything to raise.
+    """Raises the version of an item, and of its token if it has one, but not of a lock: only its
+    holder writes that. Returns False if there is no item, or its version is raised already.
     """
     item = shadow.item
     if item is None or item.version == NEWER:

@@ -30,7 +30,7 @@ SCARCE, KEYED = "scarce", "keyed"
 ENDLESS = 0.003
 """The share of runs that hang until they are stopped."""
 SOONEST, LATEST = 0.05, 0.5
-"""When a run saves first, as a part of the time that runs of its item take on the mean."""
+"""The earliest and the latest first save of a run, as shares of its item's mean run time."""
 
 
 async def _nothing(item: Any, ctx: Any) -> None:
@@ -59,15 +59,15 @@ def handler_of(
 
 
 LARGE, TOO_LARGE, TOO_DEEP = 20_000, 40_000, 2_000
-"""Characters of a result that fits a row, and of one that does not; levels of nested lists."""
+"""Characters of a result that fits a row, and of one that does not; levels of lists too deep."""
 LARGE_ONES = 0.04
 """The share of results that are large; half of these do not fit a row."""
 DRAINS = (0.05, 0.5)
-"""Seconds that a pump takes for what it has begun."""
+"""The shortest and the longest time of a pump to finish what it has begun, in seconds."""
 DEAF = 0.03
 """The share of pumps that do not end when they are asked to."""
 FAILS_AFTER = 1_800.0
-"""Seconds until a pump fails, on the mean, where all would fail."""
+"""The mean seconds until a pump ends unasked, if all runs failed (`failing` = 1)."""
 ENDS = (
     "it failed, as it was drawn",
     "its process ended with SIGKILL",
@@ -104,7 +104,7 @@ class HandlerRun:
         self.ended.add_done_callback(lambda ended: call(ended.result()))
 
     def extend(self, deadline: float) -> None:
-        """Does nothing: it is a coroutine, and a stopped loop runs none."""
+        """Does nothing: the handler is a coroutine, which stops with its loop."""
 
     def lose(self, reason: str) -> None:
         self._notify()
@@ -114,14 +114,14 @@ class HandlerRun:
                 self.runs.on_gone(self)
 
     def ask_to_end(self, reason: str) -> None:
-        """Does nothing: it is no pump."""
+        """Does nothing: only a pump can be asked to end."""
 
     def stop(self, outcome: Outcome, reason: str) -> None:
         self._notify()
         self._end(Ended(outcome=outcome, error=reason))
 
     def finish(self, outcome: Outcome) -> None:
-        """Ends as it was drawn."""
+        """Ends the run with the outcome that was drawn for it."""
         if outcome is Outcome.OK:
             self._end(Ended(outcome=outcome, result=result_of(self), error=""))
         else:
@@ -139,8 +139,8 @@ class HandlerRun:
                 return
 
     async def _saved(self, number: int) -> bool:
-        """Saves a number; whether it did. A run that lost its lock fails, as a handler does that
-        lets the error pass.
+        """Saves a number. Returns False if the run has lost its lock: it then fails, as a handler
+        that does not catch the error.
         """
         saved = Saved(number, self.call.fence)
         try:
@@ -181,10 +181,10 @@ class PumpRun(HandlerRun):
     """A pump that was called."""
 
     drains: float
-    """Seconds from being asked to end until its last save; infinity: it pays no attention."""
+    """Seconds from being asked to end until its last save; infinity: it ignores the request."""
     is_asked: bool = False
     is_draining: bool = False
-    """Whether it is asked to end, and has done what it had begun."""
+    """Whether it was asked to end and has finished what it had begun: one last save follows."""
     _rest: asyncio.Future[None] | None = None
 
     def ask_to_end(self, reason: str) -> None:  # noqa: ARG002 - it reads no reason
@@ -197,7 +197,7 @@ class PumpRun(HandlerRun):
             HandlerRun.finish(self, outcome)
 
     async def save(self, pause: float) -> None:
-        """Saves the next positions until it is asked to end, and once more then."""
+        """Saves the next positions until it has drained, then a last one, and ends."""
         number, longest = saved_in(self.call.checkpoint).number, pause
         pause /= 10
         while True:
@@ -256,27 +256,27 @@ class HandlerRuns:
     saving: float
     """The share of runs that save."""
     saves: Mapping[str, float] = field(default_factory=dict)
-    """Seconds between two saves of a pump, at the most, by its type."""
+    """The most seconds between two saves of a pump, by its type."""
     pumps_fail: bool = True
     """Whether a pump that is to fail does. Set to False when all faults stop."""
     on_begin: Callable[[HandlerRun], None] = lambda _: None
     on_end: Callable[[HandlerRun], None] = lambda _: None
     on_gone: Callable[[HandlerRun], None] = lambda _: None
-    """Called with each that is notified that its lock was taken away."""
+    """Called with each run that is notified that its lock was taken away."""
     on_saved: Callable[[str, Saved], None] = lambda *_: None
     """Called with the id of the item and each save that was acknowledged."""
     by_item: dict[str, list[HandlerRun]] = field(default_factory=dict)
-    """Those that go on."""
+    """The runs that have not ended, by item."""
     count: int = 0
     overlaps: int = 0
     """Runs that began while another of the same item went on."""
     overlapped: float = 0.0
-    """Seconds."""
+    """Seconds that two runs of the same item went on together, summed over all pairs."""
     worked: float = 0.0
     """Seconds of all runs that have ended."""
 
     def __iter__(self) -> Iterator[HandlerRun]:
-        """Those that go on, in a list of their own."""
+        """Iterates over a copy of the runs that have not ended."""
         return iter([one for some in self.by_item.values() for one in some])
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
@@ -367,7 +367,7 @@ class SimulatedRunner:
     runs: HandlerRuns
     process: Process
     types: Collection[str]
-    """Of all that it calls."""
+    """The types of the handlers that it calls."""
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
         return self.runs.begin(self.process, call, report)

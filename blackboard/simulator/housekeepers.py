@@ -1,7 +1,7 @@
-"""The housekeeping of a world: two processes delete what is kept no longer, at the same time.
+"""The housekeeping of a world: two processes delete expired rows, at the same time.
 
-A coordinator that was overtaken while it stood still may send one more request. Here two of them
-never stop, and stand still before a request now and then, for up to a minute.
+A coordinator that stood still, and was replaced meanwhile, may send one more request. Here two of
+them never stop, and pause before a request now and then, for up to a minute.
 """
 
 from contextlib import suppress
@@ -17,11 +17,11 @@ from blackboard.table import TableError
 HOUSEKEEPERS = ("house-1", "house-2")
 RETENTION = Retention(tombstones=REMEMBERED)
 LONGEST_PAUSE = 60.0
-"""Seconds before a request, at the most; half of the pauses are shorter than one."""
+"""Seconds of a pause before a request, at most; half of the pauses are shorter than one."""
 
 
 class Housekeeper:
-    """One process that keeps house."""
+    """One process that deletes expired rows."""
 
     def __init__(
         self, process: Process, client: StoreClient, *, name: str, shards: int, resolve: Resolve

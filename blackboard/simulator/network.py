@@ -22,16 +22,16 @@ from blackboard.simulator.processes import EMPTY, Process, ScheduledCall, Timeli
 from blackboard.table import Busy, Op, TableError, Unavailable, Unknown
 
 QUICKEST, USUAL = 0.003, 0.010
-"""Seconds of one way: the least, and the mean of what comes on top."""
+"""Seconds of one way: the minimum, and about the median of what is added to it."""
 TIMEOUT = 10.0
-"""Seconds until a sender gives a request up."""
+"""Seconds after which a sender gives up a request."""
 LATEST = 30.0
 """Seconds after its sending that a late batch is applied, at most."""
 SLOWEST = 5.0
-"""Seconds that a request to a slow partition takes, at most."""
+"""Extra seconds of a request to a slow partition, at most."""
 RETRY_AFTER = (0.5, 1.0, 2.0, 10.0)
 BESIDE = "."
-"""In the names of the partitions of the boards that groups and elections are."""
+"""A character that only the partitions of groups and elections have in their names."""
 
 
 class Fate(StrEnum):
@@ -86,7 +86,7 @@ class Fates:
     def __init__(self, chance: Chance, odds: Odds, planned: Iterable[Fated] | None) -> None:
         self._chance = chance
         self.fated = list(planned or ())
-        """Those that were planned, or drawn so far."""
+        """The fates that were planned, or drawn so far."""
         self._planned = {(one.process, one.number): one.fate for one in self.fated}
         self._draws = planned is None
         kinds = (Fate.BUSY, Fate.NEVER, Fate.REPLY_LOST, Fate.LATE)
@@ -136,9 +136,9 @@ class StoreRequest:
     """The name of the worker or person."""
     partition: str
     ask: Callable[[], Any]
-    """Asks the store, now."""
+    """Applies the batch, or reads the page, when it is called."""
     ops: Sequence[Op]
-    """Of a batch; none for a page."""
+    """The operations of a batch; none for a page."""
     answer: asyncio.Future[Any]
     fate: Fate = Fate.ANSWERED
     trap: Trap | None = None
@@ -244,7 +244,7 @@ class Network:
         self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {what}")
 
     def _takes(self) -> float:
-        """Seconds of one way; rarely long."""
+        """Draws the seconds of one way, which are rarely many."""
         fraction = self.chance.fraction()
         return QUICKEST + USUAL * fraction / (1.02 - fraction)
 

@@ -33,7 +33,7 @@ MOST_AWAITS = 10
 
 
 class ScheduledCall:
-    """A call to make at a moment, in a process or (None) by the world itself."""
+    """A call to make at a moment, in a process or, where `loop` is None, by the world itself."""
 
     __slots__ = ("args", "callback", "context", "loop", "moment")
 
@@ -107,7 +107,7 @@ class Timeline:
             self.leave()
 
     def leave(self) -> None:
-        """No process is running any more."""
+        """Leaves the process whose code ran last: asyncio has no running loop any more."""
         asyncio._set_running_loop(None)  # noqa: SLF001 - documented for event loops
         self._inside = None
 
@@ -141,7 +141,7 @@ class ProcessLoop:
         self.stopped = False
         self.dead = False
         self.waiting: deque[ScheduledCall] = deque()
-        """What became due while the process was stopped."""
+        """Calls that became due while the process was stopped."""
         self._as_loop = cast("asyncio.AbstractEventLoop", self)
 
     # ---- time
@@ -175,7 +175,7 @@ class ProcessLoop:
     call_soon_threadsafe = call_soon
 
     async def sleep(self, seconds: float) -> None:
-        """As `asyncio.sleep`, and faster: nothing is called more often."""
+        """As `asyncio.sleep`, but faster: it is called more often than any other function."""
         future = self.create_future()
         call = self.call_later(seconds, _wake, future, context=EMPTY)
         try:
@@ -199,7 +199,7 @@ class ProcessLoop:
         """Starts a task from outside the process."""
         return self.create_task(coroutine)
 
-    # ---- what the operating system does to a process
+    # ---- signals
 
     def stop_process(self) -> None:
         """SIGSTOP."""
@@ -212,8 +212,8 @@ class ProcessLoop:
             self._timeline.soon(self.waiting.popleft())
 
     def kill(self) -> None:
-        """SIGKILL. Its tasks are closed, so that none of them runs later; also those that a
-        `finally` begins.
+        """SIGKILL. Closes its tasks, and those that a `finally` starts meanwhile, so that none of
+        them runs later.
         """
         self.dead = True
         self.waiting.clear()
@@ -225,7 +225,7 @@ class ProcessLoop:
             closed |= left
         self._timeline.leave()
 
-    # ---- what asyncio asks besides
+    # ---- other methods that asyncio calls
 
     def get_debug(self) -> bool:
         return False
@@ -302,17 +302,17 @@ class Process:
     clock: HostClock
     chance: SeededChance
     went_on: float = 0.0
-    """When it last continued after a stop."""
+    """The moment when it last continued after a stop."""
     walks: int = 0
     """Complete walks so far."""
     walked: float = 0.0
-    """When its last walk ended, complete or not."""
+    """The moment when its last walk ended, complete or not."""
     reads: dict[str, float] = field(default_factory=dict)
-    """When the store last served it the locks of a partition."""
+    """The moment when the store last served it the locks of a partition, by partition."""
     requests: int = 0
-    """Sent to the store so far. A plan of faults names a request by its number."""
+    """Requests to the store so far. A plan of faults names a request by its number."""
     beside: int = 0
-    """Those of them that were about groups and elections."""
+    """Of these, the requests about groups and elections."""
     newer: bool = False
     """Whether it runs a newer version of the program."""
     trap: "Trap | None" = None

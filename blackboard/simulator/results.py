@@ -32,17 +32,17 @@ class Figures:
     renewals: int = 0
     saves: int = 0
     moves: int = 0
-    """Of partitions, from one worker to another."""
+    """Moves of partitions from one worker to another."""
     terms: int = 0
-    """Of elections: as often as a candidate has won."""
+    """Terms of elections: one for each time that a candidate has won."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Of the runs in the history, as first written."""
+    """Outcomes of the runs in the history, as first written."""
     late: int = 0
     """Runs that ended after they had lost their locks."""
     lags: "array[float]" = field(default_factory=lambda: array("d"))
     """Seconds from ready to start, of every claim and override."""
     waits: "array[float]" = field(default_factory=lambda: array("d"))
-    """Seconds since they were ready, of the tokens that wait at the end."""
+    """Seconds since ready, of every ready token that waits at the end."""
     troubles: Counter[str] = field(default_factory=Counter)
     requests: Requests = field(default_factory=Requests)
     handled: int = 0
@@ -97,7 +97,7 @@ class Figures:
         self.seconds = seconds
 
     def lag(self, share: float) -> float:
-        """A quantile, in seconds: such a share of runs started sooner. Waiting tokens count."""
+        """The quantile of the lags at `share` (0 to 1), in seconds. Waiting tokens count, too."""
         ordered = sorted([*self.lags, *self.waits])
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0
 
@@ -133,7 +133,7 @@ class Trace:
 
     @property
     def fingerprint(self) -> str:
-        """Of all lines. Equal seeds have equal fingerprints."""
+        """A hash of all lines. Equal seeds have equal fingerprints."""
         return self._digest.hexdigest()
 
 
@@ -167,7 +167,7 @@ def _freed(change: AppliedChange) -> str:
 
 
 def _now(item: Item | None) -> str:
-    """What follows for the item."""
+    """The state of the item, or when it is due, as the end of a line; "" while it runs."""
     if item is None or item.state is not State.ACTIVE:
         return f": {item.state.value if item else 'deleted'}"
     return "" if item.running else f": due {item.ready:%d %H:%M:%S}"

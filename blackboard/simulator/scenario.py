@@ -67,7 +67,7 @@ NONE: frozenset[Fault] = frozenset()
 
 
 def parse_faults(text: str) -> frozenset[Fault]:
-    """From all, none, or names with commas. Raises BadInput."""
+    """The faults that a text names: "all", "none", or names with commas. Raises BadInput."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in (["all"], ["none"]):
         return ALL if names == ["all"] else NONE
@@ -107,7 +107,7 @@ class SimulatedItem:
     id: str
     spec: Spec
     takes: float
-    """Seconds that a run takes on the mean."""
+    """The mean seconds of a run."""
     type: str = PLAIN
     first: datetime | None = None
     """None: due at once."""
@@ -123,7 +123,7 @@ class SimulatedGroup:
     drain: float = 10.0
     balance: Balance = Balance.SHARES
     saves: float = 60.0
-    """Between two saves of a pump, at the most."""
+    """The longest time between two saves of a pump."""
 
     @property
     def is_raced_for(self) -> bool:
@@ -135,8 +135,8 @@ class SimulatedGroup:
 
     @property
     def times(self) -> Times:
-        """Of the races, where the balance is `grab`: the defaults with a lease of 30 s and a drain
-        of 10 s, and in proportion with others.
+        """The durations of the races, where the balance is `grab`: the defaults for a lease of
+        30 s, else in proportion to it. `shutdown` is at least 1.5 times the drain.
         """
         usual, scale = Times(), self.lease / 30.0
         return Times(
@@ -149,7 +149,7 @@ class SimulatedGroup:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """No other item of a world has such an id."""
+        """The ids of its partitions, which no other item of a world has."""
         return tuple(f"{self.name}-{number}" for number in names_of(self.partitions))
 
     @property
@@ -178,7 +178,7 @@ class SimulatedElection:
     lease: float = 15.0
     """Seconds."""
     ranks: int = 1
-    """How many ranks the candidates have: that of a seat is the same after each restart."""
+    """The number of different ranks of candidates; a seat keeps its rank after a restart."""
     preempt: bool = True
 
     def rank(self, seat: int) -> int:
@@ -193,30 +193,30 @@ class Scenario:
     items: Sequence[SimulatedItem]
     workers: int = 8
     hours: float = 1.0
-    """With faults; a time without faults follows."""
+    """Hours with faults; a time without faults follows."""
     shards: int = 1
     slots: int = 8
     page_rows: int = 1_000
-    """Rows of a page of the store: what is more comes in several, one after the other."""
+    """The most rows in a page of the store: longer ranges are read in several pages."""
     cycle: timedelta = timedelta(seconds=60)
     faults: frozenset[Fault] = NONE
     trouble_every: float = 120.0
-    """Seconds from one injection to the next, on the mean."""
+    """The mean seconds from one injection to the next."""
     odds: Odds = field(default_factory=lambda: Odds(busy=0.02, lost=0.02, late=0.01))
-    """Of requests; only what is among `faults` counts."""
+    """The odds of faults of single requests; only faults in `faults` happen."""
     failing: float = 0.05
-    """Runs that fail."""
+    """The share of runs that fail."""
     saving: float = 0.5
-    """Runs that save checkpoints."""
+    """The share of runs that save checkpoints."""
     housekeeping: timedelta | None = None
-    """How often what is kept no longer is deleted; None: never."""
+    """How often expired rows are deleted; None: never."""
     types: SimulatedTypes = ALL_TYPES
     groups: Sequence[SimulatedGroup] = ()
     elections: Sequence[SimulatedElection] = ()
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """Of all types, the pumps among them."""
+        """The handlers of all types, including pumps."""
         return {**self.types.handlers, **{one.name: one.handler for one in self.groups}}
 
     @property
@@ -232,8 +232,8 @@ class Scenario:
 
     @property
     def places(self) -> int:
-        """The partitions of the store that may be in trouble alone: each shard, each group, and
-        that of the elections.
+        """The number of partitions of the store that may fail alone: one for each shard and each
+        group, and one for all elections.
         """
         return self.shards + len(self.groups) + bool(self.elections)
 
@@ -248,7 +248,7 @@ class Scenario:
 
     @property
     def shortest_lease(self) -> float:
-        """Seconds, of the items that have one of their own; else two minutes."""
+        """The shortest lease of an item, a group or an election, in seconds; 120 if none is set."""
         said = {one.spec.stale_after for one in self.items if one.spec.stale_after}
         leases = [parse_duration(text, "stale_after").total_seconds() for text in said]
         leases += [one.lease for one in self.groups]
@@ -286,7 +286,7 @@ def usual_length(interval: timedelta) -> float:
 
 
 BLACKOUT = ", ".join(f"{hour:02}:07-{hour:02}:15" for hour in range(24))
-"""Some minutes of each hour, without the slots of such items that have one an hour."""
+"""Some minutes of each hour; hourly slots of the items that have it lie outside."""
 
 
 def _spec(number: int, every: timedelta) -> Spec:
@@ -308,7 +308,7 @@ def _spec(number: int, every: timedelta) -> Spec:
 
 
 def _cron(number: int, every: timedelta) -> str:
-    """About as often as `every`, as far as cron can say it."""
+    """A cron expression with about the interval `every`."""
     minutes = max(round(every.total_seconds() / 60), 1)
     if minutes < 60:
         return f"*/{minutes} * * * *"
@@ -371,7 +371,7 @@ _WEIGHTS = {
     Fault.VERSIONS: 1,
     Fault.EDIT: 6,
 }
-"""How often each is drawn among the others."""
+"""The weight of each fault when one is drawn."""
 
 
 def _drawn(
@@ -444,5 +444,5 @@ def _sign(chance: SeededChance) -> int:
 
 
 def _span(chance: SeededChance, least: float, most: float) -> float:
-    """Seconds; short ones as often as long ones."""
+    """Draws seconds on a logarithmic scale: 1 to 10 s is as likely as 10 to 100 s."""
     return round(least * math.exp(math.log(most / least) * chance.fraction()), 3)

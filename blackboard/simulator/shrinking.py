@@ -16,9 +16,9 @@ from blackboard.simulator.world import World
 
 Part = TypeVar("Part")
 INSTANT = 1e-9
-"""Hours after the violation, against rounding."""
+"""Hours that are added after the violation, because of rounding."""
 MOST_TRIES = 400
-"""Worlds to try, at most."""
+"""The most worlds to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class Shrinker:
                 self._fails(replace(self.failure.scenario, items=fewer), self.failure.plan)
 
     def _leave_out_shared(self) -> None:
-        """Behind the items: an edit of a plan may then be of another one."""
+        """After the items: without a group, an edit in the plan may concern another group."""
         for fewer in self._fewer(lambda: tuple(self.failure.scenario.groups)):
             self._fails(replace(self.failure.scenario, groups=fewer), self.failure.plan)
         for some in self._fewer(lambda: tuple(self.failure.scenario.elections)):
@@ -147,7 +147,7 @@ class Shrinker:
 
 
 def _ended_there(failure: Failure) -> Failure:
-    """Leaves out what comes after the violation."""
+    """The failure, without faults and hours after the violation."""
     injections = tuple(one for one in failure.plan.injections if one.at <= failure.moment)
     hours = min(failure.scenario.hours, failure.moment / 3600.0 + INSTANT)
     return replace(

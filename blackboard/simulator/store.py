@@ -23,8 +23,8 @@ from blackboard.tables.base import AFTER_ALL, LARGEST_PAGE, MAX_VALUE, Pages, ch
 from blackboard.tables.memory import Contents
 
 PREPARED = 60.0
-"""Seconds before its sending in which a batch may have been prepared: the store was away, or the
-process was stopped. For so long the invariants allow for a store clock that was set.
+"""Seconds from preparing a batch to sending it, at most: the store was away, or the process was
+stopped. The invariants allow for a store clock that was set in this time.
 """
 
 
@@ -41,7 +41,7 @@ class Sender:
     applied: int = 0
     """Batches of this sender that were applied."""
     born: int | None = None
-    """Of the item that an operator's request read first."""
+    """The `born` of the item that an operator's request read first."""
     newer: bool = False
     """Whether it is a program of a newer version."""
 
@@ -58,14 +58,14 @@ class Written:
     partition: str
     ops: Sequence[Op]
     before: Mapping[str, Row]
-    """The rows it touched, as they were. `stamp` is the moment of their writing."""
+    """The rows that it touched, as they were. `stamp` is the moment when they were written."""
     after: Mapping[str, Row]
     moment: float
     """Seconds since the world began; ages are differences of moments."""
     sent: float
-    """When it was sent."""
+    """The moment when it was sent."""
     now: datetime
-    """By the store's clock."""
+    """The time on the store's clock."""
     latest: datetime
     """The latest time of this clock since the batch may have been prepared."""
 
@@ -80,7 +80,7 @@ class StoreClock:
         self._timeline = timeline
         self._rate = rate
         self._offsets = [(0.0, 0.0)]
-        """From a moment on, so many seconds ahead."""
+        """Moments, and by how many seconds the clock is ahead from each of them on."""
         self._moment, self._now = 0.0, WORLD_START
         """The last answer: many requests ask in the same moment."""
 
@@ -149,7 +149,7 @@ class Store:
         return etags
 
     def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:
-        """As they are now; `stamp` is the age, in seconds."""
+        """The rows as they are now; `stamp` is the age, in seconds."""
         moment, found = self.timeline.now, self.contents.page(partition, first, end, count)
         return [Row(key, kept.etag, kept.data, moment - kept.touched) for key, kept in found]
 
@@ -259,7 +259,7 @@ class StoreClient:
         return rows
 
     def _note_life(self, rows: Sequence[Row]) -> None:
-        """Keeps the life of an id that an operator's request read first, and so concerns."""
+        """Notes the `born` of the first item that an operator's request reads."""
         if self._sender.is_person and self._sender.born is None:
             items = [row.data for row in rows if row.key.startswith(ITEM)]
             self._sender.born = next((int(str(one.get("born", 0))) for one in items), None)
@@ -271,7 +271,7 @@ class StoreClient:
         return float(row.stamp)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     async def _asked(self, partition: str, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:
         request = StoreRequest(
@@ -299,7 +299,7 @@ MORE = ("flavour", "weight", "crates", "ripe")
 
 
 def more(count: int) -> dict[str, Value]:
-    """The values of these columns, other ones for each write."""
+    """Values for the columns in `MORE`, different ones for each `count`."""
     return {"flavour": f"f{count}", "weight": count + 0.5, "crates": count, "ripe": count % 2 == 0}
 
 

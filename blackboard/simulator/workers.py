@@ -42,9 +42,9 @@ BOARD = "simulated"
 GRACE = timedelta(seconds=30)
 DECADE = 10 * 365 * 86_400.0
 BUS_TAKES = (0.001, 0.010)
-"""Seconds that a request to a bus or a message of it takes, from and to."""
+"""The shortest and the longest time of a request to a bus or a message from it, in seconds."""
 RATE = 0.01
-"""A clock may be too fast or too slow by so much."""
+"""The largest share by which a clock is too fast or too slow."""
 
 
 class Happening(StrEnum):
@@ -76,7 +76,7 @@ class SimulatedCandidate:
         return not self.process.loop.dead and self.election.is_leader
 
     async def take_part(self) -> None:
-        """Until it is cancelled. A board that cannot be reached is tried again."""
+        """Takes part until it is cancelled. Retries a board that cannot be reached."""
         while True:
             try:
                 async with self.election as leader:
@@ -97,16 +97,16 @@ class WorkerProcess:
     worker: Worker
     requests: Requests
     groups: Mapping[str, GroupWorker]
-    """Its parts in the groups, by the types of their pumps."""
+    """Its group workers, by the types of their pumps."""
     candidates: tuple[SimulatedCandidate, ...]
     task: asyncio.Task[None] = field(init=False)
     asked_to_stop: float | None = None
-    """When it was first asked."""
+    """The moment when it was first asked to stop."""
     _parts: list[asyncio.Task[None]] = field(default_factory=list)
     """The tasks of the candidates."""
 
     async def work(self) -> None:
-        """As `BoardWorker.work`, and a task for each election."""
+        """Works as `BoardWorker.work` does, with one more task for each election."""
         async with asyncio.TaskGroup() as beside:
             for group in self.groups.values():
                 beside.create_task(group.work())
@@ -132,7 +132,7 @@ class Workers:
     store: Store
     handler_runs: HandlerRuns
     pumps: Mapping[str, Handler]
-    """By type."""
+    """The handlers of the pumps, by type."""
     resolve: Resolve
     on_event: Callable[[Process, BoardEvent], None]
     on_ended: Callable[[WorkerProcess, int, BaseException | None], None]
@@ -141,11 +141,11 @@ class Workers:
     on_term: Callable[[SimulatedCandidate], None]
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)
     by_name: dict[str, WorkerProcess] = field(default_factory=dict)
-    """All processes that are alive."""
+    """All processes that are alive, by the names of the processes."""
     buses: Mapping[str, SharedBus] = field(init=False)
-    """Of the groups whose partitions are raced for, by name."""
+    """The buses of the groups with the balance `grab`, by the names of the groups."""
     spent: Requests = field(default_factory=Requests)
-    """Of processes that are gone."""
+    """The requests of processes that are gone."""
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -278,7 +278,7 @@ class Workers:
 
     @property
     def members(self) -> list[WorkerProcess]:
-        """All that are alive, in the order of seats."""
+        """All processes that are alive, in the order of seats."""
         return [member for _, member in sorted(self.seats.items()) if member is not None]
 
     @property

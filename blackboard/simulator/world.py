@@ -259,7 +259,9 @@ class World:
                 election.check_led()
 
     def _go_on(self, until: float, *, calm: bool) -> None:
-        """Runs to a moment. Checks every cycle what no write shows; while calm, what is stuck."""
+        """Runs to a moment, in steps, and checks after each what no write shows. A step is a cycle;
+        while `calm` it is `liveness.bound`, and stuck work is looked for, too.
+        """
         step = self.liveness.bound if calm else self.scenario.cycle.total_seconds()
         while self.timeline.now < until:
             self.timeline.run(min(self.timeline.now + step, until))

@@ -37,18 +37,20 @@ from blackboard.tables.azure_wire import (
 from blackboard.tables.base import MAX_VALUE, Pages, checked
 
 RANGE = 60.0
-"""Seconds until a page of ours is read, of however many pages of the service."""
+"""Seconds to read a page of ours, at most, of however many pages of the service."""
 SKEW = 300.0
-"""Seconds that the clock of this host may be wrong: the service refuses dates that are more off."""
+"""Seconds that the clock of this host may be wrong. If it is more off, a first request that was
+refused is sent again: its date may be the reason."""
 FIRST_PAGE = 250
 """Rows: enough for the locks and tokens of an idle board; of a busy board not all are needed."""
 
 MOST_PAGES = 1_000
-"""Of the service for one page of ours: it may reply with fewer rows, or none, and have more."""
+"""Pages of the service read for one page of ours, at most: it may reply with fewer rows than asked
+for, or none, and have more."""
 
 
 class AzureTable:
-    """The contract over one table of an account."""
+    """A store (`blackboard.table.Table`) in one table of an account."""
 
     max_rows = 100
     max_bytes = 5 * 2**18
@@ -188,8 +190,8 @@ class AzureTable:
             )
 
     async def _first_reply(self) -> None:
-        """Reads nothing. A request that is dated by a wrong clock is refused; then it is made again
-        with the date that the reply had.
+        """Reads an empty range. A request that is dated by a wrong clock is refused; then it is
+        made again with the date that the reply had.
         """
         try:
             await self._rows("", "", "", 1)
@@ -236,7 +238,7 @@ def _headers(error: HttpResponseError) -> Mapping[str, str]:
 
 
 def _answer(error: HttpResponseError) -> Exception:
-    """What the SDK raised, as one of our own requests would be answered."""
+    """An error of the SDK as that of one of our own requests."""
     if error.response is None:
         return error
     return ServiceAnswer(

@@ -4,20 +4,18 @@
 `https://ACCOUNT.table.core.windows.net/TABLE` an account in any cloud, also under a private or a
 custom domain; `https://HOST:PORT/ACCOUNT/TABLE` an emulator that speaks HTTPS.
 
-An address holds no secret, and what is refused is not repeated: a shared access signature that was
-typed here is in the history of a shell already, and should not be in a log too.
+An address holds no secret, and an error does not repeat one that is refused: a shared access
+signature that was typed here is in the history of a shell already, and should not be in a log too.
 
 Cosmos DB for Table has the same interface with weaker promises: a scan is not sorted, a key has 255
 bytes at most, a read may be stale. No board was ever tested on it, so it is refused.
 """
 
 import re
-from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from blackboard.bus import REDIS_URL
 from blackboard.errors import BadInput, StoreProblem
 
 CONNECTION_STRING = "BLACKBOARD_CONNECTION_STRING"
@@ -43,11 +41,11 @@ class AzureAddress(Struct, frozen=True, kw_only=True):
     """One table. `account` is "" where a custom domain hides it."""
 
     endpoint: str
-    """Of the account: https://ann.table.core.windows.net, http://127.0.0.1:10002/ann."""
+    """The URL of the account: https://ann.table.core.windows.net, http://127.0.0.1:10002/ann."""
     account: str
     table: str
     emulated: bool = False
-    """Written `azurite:`: it is plain HTTP, and the emulator's well-known key opens it."""
+    """Whether it was written `azurite:`: plain HTTP, with the emulator's well-known key."""
 
     @property
     def url(self) -> str:
@@ -95,7 +93,7 @@ def refuse_cosmos(host: str) -> None:
 def netloc(parts: SplitResult, default_port: int | None = None) -> str:
     """Host and port. `localhost` becomes 127.0.0.1: azure-data-tables takes it for Cosmos DB.
 
-    Raises ValueError when the port is none.
+    Raises ValueError for a bad port.
     """
     host = parts.hostname or ""
     if host == "localhost":
@@ -104,14 +102,6 @@ def netloc(parts: SplitResult, default_port: int | None = None) -> str:
         host = f"[{host}]"
     port = parts.port or default_port
     return f"{host}:{port}" if port else host
-
-
-def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for processes in which handlers run, or which they start: without the secrets
-    that open the store and the bus. A job that needs one can be given it under another name.
-    """
-    secrets = {CONNECTION_STRING, REDIS_URL}
-    return {name: text for name, text in environ.items() if name not in secrets}
 
 
 def _split(url: str) -> SplitResult:

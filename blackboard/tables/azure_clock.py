@@ -3,15 +3,15 @@
 Replies give the time to the second. A reply whose `Date` is D, to a request sent at s and received
 at r on the local monotonic clock, was written between s and r, when the service's clock showed D or
 up to a second more. So that clock is ahead of the local monotonic clock by something between D - r
-and D + 1 s - s. The intersection over all replies is a narrow range, and its lower end is used,
-which errs against taking: nothing is ever due early, and no lock is judged older than it is. The
-stamps of rows, which have all digits, narrow the range further: a reader of a row is not behind its
-writer. The range widens as the clocks drift apart.
+and D + 1 s - s. The intersection over all replies is a narrow range. Its lower end is used, which
+is the safe side: nothing is due early, and no lock is judged older than it is. The stamps of rows,
+which have fractions of a second, narrow the range further: when a row is read, the service's clock
+has passed its stamp. The range widens as the clocks drift apart.
 
-A reply outside of what drift explains means that one of the clocks was set, or that this machine
-was suspended. From then on a row is at most as old as that moment, because its stamp and the
-service's clock may disagree: no lock is overridden for one lease. A stamp later than the service's
-present time is from before the clock was set back, and so at least as old as that moment.
+A reply outside of the range that drift explains means that one of the clocks was set, or that this
+machine was suspended. From then on a row counts as no older than that moment, because its stamp and
+the service's clock may disagree: no lock is overridden for one lease. A stamp later than the
+service's present time is from before the clock was set back, and so at least as old as that moment.
 
 The local wall clock plays no part.
 """
@@ -25,9 +25,9 @@ from blackboard.model import EPOCH, whole_milliseconds
 TICK = 1.0
 """Seconds that `Date` may be behind the clock it was read from."""
 DRIFT = 200e-6
-"""Seconds a second by which two clocks may drift apart."""
+"""Seconds per second by which two clocks may drift apart."""
 JUMP = 2.0
-"""Seconds by which the clocks of several machines of one service may differ."""
+"""Seconds by which the clocks of several machines of one service may differ: more is a jump."""
 _SECOND = timedelta(seconds=1)
 
 
@@ -44,11 +44,13 @@ class ServiceClock:
         self._at = 0.0
         """When the range was computed, monotonic."""
         self._since: float | None = None
-        """Since when the service's clock was not set, monotonic."""
+        """The time, monotonic, since which no clock was set; None: there was no reply yet."""
         self._jumped = False
 
     def observe_reply(self, date: datetime, *, sent: float) -> None:
-        """Takes in a reply that has just come to a request sent at the monotonic time `sent`."""
+        """Narrows the range by a reply that has just come to a request sent at the monotonic time
+        `sent`.
+        """
         received, shown = self._clock.monotonic(), _seconds(date)
         low, high = shown - received, shown + TICK - sent
         apart = self._apart(received)
@@ -66,8 +68,8 @@ class ServiceClock:
         self._at = received
 
     def observe_stamp(self, stamp: datetime) -> None:
-        """Takes in the stamp of a row in the last reply, which the service's clock has passed,
-        unless it was set back since.
+        """Narrows the range by the stamp of a row in the last reply: the service's clock has passed
+        it, unless it was set back since.
         """
         low = _seconds(stamp) - self._clock.monotonic()
         if self._low < low <= self._high:

@@ -168,7 +168,7 @@ _PRINCIPAL = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH")
 
 
 TOKEN_WITHIN = 10.0
-"""Seconds to wait for a token: `az` takes some. The time limit of the request that waits for it
+"""Seconds to wait for a token: `az` takes several. The time limit of the request that waits for it
 begins when that is sent."""
 
 ASK_AGAIN = 5.0
@@ -191,9 +191,9 @@ class NoToken(ClientAuthenticationError):
 class Tokens(AsyncTokenCredential):
     """`source` with a time limit; every failure is a NoToken.
 
-    While it fails, the last token is used as long as it is good. Without one, a failure is the
-    answer for `ASK_AGAIN` seconds, so that requests that wait for a token fail together and not one
-    after the other.
+    While it fails, the last token is used as long as it is valid. Without one, the failure is
+    raised again for `ASK_AGAIN` seconds, so that requests that wait for a token fail together and
+    not one after the other.
     """
 
     def __init__(self, source: AsyncTokenCredential, clock: Clock | None = None) -> None:
@@ -210,7 +210,7 @@ class Tokens(AsyncTokenCredential):
             except NoToken as failure:
                 self._failed = self._clock.monotonic(), failure
             else:
-                return self._last  # a clock of this host that is wrong does not make it bad
+                return self._last  # it is valid also where this host's clock is wrong
         if self._last is not None and self._last.expires_on > self._clock.now().timestamp():
             return self._last
         assert self._failed is not None

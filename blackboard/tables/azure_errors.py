@@ -1,10 +1,9 @@
-"""What goes wrong between here and an Azure table, as answers of the contract.
+"""Turns the errors of requests to an Azure table into those of the contract.
 
-Only a request that was surely not sent is Unavailable. A batch whose reply is lost, late, or an
-error of the service's own is Unknown, whatever azure-core calls it (its asyncio transport calls a
-lost reply a request that was not sent). A row is refused, or in the way, only where the service
-says so of a row. Messages say what to do; none repeats what the service says of keys and
-signatures.
+A batch is Unavailable only if it was surely not applied. One whose reply is lost, late, or an error
+of the service's own is Unknown, whatever azure-core calls it (its asyncio transport calls a lost
+reply a request that was not sent). A batch is Refused or a Conflict only where the service says so
+of a row. Messages say what to do; none repeats what the service says of keys and signatures.
 """
 
 import os
@@ -35,7 +34,7 @@ BAD, TOO_LARGE = 400, 413
 BUSY = 1.0
 """Seconds to wait when the service does not say how long."""
 LONGEST_BUSY = 30.0
-"""Seconds: the service may ask for more, but no more are waited."""
+"""Seconds to wait, at most, also where the service asks for more."""
 
 _START = " (`blackboard azurite` starts an emulator)"
 _CONFLICTS = {
@@ -76,14 +75,14 @@ _KIND_OF: dict[str, type[Unavailable]] = {
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The answers of one table, for one credential."""
+    """The errors of one table, for one credential."""
 
     address: AzureAddress
     credential: Credential
     proxy: str | None = None
 
     def of_commit(self, error: Exception, size: int) -> TableError:
-        """The answer to a batch of `size` operations. An error without a code of the service, or
+        """The error for a batch of `size` operations. An answer without a code of the service, or
         with one that is not about rows, may come from a proxy.
         """
         if not isinstance(error, ServiceAnswer):
@@ -106,7 +105,7 @@ class Errors:
         return Unknown(self._answered(code, status))
 
     def of_scan(self, error: Exception) -> TableError:
-        """Why a page could not be read."""
+        """The error for a page that could not be read."""
         if not isinstance(error, ServiceAnswer):
             return self._unsent(error) or Unavailable(self._without_answer(error))
         code, status = error.code, error.status
@@ -137,7 +136,7 @@ class Errors:
         return None
 
     def _unsent(self, error: Exception) -> TableError | None:
-        """The answer to a request that was not sent; None when it may have been."""
+        """The error for a request that was not sent; None when it may have been."""
         if isinstance(error, NoToken):
             kind = Unavailable if error.may_pass else Unusable
             return kind(self.credential.no_token(self.address, error.why))

@@ -1,9 +1,9 @@
 """Sends requests to an Azure table, counted, timed and signed.
 
-Nothing is sent again here, for a write without an answer may have been applied: one request is one
-on the bill, but for a page whose kept connection was closed, which aiohttp asks for once more. The
-local wall clock dates the first request alone, of which the service wants to know when it was sent;
-later ones have the service's time (`azure_clock.py`).
+Nothing is sent again here, for a write without an answer may have been applied. So each request is
+one on the bill, but for a page on a kept connection that was closed: aiohttp sends that once more.
+Only the first request is dated by the local wall clock (the service requires a date); later ones
+have the service's time (`azure_clock.py`).
 """
 
 import asyncio
@@ -42,7 +42,7 @@ COMMIT = 5.0
 PAGE = 10.0
 """Seconds until anything else is answered; the service ends a page after five."""
 SCOPE = "https://storage.azure.com/.default"
-"""What a token is asked for."""
+"""The scope for which tokens are requested."""
 
 logging.getLogger("azure").addHandler(logging.NullHandler())  # errors are raised, not logged
 
@@ -50,7 +50,7 @@ logging.getLogger("azure").addHandler(logging.NullHandler())  # errors are raise
 def proxy_of(endpoint: str) -> str | None:
     """The proxy that the environment names for an account, as `HTTPS_PROXY` and `NO_PROXY` do.
     Nothing else of the environment is used: the passwords in `~/.netrc` are for other programs.
-    Raises BadInput for what is no address, without what may be secret in it.
+    Raises BadInput for what is no address; it is not repeated, since it may hold a secret.
     """
     parts = urlsplit(endpoint)
     named = getproxies().get(parts.scheme)
@@ -81,7 +81,7 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
         self._clock = clock
 
     async def send(self, request: Any, **config: Any) -> Any:
-        """Sends one request, takes in the time of its reply and reads it to its end."""
+        """Sends one request, gives `store_clock` the time of its reply and reads it to its end."""
         is_commit = request.method == "POST" and _path(request).endswith("/$batch")
         self.requests.commits += is_commit
         self.requests.pages += request.method == "GET"
@@ -93,7 +93,7 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
                 date = date_of(response.headers.get("Date", ""))
                 if date is not None:
                     self.store_clock.observe_reply(date, sent=sent)
-            if isinstance(request, HttpRequest):  # and none of the SDK, which reads by itself
+            if isinstance(request, HttpRequest):  # one of the SDK reads its reply itself
                 await response.read()
         return response
 
@@ -106,17 +106,17 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
 
     @property
     def wrong_by(self) -> float:
-        """Seconds that the clock of this host is ahead of the service's, if that is known."""
+        """Seconds that this host's clock is ahead of the service's; 0 until that is known."""
         return (self._clock.now() - self.now()).total_seconds()
 
 
-# ---- whose requests they are
+# ---- the date and the proof of a request
 
 
 def policies(
     who: AzureNamedKeyCredential | AzureSasCredential | Tokens, now: Callable[[], datetime]
 ) -> list[Any]:
-    """What each request goes through on its way: a date, and the proof of who sends it."""
+    """The policies that each request passes: they set its date, and prove who sends it."""
     dated = Dated(now)
     match who:
         case AzureNamedKeyCredential():

@@ -1,15 +1,15 @@
-"""What is sent to an Azure table and what comes back, as bytes: transactions, and pages of a range.
+"""The bytes of requests to an Azure table and of its replies: transactions, and pages of a range.
 
 The SDK makes and reads each part of a transaction as a message of its own, and each row as an
-entity with classes of its own: that takes twenty times the CPU of this. Its pipeline carries the
-requests all the same. Pure: nothing is sent here.
+entity with classes of its own: that takes twenty times the CPU of this. Its pipeline still carries
+the requests. Pure: nothing is sent here.
 
     POST {endpoint}/$batch        one change set; a part for each operation, in order
     GET  {endpoint}/{table}()     the rows of a range of one partition, in the order of their keys
 
-An update states If-Match always: without it, it would make a row that is missing. Values are plain
-JSON where JSON has their type; times, whole numbers beyond 32 bits and numbers with a fraction say
-theirs.
+An update always states If-Match: without it, the service would insert a row that is missing. Values
+are plain JSON where JSON has their type; times, whole numbers beyond 32 bits and numbers with a
+fraction have it beside them.
 """
 
 import re
@@ -26,7 +26,8 @@ from blackboard.table import Delete, Etag, Insert, Merge, Op, Refused, Row, Valu
 
 VERSION = {"x-ms-version": "2019-02-02", "DataServiceVersion": "3.0"}
 CONTINUATION = ("NextPartitionKey", "NextRowKey")
-"""Parameters of the next page, as headers of this one have them after `x-ms-continuation-`."""
+"""Parameters of the request for the next page. A reply has them as headers, after
+`x-ms-continuation-`."""
 
 _INT32 = 2**31
 _TYPE = "@odata.type"
@@ -43,14 +44,14 @@ LARGEST = 4 * 2**20
 
 @dataclass(slots=True, eq=False)
 class ServiceAnswer(Exception):
-    """Something other than what was asked for. Raised by the readers below."""
+    """A reply other than the expected one. Raised by the readers below."""
 
     status: int
     code: str = ""
-    """The service's; "" where it gives none, or where what stands in between answers."""
+    """The service's; "" where it gives none, or where a proxy answers."""
     message: str = ""
     index: int | None = None
-    """Of the operation that it is about, where the service names one."""
+    """The index of the operation that it is about, where the service names one."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -68,8 +69,8 @@ class Transaction:
 def transaction(
     table_url: str, partition: str, ops: Sequence[Op], datas: Sequence[Mapping[str, Value]]
 ) -> Transaction:
-    """A batch on the table at `table_url`; `datas` are the checked values of `ops`. Raises Refused
-    for the operation with which it is too large.
+    """The request for a batch on the table at `table_url`; `datas` are the checked values of `ops`.
+    Raises Refused for the operation with which it is too large.
     """
     batch, changes = f"batch_{uuid4()}", f"changeset_{uuid4()}"
     head = (
@@ -108,7 +109,7 @@ def _part(
         line = f"{verb} {about}{_key(op.key)}') HTTP/1.1\r\nIf-Match: {op.etag}\r\n"
     body = b""
     if not isinstance(op, Delete):
-        # The keys of a row that is there, too: a merge of nothing at all is passed over by Azurite.
+        # With the keys, also for a row that exists: Azurite ignores a merge without properties.
         body = _entity({"PartitionKey": partition, "RowKey": op.key, **data})
         line += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return f"{line}Accept: {_JSON}\r\nDataServiceVersion: 3.0\r\n\r\n".encode(), body
@@ -122,7 +123,7 @@ def _key(text: str) -> str:
 
 
 _SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
-"""For Azurite these two end a line of a batch, which it then answers with 500."""
+"""Azurite takes these two for the end of a line in a batch, and answers with 500."""
 
 
 def _entity(data: Mapping[str, Value]) -> bytes:
@@ -147,7 +148,7 @@ def _entity(data: Mapping[str, Value]) -> bytes:
 
 def etags_of(status: int, headers: Mapping[str, str], body: bytes, ops: Sequence[Op]) -> list[Etag]:
     """The answer to a transaction: an etag for each operation, "" for a Delete. Raises
-    ServiceAnswer, and ValueError for what is no answer.
+    ServiceAnswer, and ValueError for a body that is no such answer.
     """
     if status != ACCEPTED:
         raise _problem(status, headers, body)
@@ -181,7 +182,7 @@ def page_url(
     count: int,
     following: Sequence[str] = (),
 ) -> str:
-    """The address of a page of a range; `following` are the keys with which it goes on."""
+    """The address of a page of a range; `following` are the keys at which it continues."""
     range_ = f"PartitionKey eq {_literal(partition)} and RowKey ge {_literal(first)}"
     if last is not None:
         range_ += f" and RowKey lt {_literal(last)}"
@@ -210,8 +211,8 @@ _read_page = msgspec.json.Decoder(_Page).decode
 def page_of(
     status: int, headers: Mapping[str, str], body: bytes
 ) -> tuple[list[Row], tuple[str, ...]]:
-    """The rows of a page, and the keys with which the range goes on; none: it has ended. Raises
-    ServiceAnswer, and anything else for what is no page.
+    """The rows of a page, and the keys at which the range continues; none: it has ended. Raises
+    ServiceAnswer, and any other error for a body that is no page.
     """
     if status != OK:
         raise _problem(status, headers, body)
@@ -238,7 +239,7 @@ def _row(entity: dict[str, Any]) -> Row:
 
 
 def _typed(kind: str, value: Value) -> Value:
-    """A value of a kind that JSON lacks. A kind that rows do not have stays text."""
+    """A value of a type that JSON lacks. One of a type that rows do not have stays text."""
     match kind:
         case "Edm.DateTime":
             return moment_of(str(value))
@@ -254,7 +255,7 @@ def moment_of(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-# ---- what is answered instead
+# ---- errors
 
 OK, ACCEPTED = 200, 202
 
@@ -291,7 +292,7 @@ def _error_in(body: bytes) -> tuple[str, str]:
         error = msgspec.json.decode(body, type=_ErrorBody).error
     except (ValueError, RecursionError):
         text = body.decode("utf-8", "replace")
-        if not _IS_ERROR.search(text):  # a page of something that stands in between
+        if not _IS_ERROR.search(text):  # a page of a proxy
             return "", ""
         found = {name.lower(): words for name, words in _XML.findall(text)}
         return found.get("code", ""), found.get("message", "")
@@ -299,5 +300,5 @@ def _error_in(body: bytes) -> tuple[str, str]:
 
 
 def is_of_the_service(headers: Mapping[str, str]) -> bool:
-    """Whether the service answers, and not a proxy."""
+    """Whether a reply is the service's, and not a proxy's."""
     return "x-ms-request-id" in headers

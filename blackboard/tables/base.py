@@ -1,9 +1,9 @@
-"""What stores are built from: the limits of a batch, the check for conflicts, pages of a scan, and
-the base of tables that wrap another one.
+"""The parts of which stores are built: the limits of a batch, the check for conflicts, pages of a
+scan, and the base of tables that wrap another one.
 
-A file could hold far more than these limits. Those of keys, fields, values and rows are the limits
-of Azure Table Storage, with sizes counted as it counts them, so that a board can move there. Only
-batches may be larger in a local store.
+The limits of keys, fields, values and rows are those of Azure Table Storage, with sizes counted as
+it counts them, so that a board can move there; a file could hold far more. Only batches may be
+larger in a local store.
 """
 
 import math
@@ -40,9 +40,10 @@ MAX_ROW = 2**20
 MAX_FIELDS = 252
 MAX_KEY = 512
 SURELY_FITS = 6 * MAX_FIELDS
-"""Characters of JSON text that cannot break a limit of rows: a field takes six at least."""
+"""Characters of a row's JSON text that cannot break a limit of rows: a field takes six at least."""
 SURELY_SMALL = (MAX_ROW - MAX_FIELDS * (8 + 2 * 255 + 8)) // 4
-"""Characters of all texts that cannot break the limit of a row's bytes, whatever its fields are."""
+"""Characters of all texts of a row that cannot break the limit of its bytes, whatever its fields
+are."""
 RESERVED = {"PartitionKey", "RowKey", "Timestamp"}
 """The names of properties that every Azure table has."""
 
@@ -54,11 +55,11 @@ _INT64 = 2**63
 
 
 Time = Callable[[datetime], Any]
-"""What a store writes for a time in UTC."""
+"""Converts a time in UTC to what a store writes."""
 
 
 def as_it_is(moment: datetime) -> datetime:
-    """A time where it needs no other form."""
+    """The `Time` of a store that writes times as they are."""
     return moment
 
 
@@ -70,8 +71,8 @@ def checked(
     max_bytes: int = MAX_BYTES,
     time: Time = as_it_is,
 ) -> list[dict[str, Any]]:
-    """The data of each operation, copied, as plain values and times as `time` writes them; {} for a
-    Delete.
+    """The data of each operation, copied, as plain values, with times as `time` converts them; {}
+    for a Delete.
 
     Raises Refused for what breaks a limit, ValueError for a key that occurs twice.
     """
@@ -209,7 +210,7 @@ def _stored_time(value: datetime) -> datetime:
 
 
 def _size_of_names(index: int, names: tuple[str, ...]) -> int:
-    """Raises Refused for one that no field may have."""
+    """The bytes of all names. Raises Refused for one that no field may have."""
     try:
         return _names_size(names)
     except ValueError:
@@ -223,7 +224,7 @@ def _size_of_names(index: int, names: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=1024)
 def _names_size(names: tuple[str, ...]) -> int:
-    """Of the fields of one row: there are few kinds of rows."""
+    """The bytes of the names of one row's fields. Cached, since there are few kinds of rows."""
     return sum(map(_name_size, names))
 
 

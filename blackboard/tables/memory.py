@@ -1,7 +1,7 @@
 """A table in memory, for tests and simulations: the contract in its shortest form.
 
-Several tables may share one `Contents`, as several processes share one file. It ends with the
-process.
+Several tables may share one `Contents`, as several processes share one file. The contents end with
+the process.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class _Part:
 @dataclass(slots=True)
 class Contents:
     """The partitions, and the counter that etags come from. Synchronous, and without a clock: the
-    caller says what time it is.
+    caller passes the time.
     """
 
     parts: dict[str, _Part] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Contents:
     def apply(
         self, partition: str, ops: Sequence[Op], datas: list[dict[str, Value]], *, moment: float
     ) -> list[Etag]:
-        """Write a batch whose `datas` were checked. Raises Conflict or Refused."""
+        """Writes a batch whose `datas` were checked. Raises Conflict or Refused."""
         part = self.parts.setdefault(partition, _Part())
         found = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
         if conflict := first_conflict(ops, found):
@@ -99,8 +99,8 @@ class Contents:
 
 
 class MemoryTable:
-    """The contract over `Contents`. Each request yields to the event loop once, so that tasks race
-    here as they would over a network.
+    """A store over `Contents`. Each request yields to the event loop once, so that tasks race here
+    as they would over a network.
     """
 
     max_rows = MAX_ROWS

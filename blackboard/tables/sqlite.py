@@ -14,20 +14,20 @@ Not promised: anything on a network file system, or for a file that has two name
 where they are detected, `sqlite_filesystem.py`), or for a file that is copied over a board in use.
 
 **Boots.** Monotonic times compare within one boot. The kernel has one id for each boot. Where the
-id that a process reads is the kernel's own, its name begins with `kernel:`, and another such id in
-the same file is of an earlier or later boot of this host: the older writer has ended. A container
-may be shown an id of its own, or live in a time namespace whose monotonic clock has an offset,
-while the host that shares the file goes on. Its name has the id and the namespace; nothing follows
-from a difference.
+id that a process reads is the kernel's own, the name of the boot begins with `kernel:`, and another
+such name in the same file is of an earlier or later boot of this host: the older writer has ended.
+A container may be shown an id of its own, or live in a time namespace whose monotonic clock has an
+offset, while the host that shares the file goes on. Then the name has the id and the namespace, and
+another name does not prove that a boot has ended.
 
 **Ages.** A stamp is a time on the monotonic clock of one boot. A stamp of the reader's own boot
 gives the age. A stamp of an earlier boot of this host makes the row infinitely old. Any other stamp
-gives nothing: its writer may be alive in such a container, or the reader's machine was set back to
-a snapshot and the stamp lies in its future. Such a row is as old as the time for which the reader
-has seen it unchanged, on the reader's own clock; client-go and the DynamoDB lock client compute all
-ages so. That is never more than its age: a lock that is renewed never goes stale, and one that is
-not does, one lease after it was first read. A command, which reads once, never sees such a lock as
-stale.
+gives no age: its writer may be alive in such a container, or the reader's machine was set back to a
+snapshot and the stamp lies in its future. Such a row is as old as the time for which the reader has
+seen it unchanged, on the reader's own clock; client-go and the DynamoDB lock client compute all
+ages so. That is never more than its true age: a lock that is renewed never goes stale, and one that
+is not does, one lease after it was first read. A command, which reads once, never sees such a lock
+as stale.
 """
 
 import asyncio
@@ -58,7 +58,9 @@ _INITIAL = "time:[4026531834]"
 
 @cache
 def boot_id() -> str:
-    """The same for all processes that share a monotonic clock. Raises StoreProblem."""
+    """The name of this boot: the same for all processes that share a monotonic clock. Raises
+    StoreProblem.
+    """
     try:
         if sys.platform == "darwin":
             return KERNEL + _darwin_boot()
@@ -78,12 +80,12 @@ def one_has_ended(boot: str, other: str) -> bool:
 
 
 def unproven(boot: str) -> str:
-    """The name for a file that other kernels may write too: nothing follows from a difference."""
+    """The name for a file that other kernels may write too: another name then proves nothing."""
     return boot.removeprefix(KERNEL)
 
 
 def _is_the_kernels() -> bool:
-    """Whether the file is the kernel's own, and nothing is mounted over it."""
+    """Whether the file with the id is the kernel's own, and nothing is mounted over it."""
     mount = mount_at(_SHOWN, mount_table())
     if mount.kind != "proc":
         return False
@@ -92,8 +94,8 @@ def _is_the_kernels() -> bool:
 
 
 def _time_namespace() -> str:
-    """Nothing in the initial namespace; else its number and the offsets of its clocks, because the
-    kernel uses the number of a namespace that has ended again.
+    """Empty in the initial namespace; else its number and the offsets of its clocks, because the
+    kernel reuses the number of a namespace that has ended.
     """
     here = Path("/proc/self/ns/time")
     if not here.exists():
@@ -113,9 +115,9 @@ def _darwin_boot() -> str:
 
 
 MANY = 10_000
-"""Rows whose first sight is kept before the ones that were not read lately are dropped."""
+"""Rows whose first reading is remembered, before those that were not read lately are dropped."""
 KEEP_SIGHT = 3600.0
-"""Seconds."""
+"""Seconds since a row was last read, after which it may be dropped."""
 
 
 @dataclass(slots=True)
@@ -127,7 +129,7 @@ class _Sight:
 
 
 class Ages:
-    """The ages that one reader gives to rows. `boot` is its own."""
+    """Computes the ages of rows for one reader, in the boot `boot`."""
 
     def __init__(self, boot: str, clock: Clock) -> None:
         self._boot = boot
@@ -163,7 +165,7 @@ class Ages:
 
 
 GROUP = 64
-"""Batches of one transaction, at the most. It keeps the writers of other processes waiting."""
+"""Batches of one transaction, at the most: it keeps the writers of other processes waiting."""
 
 
 @dataclass(slots=True)
@@ -175,8 +177,8 @@ class _Commit:
 
 
 class SqliteTable:
-    """The contract over a file. One thread makes all requests; the batches that wait for it are
-    written in one transaction.
+    """A store in a file. One thread makes all requests; the batches that wait for it are written in
+    one transaction.
     """
 
     max_rows = MAX_ROWS
@@ -193,7 +195,7 @@ class SqliteTable:
         self._ages = ages
         self._closed = False
         self._commits: deque[_Commit] = deque()
-        """Those without an answer, in the order in which they were handed over."""
+        """Batches without an answer, in the order in which they were handed over."""
         self.requests = Requests()
 
     @classmethod
@@ -252,7 +254,9 @@ class SqliteTable:
         return Pages(fetch, first=first, limit=limit)
 
     def _answered(self, one: _Commit) -> list[Etag]:
-        """The answer to a batch. The first that has none is written with those that follow it."""
+        """The answer to a batch. If it has none yet, it is written with the batches that wait
+        behind it.
+        """
         if one.answer is None:
             group = [self._commits.popleft() for _ in range(min(len(self._commits), GROUP))]
             answers = self._file.apply([each.batch for each in group])

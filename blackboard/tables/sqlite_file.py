@@ -1,16 +1,16 @@
 """A board's file as one thread uses it: batches and pages, without asyncio.
 
-Batches that wait at the same time share a transaction. They are first written as if each found what
-it expects: every statement changes a row only as it is expected, and SQLite says how many it
-changed. Where one row is missing in that count all of it is undone, and each batch reads the rows
-that it names before it writes. So a lost race is reported exactly and has written nothing, whatever
-the order of the operations, and a refused batch leaves the others alone.
+Batches that wait at the same time share a transaction. They are first written without reading:
+every statement changes a row only if it is as expected, and SQLite says how many it changed. Where
+a row is missing in that count everything is undone, and each batch reads the rows that it names
+before it writes. So a lost race is reported exactly and has written nothing, whatever the order of
+the operations, and a refused batch leaves the others alone.
 
 The data of a row is JSON text that a person can read. A time is written as a list of one text: data
 is flat, so nothing else is a list, and a text that only looks like a time stays a text.
 
-A row whose data is no such text was damaged. It is read without data, so that who expects a record
-there refuses it alone; a merge finds another row there than it expected.
+A row whose data is no such text was damaged. It is read as a row without data: a reader that
+expects a record refuses this one row, and a merge is answered CHANGED.
 """
 
 import os
@@ -55,17 +55,19 @@ _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def in_file(moment: datetime) -> list[datetime]:
-    """A time as the data of a row has it."""
+    """A time as a row's data has it."""
     return [moment]
 
 
 def encode_row(data: Mapping[str, Any]) -> str:
-    """`data` has plain values and times `in_file`."""
+    """The text of a row; `data` has plain values and times `in_file`."""
     return _to_json(data).decode()
 
 
 def decode_row(text: str | bytes) -> dict[str, Value]:
-    """Empty for what was not written here. A list that is no time stays one, which no column is."""
+    """The data of a row; empty for a text that was not written here. A list that is no time stays
+    one: no column is a list, so readers refuse it.
+    """
     try:
         data = _read(text)
     except ValueError:
@@ -77,8 +79,8 @@ def decode_row(text: str | bytes) -> dict[str, Value]:
 
 
 def merge_row(text: str | bytes, data: Mapping[str, Any]) -> str:
-    """`data` laid over the row in `text`, whose own values stay unread. Raises ValueError for what
-    was not written here.
+    """The text of a row after `data` is laid over that in `text`, whose values are not converted.
+    Raises ValueError for a text that was not written here.
     """
     return _to_json({**_read(text), **data}).decode()
 
@@ -136,7 +138,7 @@ WHERE part = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
 _PAGE_AS_BYTES = _PAGE.replace(
     "boot, touched, data", "CAST(boot AS BLOB), touched, CAST(data AS BLOB)"
 )
-"""For a page in which a row's text is no text."""
+"""For a page with a row whose text cannot be decoded."""
 
 
 class Stamp(Struct, frozen=True):
@@ -147,7 +149,7 @@ class Stamp(Struct, frozen=True):
 
 
 UNKNOWN = Stamp("", 0.0)
-"""Of a row whose own cannot be read: such a row is as old as the time for which it was seen."""
+"""The stamp of a row whose own cannot be read: its age is the time for which it was seen."""
 
 
 class Batch(Struct, frozen=True):
@@ -179,8 +181,8 @@ class SqliteFile:
         }
 
     def apply(self, batches: Sequence[Batch]) -> list[Answer]:
-        """The answer to each batch, in one transaction. Each is all or nothing by itself: where an
-        error of the file ends the transaction, each is applied alone.
+        """Applies batches in one transaction, and returns the answer to each. Each is all or
+        nothing by itself: where an error of the file ends the transaction, each is applied alone.
         """
         try:
             with self._request(), self._transaction():
@@ -211,7 +213,7 @@ class SqliteFile:
         return None
 
     def _write(self, batch: Batch, etag: int) -> bool:
-        """Writes the rows that are as expected; whether all were."""
+        """Writes the rows that are as expected; returns whether all were."""
         stamp = self._stamp()
         rows: dict[type[Op], list[tuple[Any, ...]]] = {kind: [] for kind in _STATEMENTS}
         for op, data in zip(batch.ops, batch.datas, strict=True):

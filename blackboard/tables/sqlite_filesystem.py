@@ -161,7 +161,7 @@ FUSE = frozenset(["fuse", "fusefs", "macfuse", "osxfuse"])
 """FUSE names a kind `fuse.PROGRAM`. `fuseblk` is not here: that is on a disk of this host."""
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
-"""The ends of the names of what SQLite keeps beside the file."""
+"""The ends of the names of the files that SQLite keeps beside the file."""
 FRESH = ".blackboard-"
 """The beginning of the name under which a new file is filled."""
 TRUST = "sqlite:PATH?trust_filesystem=1"
@@ -189,7 +189,7 @@ def check_names(path: Path, mounts: Sequence[Mount]) -> None:
     """Raises StoreProblem when the file at `path`, or one that SQLite keeps beside it, may have
     another name.
     """
-    with suppress(OSError):  # the next look says it
+    with suppress(OSError):  # `names_problem` reports it
         if path.stat().st_nlink > 1:
             _remove_fresh_name(path)
     if problem := names_problem(path):
@@ -225,13 +225,14 @@ def names_problem(path: Path) -> str:
 
 
 def unreachable(file: str | Path, error: OSError) -> str:
-    """Why nothing is seen of a file."""
+    """Why a file cannot be looked at."""
     return f"{file} cannot be reached: {error.strerror}"
 
 
 def check_left_behind(path: Path) -> None:
     """Raises StoreProblem when a new file would use the log of a removed one: SQLite would write
-    its content over the new file. And where no file can be beside it, as its name is too long.
+    the log's content over the new file. Raises it also where no file can be beside it, as its name
+    is too long.
     """
     for end in SIDE_FILES:
         left = Path(f"{path}{end}")

@@ -100,7 +100,9 @@ def writer_of(path: Path) -> str:
 
 
 def _described(pid: int) -> str:
-    """What a process is that holds the lock. Its command line may hold secrets: only its name."""
+    """Describes a process that holds the lock, by its name alone: its command line may hold
+    secrets.
+    """
     if pid <= 0:
         return "a process of another container writes to it"
     about = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
@@ -224,7 +226,7 @@ def _is_there(path: Path) -> bool:
 
 def _make(path: Path) -> None:
     try:
-        handle, name = tempfile.mkstemp(prefix=FRESH, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=FRESH, dir=path.parent)  # for its owner alone
     except OSError as error:
         raise StoreProblem(
             f"no board can be made in {path.parent}: {error.strerror} "
@@ -256,7 +258,8 @@ def _check_access(path: Path) -> None:
         if not os.access(what, os.R_OK | os.W_OK, effective_ids=effective):
             raise StoreProblem(
                 f"{what} cannot be written (a board's file and its folder must be writable for "
-                "all that read it: check owner, permissions and mount)"
+                "all that read it: check owner, permissions and mount; a new board is its owner's "
+                "alone, and `chmod g+rw` lets a group share it)"
             )
 
 
@@ -273,8 +276,8 @@ def _examine(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_counter(connection: sqlite3.Connection, path: Path) -> None:
-    """A copy by `VACUUM INTO` is not in WAL mode until it is opened here: this first read of it
-    makes its side files.
+    """A copy made by `VACUUM INTO` is not in WAL mode before it is opened here. This first read
+    creates its -wal and -shm files.
     """
     if connection.execute("SELECT count(*) FROM counter").fetchone() != (1,):
         raise StoreProblem(f"{path} is damaged: it has lost its counter (restore a copy)")

@@ -1,9 +1,9 @@
 """Wakes the workers of this host when a board in a file of SQLite was changed.
 
-A worker listens on a datagram socket beside the file, FILE-wake-PID-NONCE: in containers many have
-the same PID. Whatever changes the board sends a byte to each of them. Nothing depends on it: a
-worker that cannot be reached finds the change in its next walk. A socket on which nothing listens
-any more is removed by the next sender.
+A worker listens on a datagram socket beside the file, FILE-wake-PID-NONCE: the nonce is for
+containers, in which many workers have the same PID. A process that changes the board sends a byte
+to each socket. Nothing depends on it: a worker that cannot be reached finds the change in its next
+walk. A socket on which no process listens any more is removed by the next sender.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ _INFIX = "-wake-"
 _LONGEST = 100
 """Bytes of the path of a socket; most systems take 103."""
 _READ_AT_ONCE = 1_000
-"""Bytes of other senders that one wake stands for."""
+"""Bytes that one wake reads, at most: those of several senders wake once."""
 
 
 def wake_listeners(file: Path) -> None:
     """Wakes all workers that listen."""
-    with _socket() as sender:
+    with suppress(OSError), _socket() as sender:  # too many files may be open
         for path in file.parent.glob(f"{glob.escape(file.name)}{_INFIX}*"):
             try:
                 with _address(path) as address:
@@ -42,7 +42,12 @@ def listening(file: Path, callback: Callable[[], None]) -> Iterator[None]:
     """
     loop = asyncio.get_running_loop()
     path = file.with_name(f"{file.name}{_INFIX}{os.getpid()}-{os.urandom(4).hex()}")
-    with _socket() as receiver:
+    try:
+        receiver = _bound(path, mode=file.stat().st_mode & 0o666)
+    except OSError:
+        yield
+        return
+    with receiver:
 
         def on_readable() -> None:
             with suppress(BlockingIOError):
@@ -50,13 +55,6 @@ def listening(file: Path, callback: Callable[[], None]) -> Iterator[None]:
                     receiver.recv(1)
             callback()
 
-        try:
-            with _address(path) as address:
-                receiver.bind(address)
-            path.chmod(file.stat().st_mode & 0o666)
-        except OSError:
-            yield
-            return
         loop.add_reader(receiver, on_readable)
         try:
             yield
@@ -64,6 +62,19 @@ def listening(file: Path, callback: Callable[[], None]) -> Iterator[None]:
             loop.remove_reader(receiver)
             with suppress(OSError):
                 path.unlink()
+
+
+def _bound(path: Path, *, mode: int) -> socket.socket:
+    """A socket that listens at a path."""
+    made = _socket()
+    try:
+        with _address(path) as address:
+            made.bind(address)
+        path.chmod(mode)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _socket() -> socket.socket:
@@ -74,7 +85,7 @@ def _socket() -> socket.socket:
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """The path as a socket takes it, which is short: through its open folder where it is long."""
+    """The path in a form that a socket takes: a long one goes through its open folder."""
     if len(os.fsencode(path)) <= _LONGEST:
         yield str(path)
         return

@@ -2,8 +2,8 @@
 
     Host      must be one of those the pages are served under: a page elsewhere whose name was made
               to point here (DNS rebinding) has another one
-    visitor   on a loopback address anybody on this machine; else who has the token, or whom a
-              proxy names in a header that was declared to be trusted, from an address of the proxy
+    visitor   on a loopback address: every user of this machine. Else a visitor with the token, or
+              one that a proxy names in a trusted header, from an address of the proxy
     Origin    of a request that changes something must be this site
     CSRF      the forms of a visitor carry a value that belongs to the visitor's cookie; a request
               with the token in a header needs none, because no page elsewhere can add that
@@ -11,8 +11,8 @@
 
 Every answer forbids framing and all that the pages do not need (Content-Security-Policy). The token
 is compared in constant time, and stands in no answer, address or log; the answer to a wrong one
-waits, in a form as in a header. A session is signed and not stored: who restarts the server with
-another token ends all sessions.
+waits, in a form as in a header. A session is signed and not stored: another token ends all of them.
+Stored, in this process alone, are those that visitors have ended by signing out.
 """
 
 import base64
@@ -41,7 +41,7 @@ SESSION_LASTS = 30 * 86_400.0
 """Seconds."""
 REFUSAL_PAUSE = 0.5
 """Seconds that a wrong token waits for its answer."""
-LONGEST_NAME = 80
+LONGEST_VISITOR = 80
 SAFE = {"GET", "HEAD"}
 OPEN = ("/static/", "/healthz", "/login")
 """Paths that need no visitor."""
@@ -205,6 +205,8 @@ class Sessions:
         self._clock = clock
         self._chance = chance
         secret = secret or access.token or chance.nonce()
+        self._ended: dict[str, float] = {}
+        """Sessions that were ended, each with the time at which it expires."""
         self._secret = hashlib.sha256(f"blackboard sessions {secret}".encode()).digest()
 
     def is_token(self, said: str) -> bool:
@@ -220,7 +222,7 @@ class Sessions:
     def new_session(self, name: str) -> str:
         """The value of a cookie for a visitor of a name; "" for one without."""
         until = self._clock.now().timestamp() + SESSION_LASTS
-        text = f"{quote(name[:LONGEST_NAME], safe='')} {until:.0f} {self._chance.nonce()}"
+        text = f"{quote(name[:LONGEST_VISITOR], safe='')} {until:.0f} {self._chance.nonce()}"
         signed = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
         return f"{signed}.{self._signature('session', signed)}"
 
@@ -238,7 +240,17 @@ class Sessions:
         ):
             return ""
         until = _parts(text)[1]
-        return value if self._clock.now().timestamp() < float(until) else ""
+        is_over = self.is_ended(value) or self._clock.now().timestamp() >= float(until)
+        return "" if is_over else value
+
+    def end(self, session: str) -> None:
+        """Sign its visitor out, in other windows and with a copy of the cookie too."""
+        now, until = self._clock.now().timestamp(), float(_parts(session.partition(".")[0])[1])
+        self._ended = {one: end for one, end in self._ended.items() if end > now} | {session: until}
+
+    def is_ended(self, session: str) -> bool:
+        """Whether its visitor has signed out."""
+        return session in self._ended
 
     def name_in(self, session: str) -> str:
         """The name of the visitor of a session."""
@@ -303,7 +315,7 @@ class Gate:
         access = self._access
         if access.user_header and self._is_proxy(scope):
             names = headers.getlist(access.user_header)
-            name = _as_sent(names[0]).strip()[:LONGEST_NAME] if names else ""
+            name = _as_sent(names[0]).strip()[:LONGEST_VISITOR] if names else ""
             if name and len(names) == 1:  # of two, the visitor has sent one
                 return Visitor(name=name, session=session)
         if access.token:
@@ -326,7 +338,10 @@ class Gate:
             address = ipaddress.ip_address(client[0]) if client else None
         except ValueError:
             return False
-        return address is not None and any(address in one for one in self._access.proxies)
+        if address is None:
+            return False
+        mapped = getattr(address, "ipv4_mapped", None) or address  # of a socket for both versions
+        return any(address in one or mapped in one for one in self._access.proxies)
 
 
 def _bearer(headers: Headers) -> str:

@@ -3,14 +3,15 @@
 Each is a verb of the board. A form carries the value that proves it to be ours; the name of the
 visitor is recorded with what is done. Before many items are changed a page names their number, and
 when another number matches by then, it asks again. Many items are changed in the background, while
-a page shows how far that is. A run is ended, and a lock taken, only if it is the one that was
-shown, or of many items the one that was there when it was confirmed: another has begun since.
+a page shows how far that is. A run is ended, a lock taken, and a failure acknowledged, only if it
+is the one that was shown, or of many items the one that was there when it was confirmed: another
+has begun since.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -26,10 +27,10 @@ from blackboard.inputs import number_of
 from blackboard.phrases import plural
 from blackboard.protocol.actions import param_names, record_action
 from blackboard.table import TableError
-from blackboard.web.access import LONGEST_NAME, visitor_of
+from blackboard.web.access import LONGEST_VISITOR, visitor_of
 from blackboard.web.filters import Filter
 from blackboard.web.refusals import body_of
-from blackboard.web.site import Site, Verbs, WebPage, root_of
+from blackboard.web.site import Site, WebPage, root_of
 
 _log = logging.getLogger("blackboard.web")
 Form = ImmutableMultiDict[str, str]
@@ -73,48 +74,38 @@ async def read_form(request: Request) -> Form:
 
 
 class ItemVerb(NamedTuple):
-    """Something that operators do to an item."""
+    """Something that operators do to an item: the method of that name of a board."""
 
-    do: Callable[[Verbs, str, Form, str, int | None], Awaitable[Any]]
-    """Does it, by a visitor who was shown the run with a fence; None: any."""
+    fields: tuple[str, ...]
+    """What is said of it besides the item, by the names of `FIELDS`."""
     done: str
     """What the page of the item says then."""
     words: str
-    """What is done to many items."""
+    """What is done to many items; "": it is for one."""
 
 
-async def _run(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
-    await verbs.run(item_id, params=params_in(form.get("params", "")), by=by)
-
-
-async def _edit(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
-    await verbs.edit(item_id, by=by, **options_in(form))
-
-
-async def _pause(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
-    await verbs.pause(item_id, reason=form.get("reason", ""), by=by)
-
-
-async def _resume(verbs: Verbs, item_id: str, form: Form, by: str, _: int | None) -> None:
-    await verbs.resume(item_id, reason=form.get("reason", ""), by=by)
-
-
-async def _cancel(verbs: Verbs, item_id: str, form: Form, by: str, fence: int | None) -> None:
-    await verbs.cancel(item_id, fence=fence, reason=form.get("reason", ""), by=by)
-
-
-async def _unlock(verbs: Verbs, item_id: str, form: Form, by: str, fence: int | None) -> None:
-    await verbs.unlock(item_id, fence=fence, reason=form.get("reason", ""), by=by)
-
-
-ACTS: Mapping[str, ItemVerb] = {
-    "run": ItemVerb(_run, "A run was requested.", "run now"),
-    "pause": ItemVerb(_pause, "It was paused.", "pause"),
-    "resume": ItemVerb(_resume, "It was resumed.", "resume"),
-    "cancel": ItemVerb(_cancel, "The run was cancelled.", "cancel"),
-    "unlock": ItemVerb(_unlock, "The lock was taken away.", "unlock"),
-    "edit": ItemVerb(_edit, "It was changed.", "edit"),
+VERBS: Mapping[str, ItemVerb] = {
+    "run": ItemVerb(("params",), "A run was requested.", "run now"),
+    "pause": ItemVerb(("reason",), "It was paused.", "pause"),
+    "resume": ItemVerb(("reason",), "It was resumed.", "resume"),
+    "ack": ItemVerb(("reason", "fence"), "Its failure was acknowledged.", "acknowledge"),
+    "cancel": ItemVerb(("reason", "fence"), "The run was cancelled.", "cancel"),
+    "unlock": ItemVerb(("reason", "fence"), "The lock was taken away.", "unlock"),
+    "edit": ItemVerb(("options",), "It was changed.", "edit"),
+    "rename": ItemVerb(("new_id",), "It was renamed.", ""),
+    "remove": ItemVerb((), "It was removed.", ""),
 }
+OF_MANY = {name: verb.words for name, verb in VERBS.items() if verb.words}
+
+
+async def do(board: object, verb: str, item_id: str, said: Mapping[str, Any], *, by: str) -> Any:
+    """Do it by a method of a board, with its other arguments."""
+    return await getattr(board, verb)(item_id, by=by, **said)
+
+
+def said_in(verb: str, form: Form) -> dict[str, Any]:
+    """The arguments of a verb that a form has. Raises BadInput."""
+    return {name: value for one in VERBS[verb].fields for name, value in FIELDS[one](form).items()}
 
 
 def fence_in(form: Form) -> int | None:
@@ -160,11 +151,27 @@ def options_in(form: Form) -> dict[str, Any]:
     return options
 
 
+FIELDS: Mapping[str, Callable[[Form], Mapping[str, Any]]] = {
+    "reason": lambda form: {"reason": form.get("reason", "")},
+    "params": lambda form: {"params": params_in(form.get("params", ""))},
+    "fence": lambda form: {"fence": fence_in(form)},
+    "options": options_in,
+    "new_id": lambda form: {"new_id": form.get("new_id", "").strip()},
+}
+"""How the arguments of verbs are read from a form."""
+
+
+def check_verb(verb: str, verbs: Collection[str]) -> None:
+    """Raises BadInput."""
+    if verb not in verbs:
+        raise BadInput("action", f"there is no {verb[:60]!r}", f"one of {', '.join(verbs)}")
+
+
 def name_of(request: Request) -> str:
     """Who is recorded."""
     visitor = visitor_of(request)
     assert visitor is not None
-    return visitor.name[:LONGEST_NAME]
+    return visitor.name[:LONGEST_VISITOR]
 
 
 async def checked_form(site: Site, request: Request) -> Form:
@@ -185,13 +192,15 @@ async def act(site: Site, request: Request) -> Response:
     """Do one thing to one item, and show it."""
     form = await checked_form(site, request)
     verb = request.path_params["verb"]
-    if verb not in ACTS:
-        raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
+    check_verb(verb, VERBS)
     item_id = request.state.item_id = form.get("id", "")
-    await ACTS[verb].do(site.verbs, item_id, form, name_of(request), fence_in(form))
-    await site.snapshot.reread([item_id])
-    root = root_of(request)
-    return RedirectResponse(f"{root}/item?{urlencode({'id': item_id, 'done': verb})}", 303)
+    said = said_in(verb, form)
+    await do(site.verbs, verb, item_id, said, by=name_of(request))
+    shown = said.get("new_id", item_id)
+    await site.snapshot.reread({item_id, shown})
+    return RedirectResponse(
+        f"{root_of(request)}/item?{urlencode({'id': shown, 'done': verb})}", 303
+    )
 
 
 # ---- many items
@@ -219,7 +228,7 @@ class BulkChange:
     @property
     def words(self) -> str:
         """What is done."""
-        return ACTS[self.verb].words
+        return VERBS[self.verb].words
 
 
 class BulkChanges:
@@ -234,7 +243,7 @@ class BulkChanges:
         return self._latest.get(number)
 
     def start(
-        self, site: Site, ids: Sequence[str], form: Form, *, verb: str, by: str
+        self, site: Site, ids: Sequence[str], said: Mapping[str, Any], *, verb: str, by: str
     ) -> BulkChange:
         """Begin to change items. Of runs, those end that the snapshot has now."""
         number = self._chance.nonce()
@@ -245,7 +254,7 @@ class BulkChanges:
                 del self._latest[old]
         entries = site.snapshot.entries
         fences = {one: entries[one].item.fence for one in ids if one in entries}
-        change.task = asyncio.create_task(_change(site, change, ids, form, fences))
+        change.task = asyncio.create_task(_change(site, change, ids, said, fences))
         return change
 
     async def close(self) -> None:
@@ -258,7 +267,7 @@ async def _change(
     site: Site,
     change: BulkChange,
     ids: Sequence[str],
-    form: Form,
+    said: Mapping[str, Any],
     fences: Mapping[str, int],
 ) -> None:
     left = deque(ids)
@@ -267,11 +276,13 @@ async def _change(
     async def work() -> None:
         while left:
             item_id = left.popleft()
+            fence = {"fence": fences.get(item_id, NO_RUN)} if "fence" in said else {}
             try:
-                fence = fences.get(item_id, NO_RUN)
-                await ACTS[change.verb].do(site.unrecorded, item_id, form, change.by, fence)
+                await do(site.unrecorded, change.verb, item_id, {**said, **fence}, by=change.by)
                 changed.append(item_id)
-            except (BlackboardError, TableError) as problem:
+            except Exception as problem:  # noqa: BLE001 - it is counted, as refusals are
+                if not isinstance(problem, BlackboardError | TableError):
+                    _log.exception("%s of %s failed", change.verb, item_id)
                 change.failed += 1
                 if len(change.problems) < NAMED:
                     change.problems.append((item_id, str(problem)))
@@ -286,8 +297,8 @@ async def _change(
                 by=change.by,
                 verb=change.verb,
                 ids=changed,
-                reason=form.get("reason", ""),
-                detail=_detail(change.verb, form),
+                reason=said.get("reason", ""),
+                detail=_detail(change.verb, said),
                 via="web",
             )
         await site.snapshot.reread(ids)
@@ -295,13 +306,13 @@ async def _change(
         _log.warning("%s of %s items is not recorded: %s", change.verb, len(changed), problem)
 
 
-def _detail(verb: str, form: Form) -> str:
+def _detail(verb: str, said: Mapping[str, Any]) -> str:
     """What an action says besides, as `blackboard.Board` has it."""
     match verb:
         case "run":
-            return ", ".join(param_names(params_in(form.get("params", ""))))
+            return ", ".join(param_names(said["params"]))
         case "edit":
-            return ", ".join(options_in(form))
+            return ", ".join(said)
         case _:
             return ""
 
@@ -310,27 +321,27 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
     """Name the number of items that a change is about; change them once that was confirmed."""
     form = await checked_form(site, request)
     verb = form.get("verb", "")
-    if verb not in ACTS:
-        raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
+    check_verb(verb, OF_MANY)
     picked = list(dict.fromkeys(form.getlist("pick")))  # an empty one does not stand for all items
     filters = Filter.of(form)
     await site.snapshot.look()
-    chosen = picked or [one.item.id for one in site.chooser.all(filters)]
+    chosen = picked or [one.item.id for one in await site.chooser.all(filters)]
     if len(chosen) > MOST_ITEMS:
         problem = f"{plural(len(chosen), 'item')} at once are too many"
         raise BadInput("items", problem, f"at most {MOST_ITEMS:,}: choose fewer by a filter")
     is_confirmed = bool(chosen) and form.get("count") == str(len(chosen))
     if is_confirmed:
-        _detail(verb, form)
-        change = bulk.start(site, chosen, form, verb=verb, by=name_of(request))
+        said = said_in(verb, form)
+        change = bulk.start(site, chosen, said, verb=verb, by=name_of(request))
         root = root_of(request)
         return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
     return WebPage(
         template="confirm.html",
-        title=ACTS[verb].words.capitalize(),
+        title=OF_MANY[verb].capitalize(),
         values={
             "verb": verb,
-            "words": ACTS[verb].words,
+            "words": OF_MANY[verb],
+            "asks": VERBS[verb].fields,
             "ids": chosen[:NAMED],
             "count": len(chosen),
             "was": form.get("count"),

@@ -14,7 +14,6 @@ and the gate has looked at its origin besides.
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, get_origin, get_type_hints
 
 import msgspec
@@ -50,15 +49,15 @@ from blackboard.records import (
     worker_record,
 )
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.rules.upcoming import upcoming
 from blackboard.table import TableError
 from blackboard.web import shapes
-from blackboard.web.actions import NotAllowed, name_of
+from blackboard.web.actions import NotAllowed, do, name_of
 from blackboard.web.filters import Filter, facet_counts
-from blackboard.web.health import LARGEST_EXAMINED, alarms_on
+from blackboard.web.health import LARGEST_EXAMINED, examined
 from blackboard.web.openapi import JSON_TYPE, Operation, description
+from blackboard.web.pages import next_times
 from blackboard.web.refusals import WrongType, body_of, client_gone, json_answer, refusal
-from blackboard.web.runs import items_of
+from blackboard.web.runs import cursor_in, cursor_text, items_of
 from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
 from blackboard.why import ExplainedItem, explained, explained_item, read_one
@@ -73,6 +72,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _PLACE = re.compile(r"(?s)(.*) - at `\$(?:\.([^.\[`]+))?.*`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _LACKING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+
+ARGUMENTS = {"type": "item_type"}
+"""Fields of a body that the methods of a board call otherwise."""
 
 Act = Callable[[Site, Request, Any], Awaitable[Any]]
 """Does what an operation is for. The last argument is the decoded query or body of the request."""
@@ -130,8 +132,9 @@ async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shap
         reverse=query.order == "desc",
         page=query.page,
     )
-    found = site.chooser.page(filters)
+    found = await site.chooser.page(filters)
     return shapes.ItemsAnswer(
+        at=site.snapshot.at or await site.board.table.now(),
         items=[_record(site, one.status, site.snapshot.present) for one in found.entries],
         total=found.total,
         page=found.page,
@@ -155,16 +158,21 @@ async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes
         settings = settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
-    times = upcoming(item, settings, now=await site.board.table.now())
-    return shapes.NextAnswer(id=item.id, times=[*islice(times, query.count)])
+    found = await next_times(site, item, settings, count=query.count)
+    return shapes.NextAnswer(id=item.id, times=found.times, cut=found.is_cut)
 
 
 async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes.RunsAnswer:
+    after = None if query.after is UNSET else cursor_in(query.after)
+    if after is None and query.after is not UNSET:
+        problem = f"{query.after[:60]!r} is no place in a list of runs"
+        raise BadInput("after", problem, "give `next` of the answer before")
     wanted = RunQuery(
         outcomes=query.outcome,
         types=query.type,
         since=None if query.since is UNSET else query.since,
         until=None if query.until is UNSET else query.until,
+        after=after,
     )
     limit = query.limit + 1  # one more shows whether there are more
     if query.id is UNSET:
@@ -175,8 +183,9 @@ async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes
         if item is None:
             raise Missing(query.id)
         found = await newest_runs(site.board, [item], wanted, limit=limit)
+    following = cursor_text(found[query.limit - 1]) if len(found) > query.limit else None
     shown = [run_summary(one) for one in found[: query.limit]]
-    return shapes.RunsAnswer(runs=shown, more=len(found) > query.limit)
+    return shapes.RunsAnswer(runs=shown, next=following)
 
 
 async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> BoardRun:
@@ -203,16 +212,16 @@ async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shape
 
 async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:
     await _fresh(site)
-    leaders = await read_leaders(site.board)
-    alarms = await alarms_on(site, await site.board.table.now(), leaders)
-    if alarms is None:
+    found = await examined(site)
+    if found.alarms is None:
         problem = f"more than {LARGEST_EXAMINED:,} items are not examined here"
         raise BlackboardError(f"{problem}: use `blackboard check --json`")
     return shapes.AlarmsAnswer(
-        well=not alarms,
-        items=len(site.snapshot.entries),
-        board_paused=site.snapshot.paused,
-        problems=[*alarms],
+        at=found.at,
+        well=not found.alarms,
+        items=found.items,
+        board_paused=found.paused,
+        problems=[*found.alarms],
     )
 
 
@@ -233,49 +242,21 @@ async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
 # ---- what an operator does
 
 
-async def _run_now(site: Site, request: Request, body: shapes.RunBody) -> AskedRun:
-    asked: AskedRun = await site.verbs.run(
-        body.id, params=body.params, trigger=body.trigger, by=name_of(request)
-    )
-    await site.snapshot.reread([body.id])
-    return asked
-
-
-async def _verb(name: str, site: Site, request: Request, body: shapes.ReasonBody) -> BoardItem:
-    """Pause or resume."""
-    do = getattr(site.verbs, name)
-    done: BoardItem = await do(body.id, reason=body.reason, by=name_of(request))
-    await site.snapshot.reread([body.id])
-    return done
-
-
-async def _end(name: str, site: Site, request: Request, body: shapes.EndBody) -> BoardItem:
-    """Cancel or unlock."""
-    do = getattr(site.verbs, name)
-    fence = None if body.fence is UNSET else body.fence
-    done: BoardItem = await do(body.id, fence=fence, reason=body.reason, by=name_of(request))
-    await site.snapshot.reread([body.id])
-    return done
-
-
-async def _edit(site: Site, request: Request, body: Any) -> BoardItem:
-    options = {
-        name: value
-        for name in shapes.OPTIONS
-        if (value := getattr(body, name)) is not UNSET and value is not None
+async def _do(verb: str, site: Site, request: Request, body: Any) -> Any:
+    """What the method of a board answers. A field that was left out has its default there."""
+    said = {
+        ARGUMENTS.get(name, name): value
+        for name in body.__struct_fields__
+        if name != "id" and (value := getattr(body, name)) is not UNSET
     }
-    given = {} if body.checkpoint is UNSET else {"checkpoint": body.checkpoint}
-    done: BoardItem = await site.verbs.edit(
-        body.id,
-        params=body.params,
-        unset=body.unset,
-        item_type=None if body.type is UNSET else body.type,
-        by=name_of(request),
-        **given,
-        **options,
-    )
-    await site.snapshot.reread([body.id])
+    done = await do(site.verbs, verb, body.id, said, by=name_of(request))
+    await site.snapshot.reread({body.id, said.get("new_id", body.id)})
     return done
+
+
+async def _remove(site: Site, request: Request, body: shapes.OneItemBody) -> shapes.RemovedAnswer:
+    await _do("remove", site, request, body)
+    return shapes.RemovedAnswer(id=body.id)
 
 
 # ---- the table
@@ -299,24 +280,16 @@ def _get(path: str, act: Act, query: Any, answer: Any, summary: str) -> Operatio
     )
 
 
-def _post(path: str, act: Act, body: Any, answer: Any, summary: str) -> Operation:
+def _post(verb: str, body: Any, answer: Any, summary: str, act: Act | None = None) -> Operation:
     return Operation(
-        path=path,
+        path=f"/{verb}",
         method="POST",
         summary=summary,
         request=body,
         answer=answer,
         statuses=CHANGES,
-        act=act,
+        act=act or partial(_do, verb),
     )
-
-
-def _reasoned(name: str, summary: str) -> Operation:
-    return _post(f"/{name}", partial(_verb, name), shapes.ReasonBody, BoardItem, summary)
-
-
-def _ending(name: str, summary: str) -> Operation:
-    return _post(f"/{name}", partial(_end, name), shapes.EndBody, BoardItem, summary)
 
 
 _NONE = shapes.NoQuery
@@ -334,12 +307,15 @@ OPERATIONS: Sequence[Operation] = (
     _get("/alarms", _alarms, _NONE, shapes.AlarmsAnswer, "What is wrong."),
     _get("/actions", _actions, shapes.ActionsQuery, shapes.ActionsAnswer, "What people did."),
     _get("/openapi.json", _openapi, _NONE, None, "This description."),
-    _post("/run", _run_now, shapes.RunBody, AskedRun, "Run an item now."),
-    _reasoned("pause", "Start no more runs of an item."),
-    _reasoned("resume", "Undo a pause."),
-    _ending("cancel", "End the running run of an item."),
-    _ending("unlock", "Take the lock of a running item from its worker."),
-    _post("/edit", _edit, shapes.EditBody, BoardItem, "Change how an item is run."),
+    _post("run", shapes.RunBody, AskedRun, "Run an item now."),
+    _post("pause", shapes.ReasonBody, BoardItem, "Start no more runs of an item."),
+    _post("resume", shapes.ReasonBody, BoardItem, "Undo a pause."),
+    _post("ack", shapes.EndBody, BoardItem, "Acknowledge that an item failed."),
+    _post("cancel", shapes.EndBody, BoardItem, "End the running run of an item."),
+    _post("unlock", shapes.EndBody, BoardItem, "Take the lock of a running item from its worker."),
+    _post("edit", shapes.EditBody, BoardItem, "Change how an item is run."),
+    _post("rename", shapes.RenameBody, BoardItem, "Give an item another id."),
+    _post("remove", shapes.OneItemBody, shapes.RemovedAnswer, "Remove an item.", _remove),
 )
 
 
@@ -454,4 +430,4 @@ async def _of_http(request: Request, problem: Exception) -> Response:
 
 async def _fails(request: Request, problem: Exception) -> Response:
     """A fault of this program: the log has it."""
-    return refusal(500, "an error of the server", remedy="its log tells more")
+    return refusal(500, "an error of the server", remedy="see the log of the server")

@@ -1,6 +1,5 @@
 """The pages as an ASGI application: addresses, errors, static files, sign-in."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -24,7 +23,7 @@ from blackboard.settings import Settings
 from blackboard.table import TableError
 from blackboard.web import actions, health, pages, runs
 from blackboard.web.access import (
-    LONGEST_NAME,
+    LONGEST_VISITOR,
     TOKEN_VARIABLE,
     Access,
     Gate,
@@ -32,11 +31,10 @@ from blackboard.web.access import (
     visitor_of,
 )
 from blackboard.web.api import SIGN_IN, api_app
-from blackboard.web.filters import Chooser
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
 from blackboard.web.refusals import API, client_gone, is_api, refusal
-from blackboard.web.site import PageFunction, Signature, Site, Verbs, WebPage, root_of
+from blackboard.web.site import PageFunction, Signature, Site, WebPage, root_of, trouble_page
 from blackboard.web.snapshot import Snapshot
 
 PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
@@ -53,21 +51,19 @@ PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
     "report": (pages.report_page, pages.item_signature),
     "actions": (pages.actions_page, pages.by_version),
 }
-"""Each by its name, with what tells that it has changed; None: it never does. The name is its
-address; that of the board is the root."""
+"""Each page by its name, with the function whose value changes when the page has to be made anew;
+None: the page never changes. The name is its address; that of the board is the root."""
 
 
 FIGURES_LAST = 5.0
 """Seconds for which figures of the board are good, at the least."""
-SHARE_OF_FIGURES = 20
-"""Reading them may take the time once in so many: without a coordinator all items are read."""
 
 
 def web_app(
     board: BoardTable,
-    verbs: Verbs,
+    verbs: object,
     *,
-    unrecorded: Verbs,
+    unrecorded: object,
     store: str,
     settings: Settings,
     access: Access,
@@ -75,8 +71,9 @@ def web_app(
     chance: Chance,
     secret: str = "",
 ) -> "WebPages":
-    """The pages of a board. `verbs` record what they do, `unrecorded` do not: they change one item
-    of many, which are recorded together. `secret` signs sessions and forms.
+    """The pages of a board. `verbs` is the board with methods that record what they do; those of
+    `unrecorded` do not: they change one item of many, which are recorded together. `secret` signs
+    sessions and forms.
     """
     snapshot = Snapshot(board, clock)
     site = Site(
@@ -88,7 +85,6 @@ def web_app(
         clock=clock,
         access=access,
         snapshot=snapshot,
-        chooser=Chooser(snapshot),
         runs=RecentRuns(board),
         sessions=Sessions(access, clock=clock, chance=chance, secret=secret),
     )
@@ -98,6 +94,7 @@ def web_app(
     async def close() -> None:
         await bulk.close()
         await fragments.close()
+        await site.close()
         await snapshot.close()
 
     @contextlib.asynccontextmanager
@@ -120,7 +117,7 @@ def web_app(
             Route("/logout", partial(_sign_out, site), methods=["POST"]),
             Route("/healthz", _healthz),
             Route("/readyz", partial(_readyz, site)),
-            Route("/metrics", BoardMetrics(site).answer),
+            Route("/metrics", partial(_metrics, site)),
             Mount(API, api_app(site)),
             Mount("/static", StaticFiles(directory=str(files("blackboard.web") / "static"))),
         ],
@@ -201,8 +198,7 @@ def _trouble(
     async def answer(request: Request, problem: Exception) -> Response:
         text = str(problem) if isinstance(problem, BlackboardError | TableError) else ""
         item_id = getattr(request.state, "item_id", "") if status != 404 else ""
-        values = {"problem": text or title, "item_id": item_id}
-        page = WebPage(template="error.html", title=title, values=values, status=status)
+        page = trouble_page(text or title, title=title, status=status, item_id=item_id)
         return site.answer(request, page)
 
     return answer
@@ -237,6 +233,7 @@ async def _sign_out(site: Site, request: Request) -> Response:
     form = await actions.read_form(request)
     answer = RedirectResponse(f"{root_of(request)}/login", 303)
     if site.is_form_ours(request, form.get("csrf", "")):
+        site.sessions.end(site.session(request))
         site.set_cookie(request, answer, "")
     return answer
 
@@ -255,7 +252,7 @@ async def _sign_in(site: Site, request: Request) -> Response:
         problem = "This is not the token." if form.get("token") else "The token is missing."
         return site.answer(request, _login(back=back, problem=problem, status=401))
     answer = RedirectResponse(f"{root}{back}", 303)
-    name = " ".join(form.get("name", "").split())[:LONGEST_NAME]
+    name = " ".join(form.get("name", "").split())[:LONGEST_VISITOR]
     site.set_cookie(request, answer, site.sessions.new_session(name or site.access.user))
     return answer
 
@@ -286,28 +283,17 @@ async def _readyz(site: Site, request: Request) -> Response:
     return PlainTextResponse("ready\n")
 
 
-class BoardMetrics:
-    """The figures of the board for Prometheus, read once for all that ask within some seconds."""
+async def _metrics(site: Site, request: Request) -> Response:
+    """The figures of the board for Prometheus, in the format that the request accepts."""
+    read_at, figures = await site.shared(_figures, at_least=FIGURES_LAST)
+    overview = figures.overview
+    overview = replace(overview, age=overview.age + site.clock.monotonic() - read_at)
+    accepted = request.headers.get("accept", "")
+    found = metrics.exposition(replace(figures, overview=overview), accepted)
+    return Response(found.body, media_type=None, headers={"content-type": found.content_type})
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._read_at = float("-inf")
-        self._good_for = 0.0
-        """Seconds for which they are good."""
-        self._figures: BoardFigures | None = None
-        self._reading = asyncio.Lock()
 
-    async def answer(self, request: Request) -> Response:
-        """In the format that the request accepts."""
-        clock = self._site.clock
-        async with self._reading:
-            began = clock.monotonic()
-            if self._figures is None or began - self._read_at >= self._good_for:
-                self._figures = await read(self._site.board)
-                self._read_at = clock.monotonic()
-                self._good_for = max(FIGURES_LAST, SHARE_OF_FIGURES * (self._read_at - began))
-            held = clock.monotonic() - self._read_at
-            overview = self._figures.overview
-            figures = replace(self._figures, overview=replace(overview, age=overview.age + held))
-        found = metrics.exposition(figures, request.headers.get("accept", ""))
-        return Response(found.body, media_type=None, headers={"content-type": found.content_type})
+async def _figures(site: Site) -> tuple[float, BoardFigures]:
+    """Without a coordinator all items are read."""
+    figures = await read(site.board)
+    return site.clock.monotonic(), figures

@@ -310,6 +310,12 @@ class HeatDay:
         return sum(one.failed for one in self.cells)
 
 
+def first_of_days(days: int, *, until: datetime, zone: tzinfo = UTC) -> datetime:
+    """When the first of so many days begins; the last is that of `until`."""
+    today = until.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (today - timedelta(days=days - 1)).astimezone(UTC)
+
+
 def heat_map(
     runs: Iterable[Run], *, until: datetime, days: int, zone: tzinfo = UTC
 ) -> list[HeatDay]:

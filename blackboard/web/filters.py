@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import ImmutableMultiDict
 
 from blackboard.display.queries import SORTS
+from blackboard.executor import in_thread
 from blackboard.inputs import number_of
 from blackboard.model import replace
 from blackboard.rules.status import STATES
@@ -92,9 +93,11 @@ class Filter:
         left = tuple(one for one in there if one != value)
         return self.but(**{name: left if value in there else (*there, value)})
 
-    def choose(self, snapshot: Snapshot) -> list[Entry]:
-        """All items that match, in its order. An item without a value to sort by comes last."""
-        found: Any = snapshot.in_order()
+    def choose(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The items that match, in its order; `entries` are in that of their ids. An item without a
+        value to sort by comes last.
+        """
+        found: Any = entries
         if self.states:
             states = frozenset(self.states)
             found = [one for one in found if not states.isdisjoint(one.states)]
@@ -105,7 +108,7 @@ class Filter:
             found = [one for one in found if not tags.isdisjoint(one.labels.tags)]
         for word in self.search.lower().split():
             found = [one for one in found if word in one.text]
-        entries: list[Entry] = list(found)
+        entries = list(found)
         if self.sort == "id":
             return entries[::-1] if self.reverse else entries
         value = SORTS[self.sort]
@@ -149,20 +152,23 @@ class Chooser:
         self._version = -1
         self._found: dict[Filter, list[Entry]] = {}
 
-    def all(self, filters: Filter) -> list[Entry]:
+    async def all(self, filters: Filter) -> list[Entry]:
         """All that match."""
-        if self._version != self._snapshot.version:
-            self._version, self._found = self._snapshot.version, {}
-        key = filters.but()
-        if key not in self._found:
-            if len(self._found) >= MOST_KEPT:
-                self._found.clear()
-            self._found[key] = filters.choose(self._snapshot)
-        return self._found[key]
+        version, key = self._snapshot.version, filters.but()
+        if self._version != version:
+            self._version, self._found = version, {}
+        found = self._found.get(key)
+        if found is None:
+            found = await in_thread(filters.choose, [*self._snapshot.in_order()])
+            if self._version == version:
+                if len(self._found) >= MOST_KEPT:
+                    self._found.clear()
+                self._found[key] = found
+        return found
 
-    def page(self, filters: Filter) -> ItemsPage:
+    async def page(self, filters: Filter) -> ItemsPage:
         """One page of them: the last one where there are not so many."""
-        found = self.all(filters)
+        found = await self.all(filters)
         pages = max(-(-len(found) // PAGE), 1)
         page = min(filters.page, pages)
         entries = found[(page - 1) * PAGE : page * PAGE]

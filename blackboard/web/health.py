@@ -8,13 +8,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
 from blackboard import cost
 from blackboard.display.health import Alarm, Around, alarms_in, coordinator_in
 from blackboard.display.sharing import read_leaders
-from blackboard.model import Run
+from blackboard.model import Item, Mark, Run
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.leaders import Elections
 from blackboard.protocol.reading import BoardStatus
@@ -22,7 +23,7 @@ from blackboard.rules.transitions import FAILING
 from blackboard.schedule.times import parse_duration
 from blackboard.web.charts import numbers_of, sparkline
 from blackboard.web.recent import OF_AN_ITEM
-from blackboard.web.runs import FAILING_NAMES, MOST_COUNTED, RunFilter, items_of, newest_of
+from blackboard.web.runs import FAILING_NAMES, MOST_COUNTED, RunFilter, newest_of
 from blackboard.web.site import Site, WebPage
 
 LATELY = timedelta(hours=24)
@@ -31,21 +32,47 @@ SLICES = 24
 """Of that time, in a sparkline."""
 LARGEST_EXAMINED = 5_000
 """Items of a board that is examined, and whose cost is computed, while a page waits."""
+LONGEST_FORECAST = 5.0
+"""Seconds after which a cost is not computed further: there may be thousands of rules."""
+TOO_LONG = "`blackboard cost` computes it, which takes long."
 
 
-async def alarms_on(
-    site: Site, now: datetime, leaders: tuple[Elections, str]
-) -> Sequence[Alarm] | None:
-    """What is wrong, as `check` finds it; None: the board is too large to examine for a page."""
+class Examined(NamedTuple):
+    """What is wrong, and the elections, which are examined with the items."""
+
+    alarms: Sequence[Alarm] | None
+    """As `check` finds them; None: the board is too large to examine for a page."""
+    elections: Elections
+    trouble: str
+    """Why the elections cannot be read; "" where they can."""
+    at: datetime
+    items: int
+    paused: Mark | None
+    """Who paused the board, if it was paused."""
+
+
+async def examined(site: Site) -> Examined:
+    """What is wrong on the board, examined for all viewers, and anew when one has changed items."""
+    return await site.shared(_examined, of=site.snapshot.changes_here)
+
+
+async def _examined(site: Site) -> Examined:
     snapshot = site.snapshot
-    items = [one.status for one in snapshot.entries.values()]
-    if len(items) > LARGEST_EXAMINED:
-        return None
-    groups = await read_groups(site.board)
+    elections, trouble = await read_leaders(site.board)
+    now, paused = await site.board.table.now(), snapshot.paused
+    items = len(snapshot.entries)
+    if items > LARGEST_EXAMINED:
+        return Examined(None, elections, trouble, now, items, paused)
     around = Around(
-        present=snapshot.present, paused=snapshot.paused, groups=groups, leaders=leaders
+        present=snapshot.present,
+        paused=paused,
+        groups=await read_groups(site.board),
+        leaders=(elections, trouble),
     )
-    return alarms_in(site.board, BoardStatus(statuses=items, now=now), around)
+    statuses = [one.status for one in snapshot.entries.values()]
+    status = BoardStatus(statuses=statuses, now=now)
+    alarms = await site.compute(alarms_in, site.board, status, around)
+    return Examined(alarms, elections, trouble, now, len(statuses), paused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,24 +87,43 @@ class ExpectedCost:
     """A month, where the store charges as Azure does."""
 
 
-def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
+async def expected_cost(site: Site) -> ExpectedCost | str | None:
     """As `blackboard cost` computes it, with the cycle of the workers that are there; None where
-    nothing runs repeatedly, or a board is large.
+    nothing runs repeatedly, and why it is not computed where the board is large, or it takes too
+    long.
     """
-    items = items_of(site)
-    if len(items) > LARGEST_EXAMINED:
-        return None
+    entries = site.snapshot.entries
+    if len(entries) > LARGEST_EXAMINED:
+        return TOO_LONG
+    items, now = [one.item for one in entries.values()], await site.board.table.now()
+    rhythms = await site.compute(_rhythms, site, items, now)
+    if rhythms is None:
+        return TOO_LONG
     alive = [one.member for one in site.snapshot.present if not one.lost]
     usual = parse_duration(site.settings.worker.cycle).total_seconds()
     cycle = min((one.cycle for one in alive), default=usual)
     load = cost.Load(
-        rhythms=cost.rhythms_of(items, site.board.resolve, now),
+        rhythms=rhythms,
         shards=site.board.shards,
         workers=len(alive) or 1,
         cycle=timedelta(seconds=cycle),
         retention=site.settings.retention,
         coordinator=site.settings.board.coordinator,
     )
+    return await site.compute(_cost_of, load)
+
+
+def _rhythms(site: Site, items: Sequence[Item], now: datetime) -> list[cost.Rhythm] | None:
+    """How the items run; None: that takes too long."""
+    until, found = site.clock.monotonic() + LONGEST_FORECAST, list[cost.Rhythm]()
+    for item in items:
+        if site.clock.monotonic() >= until:
+            return None
+        found += cost.rhythms_of([item], site.board.resolve, now)
+    return found
+
+
+def _cost_of(load: cost.Load) -> ExpectedCost | None:
     if not load.runs:
         return None
     asked = cost.asked_for(load).total
@@ -91,45 +137,47 @@ def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
 async def health_page(site: Site, request: Request) -> WebPage:
     """Whether all is well, in numbers."""
     await site.snapshot.fresh()
-    now = await site.board.table.now()
-    since, step = now - LATELY, LATELY / SLICES
-    leaders = await read_leaders(site.board)
-    runs, alarms = await asyncio.gather(
-        newest_of(site, RunFilter(since=since), limit=MOST_COUNTED), alarms_on(site, now, leaders)
+    since = await site.board.table.now() - LATELY
+    runs, found = await asyncio.gather(
+        newest_of(site, RunFilter(since=since), limit=MOST_COUNTED), examined(site)
     )
-    elections, trouble = leaders
-    slices: list[list[Run]] = [[] for _ in range(SLICES)]
-    by_type: defaultdict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        slices[min(max(int((run.stop - since) / step), 0), SLICES - 1)].append(run)
-        by_type[run.type].append(run)
     return WebPage(
         template="health.html",
         title="Health",
         values={
-            "coordinator": coordinator_in(elections.statuses),
-            "trouble": trouble,
-            "alarms": alarms,
+            "coordinator": coordinator_in(found.elections.statuses),
+            "trouble": found.trouble,
+            "alarms": found.alarms,
             "items": site.snapshot.entries,
             "present": site.snapshot.present,
-            "numbers": numbers_of(runs),
-            "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
-            "spark_failed": sparkline(
-                [sum(run.outcome in FAILING for run in one) for one in slices], width=160, height=32
-            ),
-            "spark_lag": sparkline(
-                [numbers_of(one).lag_p99 for one in slices], width=160, height=32
-            ),
-            "by_type": sorted(
-                ((name, numbers_of(one)) for name, one in by_type.items()),
-                key=lambda one: (-one[1].runs, one[0]),
-            )[:30],
             "counts": site.snapshot.counts,
             "total": len(site.snapshot.entries),
-            "since": (now - LATELY).replace(microsecond=0, second=0),
+            "since": since.replace(microsecond=0, second=0),
             "of_an_item": OF_AN_ITEM,
             "of_all": MOST_COUNTED if len(runs) == MOST_COUNTED else None,
             "bad": FAILING_NAMES,
-            "cost": expected_cost(site, now),
+            "cost": await site.shared(expected_cost),
+            **await site.compute(_numbers, runs, since),
         },
     )
+
+
+def _numbers(runs: Sequence[Run], since: datetime) -> dict[str, Any]:
+    """What the page says of runs that stopped since then."""
+    slices: list[list[Run]] = [[] for _ in range(SLICES)]
+    by_type: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        number = int((run.stop - since) / (LATELY / SLICES))
+        slices[min(max(number, 0), SLICES - 1)].append(run)
+        by_type[run.type].append(run)
+    failed = [sum(run.outcome in FAILING for run in one) for one in slices]
+    return {
+        "numbers": numbers_of(runs),
+        "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
+        "spark_failed": sparkline(failed, width=160, height=32),
+        "spark_lag": sparkline([numbers_of(one).lag_p99 for one in slices], width=160, height=32),
+        "by_type": sorted(
+            ((name, numbers_of(one)) for name, one in by_type.items()),
+            key=lambda one: (-one[1].runs, one[0]),
+        )[:30],
+    }

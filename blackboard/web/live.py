@@ -2,7 +2,7 @@
 
 A stream waits for the snapshot that all viewers share, asks the page for its signature, and sends
 the part when its text is another one. It ends with the connection, which browsers keep while their
-tab is visible, or with the server.
+tab is visible, when the visitor signs out, or with the server.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from starlette.responses import Response, StreamingResponse
 
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
-from blackboard.web.site import ZONE_COOKIE, PageFunction, Signature, Site, WebPage
+from blackboard.web.access import visitor_of
+from blackboard.web.site import ZONE_COOKIE, PageFunction, Signature, Site, WebPage, trouble_page
 
 QUIET = 15.0
 """Seconds after which a stream without news says that it is there, and the page is made anew: some
@@ -65,8 +66,7 @@ async def _fragment(site: Site, request: Request, page: PageFunction) -> str:
     try:
         found: WebPage = await page(site, request)
     except (BlackboardError, TableError) as problem:
-        values = {"problem": str(problem), "item_id": ""}
-        found = WebPage(template="error.html", title="Trouble", values=values)
+        found = trouble_page(str(problem), title="Trouble")
     return site.fragment(request, found)
 
 
@@ -78,11 +78,18 @@ def stream(
     if request.method == "HEAD":
         return Response(headers=headers, media_type="text/event-stream")
 
+    visitor = visitor_of(request)
+
+    def is_over() -> bool:
+        return is_server_ending() or (
+            visitor is not None and site.sessions.is_ended(visitor.session)
+        )
+
     async def events() -> AsyncIterator[str]:
         sent = ""
         async with site.snapshot.viewed():
             yield "retry: 1000\n\n"
-            while not is_server_ending():
+            while not is_over():
                 seen = site.snapshot.version
                 around = site.snapshot.trouble, site.snapshot.paused
                 state = _hashed((signature(site, request), around))
@@ -97,7 +104,7 @@ def stream(
                 await asyncio.sleep(APART)
                 for _ in range(int(QUIET / ENDS_WITHIN)):
                     await site.snapshot.change(since=seen, within=ENDS_WITHIN)
-                    if site.snapshot.version != seen or is_server_ending():
+                    if site.snapshot.version != seen or is_over():
                         break
 
     return StreamingResponse(events(), media_type="text/event-stream", headers=headers)

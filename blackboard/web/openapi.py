@@ -16,7 +16,7 @@ STATUSES = {
     401: "A Bearer token is needed.",
     403: "It is read-only: `blackboard serve --operator` allows changes.",
     404: "There is no such item or run.",
-    409: "The answer is no, as the state of the item or of the board is.",
+    409: "The item, or the board, is in a state that does not allow it.",
     415: "The body is no application/json.",
     421: "This host name is not served.",
     503: "The store does not answer.",

@@ -2,14 +2,15 @@
 what people did.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
+from blackboard.clock import Clock
 from blackboard.display.columns import (
     next_words,
     outcome_cell,
@@ -35,6 +36,7 @@ from blackboard.display.sharing import (
     unreadable_words,
 )
 from blackboard.errors import BadInput, Missing, MissingRun
+from blackboard.executor import in_thread
 from blackboard.inputs import number_of
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol.actions import actions
@@ -47,7 +49,7 @@ from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import RunSettings, decode_spec
-from blackboard.web.actions import ACTS, EDITABLE
+from blackboard.web.actions import EDITABLE, OF_MANY, VERBS
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage
@@ -72,6 +74,8 @@ MOST_TYPES = 12
 """Types, and tags, that are offered as filters; a search finds the others."""
 RUNS_OF_AN_ITEM = 50
 NEXT_TIMES = 10
+LONGEST_SEARCH = 0.2
+"""Seconds after which no more next times are computed: those of a rare rule take long."""
 SLOW = 2.0
 """A run that lasts so many times the usual is slow."""
 
@@ -131,7 +135,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
     snapshot = site.snapshot
     await snapshot.fresh()
     filters = Filter.of(request.query_params)
-    chosen = site.chooser.page(filters)
+    chosen = await site.chooser.page(filters)
     now = snapshot.at or await site.board.table.now()
     lines = [ItemLine.of(one, now=now, present=snapshot.present) for one in chosen.entries]
     types = facet_counts(snapshot.counts, "type")
@@ -145,7 +149,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
             "lines": lines,
             "columns": COLUMNS,
             "minor": MINOR,
-            "bulk": {verb: one.words for verb, one in ACTS.items()},
+            "bulk": OF_MANY,
             "total": len(snapshot.entries),
             "states": [(one, snapshot.counts["state", one]) for one in STATES],
             "types": _offered(types, filters.types),
@@ -202,11 +206,17 @@ async def item_page(site: Site, request: Request) -> WebPage:
         raise Missing(item_id)
     runs = [run async for run in site.board.runs(item_id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
+    verb = request.query_params.get("done", "")
+    done = VERBS[verb].done if verb in VERBS else ""
     if item.state is State.REMOVED:
         return WebPage(
             template="removed.html",
             title=item.id,
-            values={"item": item, "runs": [RunLine.of(run, usual=usual) for run in runs]},
+            values={
+                "item": item,
+                "done": done,
+                "runs": [RunLine.of(run, usual=usual) for run in runs],
+            },
         )
     present = await workers(site.board)
     status, why = await explained(site.board, item, present)
@@ -214,7 +224,6 @@ async def item_page(site: Site, request: Request) -> WebPage:
     settings, problem = _settings(site, item)
     spec = decoded(item.spec)
     labels = site.board.labels(item)
-    done = request.query_params.get("done", "")
     return WebPage(
         template="item.html",
         title=item.id,
@@ -225,11 +234,11 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "lock": status.lock,
             "why": why,
             "schedule": describe(settings.schedule) if settings.schedule else problem,
-            "times": list(islice(upcoming(item, settings, now=now), NEXT_TIMES)),
+            "coming": await next_times(site, item, settings, count=NEXT_TIMES),
             "own": own_options(item),
-            "acts": [*ACTS],
+            "acts": [*VERBS],
             "editable": EDITABLE,
-            "done": ACTS[done].done if done in ACTS else "",
+            "done": done,
             "params": spec.get("params", {}) if isinstance(spec, dict) else {},
             "result": decoded(item.result),
             "checkpoint": decoded(item.checkpoint),
@@ -258,6 +267,31 @@ def own_options(item: Item) -> dict[str, str]:
         return {}
     options = {name: getattr(spec, name) for name in EDITABLE}
     return {name: str(value) for name, value in options.items() if value is not None}
+
+
+class ComingTimes(NamedTuple):
+    """When an item runs next."""
+
+    times: list[datetime]
+    is_cut: bool
+    """Whether to compute more takes too long."""
+
+
+async def next_times(site: Site, item: Item, settings: RunSettings, *, count: int) -> ComingTimes:
+    """The next times of an item, so many at the most."""
+    times = upcoming(item, settings, now=await site.board.table.now())
+    async with site.searching:
+        return await in_thread(_next_times, times, count, site.clock)
+
+
+def _next_times(times: Iterator[datetime], count: int, clock: Clock) -> ComingTimes:
+    until = clock.monotonic() + LONGEST_SEARCH
+    found: list[datetime] = []
+    for one in islice(times, count):
+        found.append(one)
+        if clock.monotonic() >= until:
+            return ComingTimes(found, len(found) < count)
+    return ComingTimes(found, is_cut=False)
 
 
 def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:

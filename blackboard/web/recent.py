@@ -2,7 +2,9 @@
 
 What was read of an item is kept until the item has another run, without what its handlers printed
 and logged: so a page that is looked at again, or by others, costs the store no more than the items
-that have run since.
+that have run since. A run that was abandoned may still be released late, which leaves no trace in
+its item: while one is among them, the runs of the item are read again now and then. What retention
+deletes meanwhile is still among the runs of an item, until it has another run.
 """
 
 from collections import OrderedDict
@@ -11,13 +13,17 @@ from datetime import datetime
 from typing import NamedTuple
 
 from blackboard.display.queries import RunQuery, last_heard, newest_runs
-from blackboard.model import Item, Run, replace
+from blackboard.model import Item, Outcome, Run, replace
 from blackboard.protocol.reading import BoardTable
 
 OF_AN_ITEM = 50
 """Newest runs of an item that are read."""
 MOST_KEPT = 40_000
 """Runs that are kept."""
+ABANDONED_LAST = 60.0
+"""Seconds for which runs are kept where one was abandoned, at the least."""
+ABANDONED_SHARE = 0.1
+"""Of the time since then: the longer ago it was, the less likely is its release."""
 
 
 class _Kept(NamedTuple):
@@ -26,14 +32,16 @@ class _Kept(NamedTuple):
     version: object
     """Another one when the item has another run."""
     heard: datetime
+    until: float
+    """Monotonic seconds until which they are kept."""
     runs: Sequence[Run]
 
 
 class RecentRuns:
     """The newest runs of items, kept while nothing is added.
 
-    Where not all are kept, those of the items that were heard of last are: each page reads these
-    first, and the rest in the same order each time, so that what was used last is of no use next.
+    Where not all are kept, those of the items that were heard of last are. Pages read all items in
+    this order each time, so a cache of those that were used last would never hit.
     """
 
     def __init__(self, board: BoardTable) -> None:
@@ -48,14 +56,22 @@ class RecentRuns:
 
     async def _of(self, item: Item) -> AsyncIterator[Run]:
         version = item.fence, item.stop, item.running
-        kept = self._kept.get(item.id)
-        if kept is None or kept.version != version:
+        kept, now = self._kept.get(item.id), self._board.clock.monotonic()
+        if kept is None or kept.version != version or now >= kept.until:
             read = self._board.runs(item.id, limit=OF_AN_ITEM)
             runs = [replace(run, output="", log=()) async for run in read]
-            kept = _Kept(version, last_heard(item), runs)
+            kept = _Kept(version, last_heard(item), now + self._good_for(runs), runs)
             self._keep(item.id, kept)
         for run in kept.runs:
             yield run
+
+    def _good_for(self, runs: Sequence[Run]) -> float:
+        """Seconds for which the runs of an item are kept while it has no other."""
+        abandoned = [run.stop for run in runs if run.outcome is Outcome.ABANDONED]
+        if not abandoned:
+            return float("inf")
+        since = (self._board.clock.now() - max(abandoned)).total_seconds()
+        return max(ABANDONED_LAST, ABANDONED_SHARE * since)
 
     def _keep(self, item_id: str, kept: _Kept) -> None:
         others = self._kept.pop(item_id, None)  # another page may have read it meanwhile

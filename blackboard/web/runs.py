@@ -5,23 +5,26 @@ item, of its whole history.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from blackboard.display.queries import RunQuery, newest_runs
+from blackboard.display.queries import RunCursor, RunQuery, newest_runs
+from blackboard.inputs import number_of
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.rules.transitions import FAILING
-from blackboard.web.charts import RunSpan, heat_map, spans_of, timeline
+from blackboard.web.charts import RunSpan, first_of_days, heat_map, spans_of, timeline
 from blackboard.web.filters import LONGEST, values_of
 from blackboard.web.pages import RunLine
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, zone_of
 
-MOST = 2_000
+MOST_DRAWN = 2_000
 """Runs of a timeline."""
 MOST_COUNTED = 20_000
 """Runs of a page of numbers: each item whose runs are not kept is one more read of the store."""
@@ -44,6 +47,8 @@ class RunFilter:
     outcomes: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    after: RunCursor | None = None
+    """The last run of the page before."""
     begun_by: datetime | None = None
     """Of a timeline, which shows also what ended after it; no address says it."""
 
@@ -58,6 +63,7 @@ class RunFilter:
             outcomes=tuple(one for one in values_of(said, "outcome") if one in known),
             since=moment_in(said.get("since", "")),
             until=moment_in(said.get("until", "")),
+            after=cursor_in(said.get("after", "")),
         )
 
     def query(self) -> RunQuery:
@@ -68,11 +74,12 @@ class RunFilter:
             since=self.since,
             until=self.until,
             begun_by=self.begun_by,
+            after=self.after,
             pattern=re.compile(re.escape(self.search), re.IGNORECASE) if self.search else None,
         )
 
     def pairs(self, **changes: str) -> list[tuple[str, str]]:
-        """The names and values of an address, some of them changed."""
+        """The names and values of the address of the first page, some of them changed."""
         found = [("id", self.item)] if self.item else []
         found += [("type", one) for one in self.types]
         found += [("outcome", one) for one in self.outcomes]
@@ -99,9 +106,23 @@ def moment_in(text: str) -> datetime | None:
     return moment if moment.tzinfo is not None and 1970 < moment.year < 9000 else None
 
 
+def cursor_text(run: Run) -> str:
+    """The place of a run in a list, as an address says it."""
+    return f"{run.stop.isoformat()},{run.fence},{run.id}"
+
+
+def cursor_in(text: str) -> RunCursor | None:
+    """The place that an address says; None for any other text."""
+    stop, _, rest = text.partition(",")
+    fence, _, item_id = rest.partition(",")
+    moment, number = moment_in(stop), number_of(fence, digits=12)
+    return (-moment.timestamp(), item_id, -number) if moment and number is not None else None
+
+
 def items_of(site: Site) -> list[Item]:
-    """All items, as they were read last."""
-    return [entry.item for entry in site.snapshot.entries.values()]
+    """All items, as they were read last, and those that were removed: their runs stay."""
+    snapshot = site.snapshot
+    return [*(entry.item for entry in snapshot.entries.values()), *snapshot.removed.values()]
 
 
 async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> list[Run]:
@@ -126,7 +147,7 @@ async def runs_page(site: Site, request: Request) -> WebPage:
         values={
             "filters": filters,
             "lines": [RunLine.of(run) for run in found[:OF_A_LIST]],
-            "is_cut": len(found) > OF_A_LIST,
+            "after": cursor_text(found[OF_A_LIST - 1]) if len(found) > OF_A_LIST else "",
             "outcomes": [one.value for one in Outcome],
             "page_size": OF_A_LIST,
             "of_an_item": OF_AN_ITEM,
@@ -151,11 +172,13 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     until = min(given, now) if given else now
     span = timedelta(hours=hours)
     filters = replace(
-        RunFilter.of(query), since=until - span, until=None, begun_by=until, outcomes=()
+        RunFilter.of(query), since=until - span, until=None, after=None, begun_by=until, outcomes=()
     )
-    runs = await newest_of(site, filters, limit=MOST)
+    runs = await newest_of(site, filters, limit=MOST_DRAWN)
     spans = spans_of(runs) + _under_way(site, filters, now)
-    picture = timeline(spans, since=until - span, until=until, by=by, zone=zone_of(request))
+    picture = await site.compute(
+        partial(timeline, spans, since=until - span, until=until, by=by, zone=zone_of(request))
+    )
     return WebPage(
         template="timeline.html",
         title="Timeline",
@@ -170,9 +193,9 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
             "earlier": until - span / 2,
             "later": until + span / 2 if until + span / 2 < now else None,
             "filters": filters,
-            "is_cut": len(runs) == MOST,
+            "is_cut": len(runs) == MOST_DRAWN,
             "runs": len(runs),
-            "most": MOST,
+            "most": MOST_DRAWN,
         },
     )
 
@@ -186,8 +209,10 @@ def _hours(text: str) -> float:
 
 
 def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
-    """The runs that have not ended."""
-    found = []
+    """The runs that have not ended: none of them has a text yet that a search could find."""
+    found: list[RunSpan] = []
+    if filters.search:
+        return found
     for entry in site.snapshot.entries.values():
         item = entry.item
         if (
@@ -226,22 +251,19 @@ class ItemFailures:
 async def failures_page(site: Site, request: Request) -> WebPage:
     """How many runs failed, by day and hour, and of which items."""
     await site.snapshot.fresh()
-    now = await site.board.table.now()
-    since = now - timedelta(days=DAYS)
-    filters = replace(RunFilter.of(request.query_params), since=since, until=None, outcomes=())
-    by_item: dict[str, ItemFailures] = {}
+    now, zone = await site.board.table.now(), zone_of(request)
+    since = first_of_days(DAYS, until=now, zone=zone)
+    filters = replace(
+        RunFilter.of(request.query_params), since=since, until=None, after=None, outcomes=()
+    )
     runs = await newest_of(site, filters, limit=MOST_COUNTED)
-    for run in runs:
-        found = by_item.setdefault(run.id, ItemFailures(run.id, run.stop))
-        found.runs += 1
-        found.failed += run.outcome in FAILING
-        found.since = min(found.since, run.stop)
-    failed = [one for one in by_item.values() if one.failed]
+    items = await site.compute(_failures_of, runs)
+    failed = [one for one in items if one.failed]
     return WebPage(
         template="failures.html",
         title="Failures",
         values={
-            "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
+            "days": await site.compute(partial(heat_map, runs, until=now, days=DAYS, zone=zone)),
             "worst": sorted(failed, key=lambda one: (-one.failed, one.id))[:20],
             "runs": len(runs),
             "failed": sum(one.failed for one in failed),
@@ -250,3 +272,14 @@ async def failures_page(site: Site, request: Request) -> WebPage:
             "bad": FAILING_NAMES,
         },
     )
+
+
+def _failures_of(runs: Iterable[Run]) -> list[ItemFailures]:
+    """Of each item that has runs."""
+    found: dict[str, ItemFailures] = {}
+    for run in runs:
+        one = found.setdefault(run.id, ItemFailures(run.id, run.stop))
+        one.runs += 1
+        one.failed += run.outcome in FAILING
+        one.since = min(one.since, run.stop)
+    return [*found.values()]

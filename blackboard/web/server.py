@@ -21,7 +21,7 @@ from blackboard.metrics.server import quiet_shortage
 
 LAST_ANSWERS = 5
 """Seconds that answers under way have when the server ends."""
-MOST = 1_000
+MOST_CONNECTIONS = 1_000
 """Connections at a time, where the process may have twice as many descriptors."""
 WITHIN = 10.0
 """Seconds for a request to arrive, with its body, after the connection or the last answer; uvicorn
@@ -40,7 +40,8 @@ _log = logging.getLogger("blackboard.web")
 def most_connections() -> int:
     """How many connections there may be: at most half of what the process may open."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if allowed == resource.RLIM_INFINITY else min(MOST, allowed // 2)
+    is_unlimited = allowed == resource.RLIM_INFINITY
+    return MOST_CONNECTIONS if is_unlimited else min(MOST_CONNECTIONS, allowed // 2)
 
 
 class PageConnection(H11Protocol):
@@ -129,8 +130,8 @@ class PageServer(uvicorn.Server):
         self._started = started
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until it is told to end."""
-        with quiet_shortage(_tell_shortage):
+        """Serve until a signal ends it."""
+        with quiet_shortage(_report_shortage):
             await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -142,7 +143,7 @@ class PageServer(uvicorn.Server):
             self._started()
 
 
-def _tell_shortage() -> None:
+def _report_shortage() -> None:
     _log.warning(
         "no descriptor is left for another connection: end programs that hold many, or allow more"
         " (`ulimit -n`)"

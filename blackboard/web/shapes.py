@@ -105,6 +105,9 @@ class RunsQuery(RequestFields, frozen=True):
         UNSET
     )
     limit: Annotated[int, Meta(ge=1, le=MOST_RUNS, description="So many at the most.")] = 100
+    after: Annotated[
+        str | UnsetType, Meta(description="`next` of the answer before: the runs that follow.")
+    ] = UNSET
 
     def __post_init__(self) -> None:
         if self.id == "":
@@ -137,15 +140,27 @@ class ActionsQuery(RequestFields, frozen=True):
 def _check_one_of(field: str, values: list[str], known: tuple[str, ...] | list[str]) -> None:
     for one in values:
         if one not in known:
-            raise BadInput(field, f"{one[:60]!r} is none", f"one of {', '.join(known)}")
+            raise BadInput(field, f"there is no {one[:60]!r}", f"one of {', '.join(known)}")
 
 
 # ---- the bodies of a POST
 
 
+class OneItemBody(RequestFields, frozen=True):
+    """Which item."""
+
+    id: ItemId
+
+
+class RenameBody(OneItemBody, frozen=True):
+    """Which item, and its new id."""
+
+    new_id: ItemId
+
+
 class RunBody(RequestFields, frozen=True):
     """Which item to run now; `params` are laid over its own for this run. The same `trigger` twice
-    is one run.
+    is one run: while that waits, for ten minutes, and until 64 other requests have come.
     """
 
     id: ItemId
@@ -221,9 +236,16 @@ class ErrorAnswer(Answered, frozen=True):
     error: ErrorObject
 
 
-class ItemsAnswer(Answered, frozen=True):
-    """A page of items."""
+class RemovedAnswer(Answered, frozen=True):
+    """The item that was removed."""
 
+    id: str
+
+
+class ItemsAnswer(Answered, frozen=True):
+    """A page of items, as they were read at `at`."""
+
+    at: datetime
     items: list[BoardItem]
     total: int
     page: int
@@ -231,17 +253,20 @@ class ItemsAnswer(Answered, frozen=True):
 
 
 class RunsAnswer(Answered, frozen=True):
-    """Runs, the newest first; `more` where the limit left out some."""
+    """Runs, the newest first; with `next` as `after` the following ones are answered. It is null
+    where there are none.
+    """
 
     runs: list[RunSummary]
-    more: bool
+    next: str | None
 
 
 class NextAnswer(Answered, frozen=True):
-    """The next times of an item, the earliest first."""
+    """The next times of an item, the earliest first; `cut` where to compute more takes too long."""
 
     id: str
     times: list[datetime]
+    cut: bool
 
 
 class WorkersAnswer(Answered, frozen=True):
@@ -264,8 +289,9 @@ class LeadersAnswer(Answered, frozen=True):
 
 
 class AlarmsAnswer(Answered, frozen=True):
-    """What is wrong, as `blackboard check --json` has it."""
+    """What is wrong, as `blackboard check --json` has it; examined at `at`."""
 
+    at: datetime
     well: bool
     items: int
     board_paused: Mark | None

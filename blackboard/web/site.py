@@ -7,6 +7,7 @@ full, for scripts to shorten; so a page that nothing has changed on is the same 
 sent again.
 """
 
+import asyncio
 import hmac
 import json
 import re
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode
 from zoneinfo import ZoneInfo
 
@@ -29,6 +30,7 @@ from blackboard.clock import Clock
 from blackboard.display.columns import worker_name
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
+from blackboard.executor import in_thread
 from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.zones import find_zone
@@ -38,34 +40,16 @@ from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
 from blackboard.web.snapshot import Snapshot
 
+T = TypeVar("T")
+SHARE = 20
+"""Of the time, reading something for all viewers takes one part in so many at the most."""
+COMPUTED_AT_ONCE = 2
+"""Functions that take long in threads: they share the time of the processor with the event loop."""
 ZONE_COOKIE = "blackboard_zone"
 _CODE = re.compile("`([^`]+)`")
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
 MOST_JSON = 20_000
 """Characters of a value that are shown."""
-
-
-class Verbs(Protocol):
-    """What an operator does: the verbs of a board, as `blackboard.Board` has them."""
-
-    async def run(
-        self,
-        item_id: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        trigger: str = "",
-        by: str = "",
-    ) -> Any: ...
-    async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
-    async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
-    async def cancel(
-        self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
-    ) -> Any: ...
-    async def unlock(
-        self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
-    ) -> Any: ...
-    @property
-    def edit(self) -> Callable[..., Awaitable[Any]]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +62,24 @@ class WebPage:
     status: int = 200
 
 
+def trouble_page(problem: str, *, title: str, status: int = 200, item_id: str = "") -> WebPage:
+    """What went wrong; `item_id` is the item that it was about, if any."""
+    values = {"problem": problem, "item_id": item_id}
+    return WebPage(template="error.html", title=title, values=values, status=status)
+
+
 PageFunction = Callable[["Site", Request], Awaitable[WebPage]]
 Signature = Callable[["Site", Request], object]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is read for all viewers, or was."""
+
+    of: object
+    until: float = float("-inf")
+    """Monotonic seconds until which it is good, once it is done."""
+    task: asyncio.Task[Any] = field(init=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,20 +87,27 @@ class Site:
     """One board, served as pages."""
 
     board: BoardTable
-    verbs: Verbs
-    unrecorded: Verbs
-    """The same verbs, which leave no record of who did it: for one item of many."""
+    verbs: object
+    """What an operator does: the methods of a `blackboard.Board`."""
+    unrecorded: object
+    """The same, which leave no record of who did it: for one item of many."""
     store: str
     settings: Settings
     clock: Clock
     access: Access
     snapshot: Snapshot
-    chooser: Chooser
     runs: RecentRuns
     sessions: Sessions
+    chooser: Chooser = field(init=False)
     templates: Environment = field(init=False)
+    searching: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Held while next times are searched for: of one item at a time."""
+    _readings: dict[object, _Reading] = field(default_factory=dict, init=False)
+    _computing: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
+        self.chooser = Chooser(self.snapshot)
+        self._computing = asyncio.Semaphore(COMPUTED_AT_ONCE)
         self.templates = Environment(
             loader=PackageLoader("blackboard.web"),
             autoescape=select_autoescape(default=True, default_for_string=True),
@@ -123,6 +130,49 @@ class Site:
             "share": lambda value: "–" if value is None else f"{100 * value:.1f} %",
             "number": lambda value: f"{value:,}",
         }
+
+    # ---- what takes long
+
+    async def compute(self, function: Callable[..., T], *values: Any) -> T:
+        """Call a function of many runs, or a long one of all items, in a thread. On the event loop
+        it would hold up all else there, such as a worker that renews its locks. Those that others
+        must not wait for go to a thread by themselves.
+        """
+        async with self._computing:
+            return await in_thread(function, *values)
+
+    async def shared(
+        self, read: Callable[["Site"], Awaitable[T]], *, of: object = None, at_least: float = 0.0
+    ) -> T:
+        """What `read` finds, read once for all that ask while it is good: `SHARE` times as long as
+        the reading took, `at_least` so many seconds, and while `of` is the same. All that wait for
+        a reading get its error.
+        """
+        reading = self._readings.get(read)
+        if reading is None or reading.of != of or self._is_over(reading):
+            reading = self._readings[read] = _Reading(of)
+            reading.task = asyncio.create_task(self._read(reading, read, at_least))
+        found: T = await asyncio.shield(reading.task)  # others wait for it too
+        return found
+
+    def _is_over(self, reading: _Reading) -> bool:
+        return reading.task.done() and self.clock.monotonic() >= reading.until
+
+    async def _read(
+        self, reading: _Reading, read: Callable[["Site"], Awaitable[T]], at_least: float
+    ) -> T:
+        began = self.clock.monotonic()
+        found = await read(self)
+        ended = self.clock.monotonic()
+        reading.until = ended + max(SHARE * (ended - began), at_least)
+        return found
+
+    async def close(self) -> None:
+        """Stop reading."""
+        reading = [one.task for one in self._readings.values() if not one.task.done()]
+        for one in reading:
+            one.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
 
     # ---- answering
 
@@ -166,8 +216,8 @@ class Site:
             "csrf": self.csrf(request),
             "zone": zone_name(request),
             "snapshot": self.snapshot,
-            "is_live": request.query_params.get("live") != "off",
-            "here": request.url.query,
+            "is_live": is_live(request),
+            "switched": switched(request),
         }
 
     # ---- sessions
@@ -223,6 +273,17 @@ def is_https(request: Request) -> bool:
     """
     origin = request.headers.get("origin", "")
     return request.url.scheme == "https" or origin.lower().startswith("https://")
+
+
+def is_live(request: Request) -> bool:
+    """Whether a page is to be kept live."""
+    return request.query_params.get("live") != "off"
+
+
+def switched(request: Request) -> str:
+    """The address of a page that goes on with its updates, or pauses them."""
+    pairs = [one for one in request.query_params.multi_items() if one[0] != "live"]
+    return f"?{urlencode([*pairs, ('live', 'off')] if is_live(request) else pairs)}"
 
 
 def root_of(request: Request) -> str:

@@ -9,8 +9,8 @@ changed. How that is found depends on what a full reading takes:
                      last look; those items alone are read. All items are read again now and then,
                      for what leaves no such trace: an item that is new and not due
 
-Where more has changed than a look reads, all items are read as soon as that may be; until then each
-look reads some of what has changed.
+If more items have changed than one look may read, the next full reading is made early; until then
+each look reads some of the changed items.
 
 A look takes a fifth of the time at the most, a full reading of a large board a twentieth. Nothing
 is read while no page is open. What is shown carries the time at which it was read; it decides
@@ -19,6 +19,7 @@ nothing.
 
 import asyncio
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -30,7 +31,7 @@ from typing import TypeVar
 
 from blackboard.clock import Clock
 from blackboard.errors import BadRow, BlackboardError
-from blackboard.model import Action, Item, Lock, Mark, Token
+from blackboard.model import Action, Item, Lock, Mark, State, Token
 from blackboard.protocol.actions import actions
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, workers
@@ -39,6 +40,7 @@ from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
 from blackboard.table import TableError
 
+_log = logging.getLogger("blackboard.web")
 T = TypeVar("T")
 LOOK_EVERY = 1.0
 """Seconds between two looks, at the least."""
@@ -58,11 +60,14 @@ MOST_CHANGES = 2_000
 """Items that a look reads; where more have changed, all are read when that may be."""
 AT_ONCE = 32
 """Reads under way at a time."""
-PART = 2_000
+PART = 500
 """Items whose status is computed in one go; then others on the event loop have their turn."""
 
 Trace = tuple[type[Lock | Token], int, datetime | None]
 """What shows of an item that is locked or due: which, the fence, and since when it is due."""
+
+Found = ItemStatus | Item | None
+"""An item, a tombstone, or None: there is no row, or one that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,10 +111,14 @@ class Snapshot:
     def __init__(self, board: BoardTable, clock: Clock) -> None:
         self.board = board
         self.entries: dict[str, Entry] = {}
+        self.removed: dict[str, Item] = {}
+        """The tombstones of items that were removed."""
         self.counts: Counter[tuple[str, str]] = Counter()
         """Of items, by facet: ("state", "failed"), ("type", "feed"), ("tag", "eu")."""
         self.version = 0
         """Another one each time that something has changed."""
+        self.changes_here = 0
+        """How often viewers have changed items."""
         self.at: datetime | None = None
         """The store's time at which it was read last; None: never."""
         self.trouble = ""
@@ -238,6 +247,10 @@ class Snapshot:
                 trouble = ""
             except (BlackboardError, TableError) as problem:
                 trouble = str(problem)
+            except Exception as problem:  # noqa: BLE001 - the next look may succeed
+                trouble = f"a fault of the server, which is in its log: {problem!r}"
+                if trouble != self.trouble:
+                    _log.exception("the board cannot be read")
             if trouble != self.trouble:
                 self.trouble = trouble
                 self.version += 1
@@ -265,6 +278,7 @@ class Snapshot:
         except (BlackboardError, TableError) as problem:
             self.trouble = str(problem)
             self.version += 1
+        self.changes_here += 1
         self._unread |= ids  # a look may have read them later than this, and put them before
         self._announce(since=before)
 
@@ -291,7 +305,7 @@ class Snapshot:
         unchanged = traces.keys() - self._unread
         with self._taken_out(set(islice(self._unread, MOST_CHANGES))) as some:
             read = await self._read(some, locks, now)
-        read |= self._aged(unchanged, locks, now)
+        read |= await self._aged(unchanged, locks, now)
         self._put_all({one: read[one] for one in read.keys() - self._unread})
         self.at = now
 
@@ -345,16 +359,16 @@ class Snapshot:
 
     async def _read(
         self, ids: set[str], locks: Mapping[str, Lock], now: datetime
-    ) -> dict[str, ItemStatus | None]:
-        """Some items anew; None: there is none, or its row cannot be read."""
+    ) -> dict[str, Found]:
+        """Some items anew."""
         left = list(ids)
-        found: dict[str, ItemStatus | None] = {}
+        found: dict[str, Found] = {}
 
         async def work() -> None:
             try:
                 while left:
                     one = left.pop()
-                    found[one] = await self._status(one, locks.get(one), now)
+                    found[one] = await self._found(one, locks.get(one), now)
             finally:
                 left.clear()  # where a request fails, the others make no more
 
@@ -366,10 +380,10 @@ class Snapshot:
                 raise problem
         return found
 
-    async def _status(self, item_id: str, lock: Lock | None, now: datetime) -> ItemStatus | None:
-        item = await _readable(self.board.existing(item_id))
-        if item is None:
-            return None
+    async def _found(self, item_id: str, lock: Lock | None, now: datetime) -> Found:
+        item = await _readable(self.board.item(item_id))
+        if item is None or item.state is State.REMOVED:
+            return item
         if lock is None and item.running:
             lock = await _readable(self.board.lock(item_id))
         return status_of(item, lock, now=now, resolution=self.board.table.resolution)
@@ -378,11 +392,15 @@ class Snapshot:
         """Read all items. Raises Remade when the board was made anew with other shards."""
         with self._taken_out(set(self._unread)):
             await self.board.check_shards()
-            items = {item.id: item async for item in self.board.items(pause=_others)}
+            found = [item async for item in self.board.items(removed=True, pause=_others)]
+            removed = {item.id: item for item in found if item.state is State.REMOVED}
+            items = {item.id: item for item in found if item.state is not State.REMOVED}
             locks: dict[str, Lock] = {}
             if any(item.running for item in items.values()):
                 locks = {lock.id: lock async for lock in self.board.locks()}
             now, resolution = await self.board.table.now(), self.board.table.resolution
+        late = {one: item for one, item in self.removed.items() if one in self._unread}
+        self.removed = late | {one: removed[one] for one in removed.keys() - self._unread}
         for gone in self.entries.keys() - items.keys() - self._unread:
             self._remove(gone)
         for number, item in enumerate(items.values()):
@@ -397,15 +415,18 @@ class Snapshot:
         self._full_took = self._full_at - began
         self.at = now
 
-    def _put_all(self, read: Mapping[str, ItemStatus | None]) -> None:
-        for item_id, status in read.items():
-            if status is None:
-                self._remove(item_id)
-            else:
-                self._put(status)
+    def _put_all(self, read: Mapping[str, Found]) -> None:
+        for item_id, found in read.items():
+            if isinstance(found, ItemStatus):
+                self._put(found)
+                continue
+            self._remove(item_id)
+            if found is not None:
+                self.removed[item_id] = found
 
     def _put(self, status: ItemStatus) -> None:
         item = status.item
+        self.removed.pop(item.id, None)
         was = self.entries.get(item.id)
         if was is not None and _same(was.status, status):
             return
@@ -427,16 +448,19 @@ class Snapshot:
             self._ids = None
             self.version += 1
 
-    def _aged(
+    async def _aged(
         self, ids: Iterable[str], locks: Mapping[str, Lock], now: datetime
-    ) -> dict[str, ItemStatus | None]:
+    ) -> dict[str, Found]:
         """Items that were not written become overdue, their locks stale; runs make progress."""
         resolution = self.board.table.resolution
-        entries = [self.entries[one] for one in ids if one in self.entries]
-        return {
-            one.item.id: status_of(one.item, locks.get(one.item.id), now=now, resolution=resolution)
-            for one in entries
-        }
+        found: dict[str, Found] = {}
+        for number, one in enumerate(ids):
+            if number % PART == PART - 1:
+                await _others()
+            if (entry := self.entries.get(one)) is not None:
+                lock = locks.get(one)
+                found[one] = status_of(entry.item, lock, now=now, resolution=resolution)
+        return found
 
 
 def _same(was: ItemStatus, now: ItemStatus) -> bool:

@@ -6,26 +6,27 @@ a slot is free, without another walk. So a run of a worker that is alone costs t
 claim and its release, and an idle worker one request for each shard and cycle. Where a shard has
 tokens that were not read, that shard alone is read again when their time comes.
 
-The backlog promises as much as a walk each time. There is a walk every cycle, whatever the backlog
-has. A token that moved meanwhile is a lost race, as always. A stale lock that had to wait for a
-slot or a permit goes first: once it may have them there is a walk. Not in the backlog, and found by
-the next walk: what other workers release, and what people add or ask for.
+A worker with a backlog promises as much as one that walks each time. There is a walk every cycle,
+whatever the backlog has. A token that moved meanwhile is a lost race, as always. A stale lock that
+had to wait for a slot or a permit goes first: once it may have them there is a walk. Tokens that
+other workers release, and that people add or ask for, are not in the backlog: the next walk finds
+them.
 
-**Turns.** Of each token one worker is the first to take it, and each other has its turn a moment
-later (`peers.py`). What is not this worker's turn yet is not in the backlog: it is read when it is,
-if it is there still. Where a worker has the choice, it takes the tokens of which it is the first;
-others before them only if they have waited for much longer. To find as many for its slots, a worker
-with peers reads further. A token with a priority above the usual is every worker's turn at once:
-its first worker may be full, and meanwhile a slot that was free here would be taken by what matters
-less.
+**Turns.** For each token one worker is the first to take it, and each other has its turn a moment
+later (`peers.py`). A token for which it is not this worker's turn yet is not in the backlog: it is
+read again at that turn, if it is still there. Where a worker has the choice, it takes the tokens of
+which it is the first; others before them only if they have waited for much longer. To find enough
+of its own for its slots, a worker with peers reads further. Tokens with a priority above the usual
+may be taken by any worker at once: the first worker may have no free slot, and meanwhile a free
+slot here would go to a less important run.
 
-**Contention.** In a shard where another worker was faster, what is not read is read after a part of
-a pause, the larger the more workers come first. The pause is a fifth of a second at first.
-It is multiplied by eight each time the worker comes for a token and none is left, up to sixteen
-cycles, and starts again when the worker gets a token. So each shard is watched closely by a few
-workers, and the others read it once a cycle. If those few die, the next worker that reads the shard
-gets a token, and watches it from then on. Tokens of the worker's own releases have no pause: no
-other worker has read them.
+**Contention.** In a shard where another worker was faster, further tokens are read only after a
+part of a pause: the more workers come first, the larger the part. The pause is a fifth of a second
+at first. It is multiplied by eight each time the worker comes for a token and none is left, up to
+sixteen cycles, and starts again when the worker gets a token. So each shard is watched closely by a
+few workers, and the others read it once a cycle. If those few die, the next worker that reads the
+shard gets a token, and watches it from then on. Tokens of the worker's own releases have no pause:
+no other worker has read them.
 
 `benchmarks/herds.py` runs these pauses beside a plain retry with jitter, where items become ready
 one by one (fifty workers, a hundred items, four shards; the store's requests include the walk of
@@ -61,15 +62,16 @@ store has answered, and what grows is the room left to other workers."""
 PAUSE_GROWTH = 8.0
 """Factor of the pause each time that no token was left."""
 LONGEST_PAUSE = 16.0
-"""Cycles: long enough that a shard is read by the walk of each cycle only."""
+"""The longest pause, in cycles: so long that a shard is read by the walk of each cycle only."""
 ROUNDING = 0.001
 """Seconds of imprecision of a clock."""
 AHEAD = 48
-"""Tokens read beyond those that the free slots take, for a few slots: with their locks still one
-page of any store."""
+"""Tokens that are read beyond those that the free slots take, where slots are few: with their locks
+they are one page of any store."""
 FEW_SLOTS = 8
 AHEAD_OF_A_SLOT = 8
-"""More tokens for each slot beyond a few: the larger pages that many slots need are used up."""
+"""Further tokens for each slot beyond `FEW_SLOTS`: they fill the larger pages that many slots need.
+"""
 MOST_READ = 1_000
 """Tokens that a worker with peers reads at the most to find those of which it is the first."""
 PREFERENCE = timedelta(minutes=1)
@@ -84,7 +86,7 @@ class Candidate:
     token: Token
     settings: RunSettings
     limit: Limit | None = None
-    """What its run is counted by on the whole board."""
+    """The limit of the whole board that its run counts for; None: there is none."""
     turn: Turn = FIRST
     """When it is this worker's turn to take it."""
 
@@ -98,8 +100,8 @@ class Candidate:
 
     @property
     def counts_from(self) -> datetime:
-        """When it became ready; later, where others come first. Where its type has a limit on the
-        board, the worker that has a permit takes what is the most overdue: others may get none.
+        """When it became ready; later, where other workers come first. Where its type has a limit
+        on the board, the worker that has a permit takes the most overdue: others may get no permit.
         """
         if self.turn is FIRST or self.limit is not None:
             return self.token.ready
@@ -114,10 +116,10 @@ class Missed(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """Tokens that were not read, or are not to be taken from what was read."""
+    """Tokens that were not read, or have to be read again before they are claimed."""
 
     ready: datetime
-    """Of the first of them."""
+    """When the first of them is ready."""
     turn: Turn = FIRST
     """They are read when it begins, and after its share of the shard's pause."""
     claimable: bool = True
@@ -136,10 +138,10 @@ class _Shard:
     raced: float = -math.inf
     """When another worker was last faster."""
     pause: float = 0.0
-    """Seconds left to other workers, at the most."""
+    """Seconds for which this worker leaves the shard to others, at the most."""
 
     def moment(self, one: Unread) -> datetime:
-        """When to read the shard for it, by the present pause."""
+        """When to read the shard for these tokens, by the present pause."""
         return max(one.ready + timedelta(seconds=self.pause * one.turn.share), one.turn.begins)
 
     def set_pause(self, seconds: float) -> None:
@@ -171,13 +173,13 @@ class Backlog:
     # ---- the walk of each cycle
 
     def begin(self, now: float) -> None:
-        """Forget all candidates: a walk over the board begins. Pauses stay."""
+        """Forgets all candidates: a walk over the board begins. Pauses stay."""
         self._walked = now
         for shard in self._of:
             shard.candidates, shard.unread, shard.read_at = [], [], []
 
     def expire(self) -> None:
-        """Require a walk over the board before the next claim."""
+        """Requires a walk over the board before the next claim."""
         self._walked = -math.inf
 
     def lasts(self, now: float) -> float:
@@ -188,11 +190,11 @@ class Backlog:
     # ---- what was read
 
     def put(self, shard: int, candidates: list[Candidate]) -> None:
-        """Replace the candidates of a shard. Those of one urgency stay in the order given."""
+        """Replaces the candidates of a shard. Those of one urgency stay in the order given."""
         self._of[shard].candidates = sorted(candidates, key=_urgency)
 
     def drop(self, shard: int, ids: Collection[str]) -> None:
-        """Remove candidates that are claimed, or were tried in vain."""
+        """Removes candidates that are claimed, or were tried in vain."""
         kept = [one for one in self._of[shard].candidates if one.id not in ids]
         self._of[shard].candidates = kept
 
@@ -221,13 +223,13 @@ class Backlog:
     # ---- what was not read
 
     def expect(self, shard: int, unread: Unread) -> None:
-        """Note that there are tokens that were not read."""
+        """Notes tokens that were not read."""
         part = self._of[shard]
         part.unread.append(unread)
         insort(part.read_at, part.moment(unread))
 
     def expect_none(self, shard: int) -> None:
-        """Forget what is unread: the shard is being read."""
+        """Forgets what is unread: the shard is being read."""
         self._of[shard].unread, self._of[shard].read_at = [], []
 
     def expects(self, shard: int, now: datetime) -> bool:
@@ -281,14 +283,14 @@ class Backlog:
 
 
 class Selection:
-    """What is kept of one shard while it is read, most overdue token first, and how far it is read:
-    until the free slots are filled, and some more. With peers, as many times further: a part of the
-    tokens is for each worker.
+    """Selects tokens of one shard while it is read, the most overdue first, and decides how far it
+    is read: until the free slots are filled, and some tokens more. With peers, as many times
+    further as there are workers: each takes a part of the tokens.
     """
 
     def __init__(self, free: Callable[[int], FreeSlots], *, total: int, workers: int = 1) -> None:
-        """`free` returns the free slots so many times, `total` is what the worker has, free or not.
-        `workers` are all, with this one.
+        """`free(n)` returns the free slots n times; `total` is the number of slots, free or not.
+        `workers` is the number of all workers, with this one.
         """
         self.missed: list[Missed] = []
         """Ready tokens that are not to be run now, some of the most overdue."""
@@ -304,7 +306,7 @@ class Selection:
         self._later: dict[str, Candidate] = {}
         """Those that are not ready yet, of which this worker is the first."""
         self._deferred: list[Candidate] = []
-        """Of the others those that are not to be run, or not ready."""
+        """Those of which another worker is the first, and that are not ready, or not to be run."""
         self.unread: list[tuple[datetime, bool]] = []
         """The first ready token that is not kept, and the first that is not ready yet: its time,
         and whether this worker can take it."""
@@ -312,7 +314,7 @@ class Selection:
     # ---- while the shard is read; each returns whether to read on
 
     def add(self, candidate: Candidate) -> bool:
-        """Add a token that is ready and is to be run, if there is room."""
+        """Adds a token that is ready and is to be run, if there is room."""
         settings, kind = candidate.settings, candidate.token.type
         takes = self._to_fill.take(kind, settings.slots, candidate.limit)
         if takes or len(self._ready) < self._most:
@@ -322,7 +324,7 @@ class Selection:
         return self._to_fill.left > 0
 
     def add_later(self, ready: datetime, candidate: Candidate | None) -> bool:
-        """Add a token that is not ready yet; None: this worker cannot take it."""
+        """Adds a token that is not ready yet; None: this worker cannot take it."""
         if self._ahead <= 0:
             self.unread.append((ready, candidate is not None))
             return False
@@ -334,23 +336,24 @@ class Selection:
         return True
 
     def add_missed(self, missed: Missed) -> bool:
-        """Note a ready token that is not to be run now."""
+        """Notes a ready token that is not to be run now."""
         if len(self.missed) < MOST_READ:
             self.missed.append(missed)
         return True
 
     def defer(self, candidate: Candidate) -> bool:
-        """Note a ready token of which it is not this worker's turn yet."""
+        """Notes a ready token for which it is not this worker's turn yet."""
         self._deferred.append(candidate)
         return True
 
     # ---- when it was read
 
     def settle(self, now: datetime) -> tuple[list[Candidate], list[Unread]]:
-        """What is kept, in order, and what is to be read again. Others than those of which this
-        worker is the first are kept if it is their turn, a slot is free for them, and none of its
-        own comes before: a batch is lost whole, its own with those at which another is faster. What
-        follows them is read again a little later, or once the slots are filled.
+        """The candidates that are kept, in order, and the tokens to read again. A candidate of
+        which another worker is the first is kept if it is this worker's turn, a slot is free for
+        it, and none of this worker's own comes before: a batch is lost whole, so its own would be
+        lost with one at which another is faster. Those that follow are read again a little later,
+        or once the slots are filled.
         """
         first, others, deferred = [], [], list(self._deferred)
         for one in self._ready.values():
@@ -389,7 +392,7 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
 
 
 def _next_turn(some: Sequence[Candidate], after: datetime = LONG_AGO) -> Unread:
-    """The first turn of this worker at one of some tokens, `after` a moment."""
+    """The first turn of this worker at one of some tokens, but not before `after`."""
     turn = min((one.turn for one in some), key=lambda turn: turn.begins)
     return Unread(min(one.ready for one in some), Turn(turn.share, max(turn.begins, after)))
 

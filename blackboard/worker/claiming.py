@@ -1,8 +1,8 @@
 """How a worker claims items: by their tokens, over stale locks, and where a lock is its own.
 
-A slot is reserved from the request to its answer. What runs only so often on the whole board needs
-a permit first; a permit that was asked for and not used is given back. A worker that is asked to
-stop meanwhile claims and overrides nothing more.
+A slot is reserved from the request to its answer. A run of a type with a limit on the board needs a
+permit first; a permit that was asked for and not used is given back. A worker that is asked to stop
+meanwhile claims and overrides nothing more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from blackboard.worker.slots import Slots
 
 
 class NoPermit(Exception):
-    """A stale lock is left alone: as many runs go on as some limits allow."""
+    """A stale lock is left alone: some of its limits have no permit left."""
 
     def __init__(self, limits: frozenset[LimitName]) -> None:
         super().__init__()
@@ -36,10 +36,10 @@ class ClaimedBatch(NamedTuple):
     """One batch of claims."""
 
     sent: Sequence[Candidate]
-    """Those that had the permits they need."""
+    """The candidates that had the permits they need."""
     answer: Claimed
     taken: Sequence[Taken]
-    """What may be run of it."""
+    """The claims that may be run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Claimer:
         return self.runs.holdings.slots
 
     async def claim(self, shard: int, wanted: Sequence[Candidate]) -> ClaimedBatch:
-        """Claim some tokens of a shard in one batch. Raises what the store raises."""
+        """Claims some tokens of a shard in one batch. Raises what the store raises."""
         self._slots.reserve(shard, [one.token.type for one in wanted])
         try:
             async with self.permits.asked({one.id: one.limit for one in wanted}) as grant:
@@ -77,10 +77,10 @@ class Claimer:
             self._slots.unreserve(shard)
 
     async def override(self, lock: Lock, *, reserves: bool) -> list[Taken] | Freed | None:
-        """Take a stale lock; it `reserves` a slot until it is answered. What may be run: one claim,
-        or none that is certain to be ours in time. FREED: nothing of it is to be run. None: it was
-        not taken. Raises NoPermit, what the store raises, and BadInput or ValueError for settings
-        that cannot be computed.
+        """Overrides a stale lock; it `reserves` a slot until that is answered. Returns the claim to
+        run, or no claim where it is not certain in time that the lock is ours; FREED: the lock was
+        removed, and nothing is to be run; None: it was not taken. Raises NoPermit, what the store
+        raises, and BadInput or ValueError for settings that cannot be computed.
         """
         shard = shard_of(lock.id, self.board.shards)
         if reserves:
@@ -108,7 +108,9 @@ class Claimer:
             self._slots.unreserve(shard)
 
     async def adopt(self, lock: Lock) -> list[Taken] | None:
-        """Adopt a lock of this worker that it does not hold; as `override`, without NoPermit."""
+        """Adopts a lock of this worker that none of its runs has. Returns and raises as `override`,
+        but no FREED and no NoPermit.
+        """
         try:
             taken = await adopt(self.board, lock)
             if taken is None:
@@ -127,8 +129,8 @@ class Claimer:
     async def _trusted(
         self, claims: Sequence[Claim], settings: Mapping[str, RunSettings], grant: Grant
     ) -> list[Taken]:
-        """What may be run of some claims. What has no permit, or had it for too long, is put back:
-        it is due again at once.
+        """The claims that may be run. A claim without a permit, or with one that is too old to be
+        trusted, is put back: its item is due again at once.
         """
         taken = []
         for one in await trusted(self.board, claims):

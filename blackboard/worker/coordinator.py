@@ -15,9 +15,9 @@ the election half a minute after its start: one that is soon gone again does not
 All requests go through the worker's circuit breaker. Before each page of items, each history and
 each deletion of other rows there is a pause, so that they are never in the way of a renewal. At the
 end of the term the work stops at the next pause. A request that is late does no harm: each deletion
-states the etag of what was read, and counts are not written over those of a later term. What a
-store in trouble ended is done again soon, from the start. A row that cannot be used is reported,
-and keeps nothing else from being deleted.
+states the etag of what was read, and counts are not written over those of a later term. Work that
+trouble of the store has ended is soon done again, from the start. A row that cannot be used is
+reported, and keeps nothing else from being deleted.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ MOST_FAILING = 10_000
 LARGEST_EXAMINED = 20_000
 """Items of a board that is examined: all rows of a shard are in memory meanwhile."""
 RESIGNS_WITHIN = timedelta(seconds=3)
-"""How long a worker that ends waits for the store."""
+"""How long a worker that ends waits for the store to resign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,9 @@ class CoordinatorTimes:
     examines_every: timedelta = timedelta(hours=1)
     prunes_every: timedelta = timedelta(days=1)
     settles: timedelta = COUNTED_EVERY
-    """From the beginning of a term until it examines and prunes for the first time."""
+    """The time from the beginning of a term until it examines and prunes for the first time."""
     pause: float = 0.1
-    """Seconds before each request of long work."""
+    """Seconds of rest before each request of a long operation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +81,12 @@ class CoordinatorSettings:
 
     retention: Retention = field(default_factory=Retention)
     cycle: timedelta = timedelta(seconds=60)
-    """Of the workers, for the examination."""
+    """The cycle of the workers, for the examination."""
     times: CoordinatorTimes = field(default_factory=CoordinatorTimes)
 
     @property
     def prunes_every(self) -> timedelta:
-        """The shorter the retention, the more often."""
+        """The time between two prunings: the shorter the retention, the more often."""
         kept = min(self.retention.age, self.retention.tombstones)
         return min(self.times.prunes_every, max(self.times.counts_every, kept / 4))
 
@@ -97,7 +97,7 @@ class TermOver(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Housekeeping:
-    """What a coordinator does, in one term."""
+    """The work of a coordinator, in one term."""
 
     board: BoardTable
     events: Events
@@ -106,18 +106,18 @@ class Housekeeping:
     is_over: Callable[[], bool] = lambda: False
     """Whether the term is over."""
     items: int | None = None
-    """As counted last, whether that was written or not; None: they were not counted yet."""
+    """Their number as counted last, written or not; None: they were not counted yet."""
     written: Statistics | None = None
-    """As written last; None: the row has to be read before it is written again."""
+    """The counts as written last; None: the row has to be read before it is written again."""
 
     async def pause(self) -> None:
-        """Leave the store to other requests for a while. Raises TermOver."""
+        """Leaves the store to other requests for a while. Raises TermOver."""
         await self.board.clock.sleep(self.settings.times.pause)
         if self.is_over():
             raise TermOver
 
     async def count(self) -> None:
-        """Count the items, write that down, and report which ones are failing."""
+        """Counts the items, writes that down, and reports which ones are failing."""
         by, failing = self.events.worker, list[str]()
 
         def note(one: ItemStatus) -> None:
@@ -131,7 +131,7 @@ class Housekeeping:
         self.written = await write_statistics(self.board, counted, over=self.written)
 
     async def examine(self) -> None:
-        """Examine the rows, unless the board is very large, or it is not known how large it is."""
+        """Examines the rows, unless the board is very large, or it is not known how large it is."""
         if self.items is None or self.items > LARGEST_EXAMINED:
             return
         request = Examination(cycle=self.settings.cycle, quick=True)
@@ -143,8 +143,8 @@ class Housekeeping:
         self.events.emit(BoardExamined, items=report.items, findings=tuple(findings))
 
     async def prune(self) -> None:
-        """Delete what is kept no longer, of the board and of those that belong to it. A row that
-        cannot be used is reported, and ends one duty on one board at the most.
+        """Deletes rows that are past their retention, of the board and of those that belong to it.
+        A row that cannot be used is reported, and ends one duty on one board at the most.
         """
         pruned, messages, actions, notices = Pruned(), 0, 0, 0
         retention = self.settings.retention
@@ -185,7 +185,7 @@ class Housekeeping:
 
     @contextmanager
     def _reported(self, board: str) -> Iterator[None]:
-        """Emit what keeps something on a board from being deleted."""
+        """Emits a problem that keeps rows of a board from being deleted."""
         try:
             yield
         except (BadInput, BadRow) as problem:
@@ -207,7 +207,9 @@ class Coordinator:
     """Entries into the election that failed, one after the other."""
 
     async def run(self) -> None:
-        """Take part in the election, and keep house whenever it is won, until it is cancelled."""
+        """Takes part in the election, and does the housekeeping of each term that it wins, until it
+        is cancelled.
+        """
         times = self.settings.times
         every = times.lease.total_seconds() / 3
         await self.board.clock.sleep(times.enters_after)
@@ -219,7 +221,7 @@ class Coordinator:
                 self._failures += 1
                 pause = min(HOUSEKEEPING.pause(self._failures), every)
             except Exception as problem:  # noqa: BLE001 - housekeeping must not end its worker
-                self._trouble("the election", problem)
+                self._election_trouble(problem)
             await self.board.clock.sleep(pause)
 
     async def _take_part(self) -> None:
@@ -230,6 +232,7 @@ class Coordinator:
             lease=self.settings.times.lease,
             ends_at_sigterm=False,
             resigns_within=RESIGNS_WITHIN,
+            report=self._election_trouble,
         )
         async with election:
             self._failures = 0
@@ -238,7 +241,7 @@ class Coordinator:
                 await self._serve(election)
 
     async def _serve(self, election: Election) -> None:
-        """One term."""
+        """Does the housekeeping of one term."""
         term, lost = election.term, election.lost
         times, settings = self.settings.times, self.settings
         house = Housekeeping(
@@ -273,7 +276,7 @@ class Coordinator:
         *,
         after: timedelta = timedelta(0),
     ) -> None:
-        """Do something again and again: soon, where the store did not answer."""
+        """Does a duty again and again; sooner, where the store did not answer."""
         failures, pause = 0, after.total_seconds()
         while True:
             await self.board.clock.sleep(pause)
@@ -289,6 +292,9 @@ class Coordinator:
             except Exception as problem:  # noqa: BLE001 - housekeeping must not end its worker
                 self._trouble(duty.__name__, problem)
             failures = 0
+
+    def _election_trouble(self, problem: Exception) -> None:
+        self._trouble("the election", problem)
 
     def _trouble(self, what: str, problem: Exception) -> None:
         is_explained = isinstance(problem, BadInput | BadRow)

@@ -2,7 +2,7 @@
 
 Messages, answers of the bus, ends of pumps and the clock are events; each makes the next state and
 actions. Actions of one partition are carried out one after the other, those of several at the same
-time. What the bus does not answer is left out: the next race decides.
+time. An action that the bus does not answer is left out: the next race decides.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ from blackboard.rules.grab import (
 )
 
 MOMENT = 0.1
-"""Seconds between two looks whether all was let go."""
+"""Seconds between two checks whether all partitions were let go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Races:
-    """What the nodes of a group race over, and how."""
+    """The bus over which the nodes of a group race, and the durations of the races."""
 
     open_bus: OpenBus
     times: Times = field(default_factory=Times)
@@ -66,7 +66,7 @@ class LeaseGrab:
     guard: Callable[[], LockHolders | None]
     """The newest view of the lock rows; None: the rule is as published."""
     may_race: Callable[[], bool] = lambda: True
-    """While it may not, it takes part in no race, as where the bus is away."""
+    """Whether it may take part in races: not where the bus is away, for example."""
     grab: Grab = field(init=False)
     _order: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -80,17 +80,17 @@ class LeaseGrab:
         self.grab = Grab(node=self.node, times=self.times)
 
     async def run(self) -> None:
-        """Takes the messages of the bus."""
+        """Receives the messages of the bus."""
         async with self.bus.listen() as messages:
             async for message in messages:
                 self.take(message)
 
     def rows_read(self, partitions: Iterable[str], held: Iterable[str]) -> None:
-        """The rows were read: the partitions there are, and those that this node holds."""
+        """Takes over, from the rows, which partitions there are, and which this node holds."""
         self.take(RowsRead(frozenset(partitions), frozenset(held)))
 
     def ended(self, held: Collection[str]) -> None:
-        """A pump has ended; `held` are the partitions that are still held."""
+        """Notes that a pump has ended; `held` are the partitions that are still held."""
         for name in sorted(self.grab.pumping.difference(held)):
             self.take(PumpEnded(name))
 

@@ -1,8 +1,8 @@
 """Keeps the rows of a group of partitions: its board, an item for each partition, and its row on
 the board that it belongs to.
 
-Partitions that are named later are added; those that are named no more stay. What the store does
-not answer is tried again at once, what cannot be made when the names are due again. A partition
+Partitions that are named later are added; those that are named no more stay. A request without an
+answer is tried again at once; rows that cannot be made, when the names are due again. A partition
 that cannot be added keeps no other from being served.
 """
 
@@ -15,7 +15,7 @@ from blackboard.events import GroupTrouble
 from blackboard.model import VERSION
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.groups import board_trouble, group_trouble
-from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition
+from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import version_of
 from blackboard.rules.due import lease
@@ -39,22 +39,21 @@ class GroupRows:
     """The partitions that were named last, and made as far as they could be; None: the group has
     not been made by this worker."""
     to_make: tuple[str, ...] | None = None
-    """Those that are named, and still to be made."""
+    """The partitions that are named, and still to be made."""
     _lacks_some: bool = False
     """Whether some could not be made: that is tried again."""
     _lacking: frozenset[str] = frozenset()
-    """Those whose rows are in the way."""
+    """The partitions that could not be added because of a row that is there."""
 
     @property
     def lease(self) -> float:
-        """Seconds: that of the pump, where `[types]` says nothing else."""
+        """The lease of the group in seconds: the pump's, where `[types]` says no other."""
         settings = self.board.resolve(self.group, "{}")
         return lease(settings, self.board.clock.now()).total_seconds()
 
     async def keep(self) -> None:
-        """Make what is named and not there. Raises TableError where the store does not answer: the
-        next call goes on with these names; before anything was made, BadInput for names that cannot
-        be used.
+        """Makes the partitions that are named and not there. Raises TableError where the store does
+        not answer: the next call goes on with these names.
         """
         if self.to_make is None:
             self.to_make = self._named_since()
@@ -71,35 +70,35 @@ class GroupRows:
         self.made, self.to_make = names, None
 
     def gone(self) -> None:
-        """The board of the group is gone: it is made anew."""
+        """Notes that the board of the group is gone: the next `keep` makes it anew."""
         if self.to_make is None:
             self.to_make = self.made
 
     def _named_since(self) -> tuple[str, ...] | None:
-        """The names that are due to be made, if there are any. It waits for none."""
+        """The names that are due to be made, if there are any. It does not wait for an answer."""
         names = self.names
         is_due = names.are_due and (names.may_change or self._lacks_some)
         if self.made is None or is_due:
             names.ask()
         names.give_up_late()
         answer = names.answer()
-        if answer is None or not answer.problem:
-            return None if answer is None else answer.names
-        if answer.refused is not None and self.made is None:
-            raise answer.refused
-        names.report(answer.problem)
-        return None
+        if answer is None:
+            return None
+        if answer.problem:
+            names.report(answer.problem)
+            return None
+        return answer.names
 
     def _cannot_make(self, problem: BlackboardError | Refused | str) -> None:
         what = f"the partitions of {self.group} cannot be made: {problem}"
         self.events.emit(GroupTrouble, message=what)
 
     async def _make(self, names: Sequence[str]) -> bool:
-        """Returns whether it lacks some after that. Raises BlackboardError where the board of the
-        group cannot be used.
+        """Makes the board and these partitions. Returns whether some could not be made. Raises
+        BlackboardError where the board of the group cannot be used.
         """
         board, meta = self.board, meta_partition(self.board.name)
-        row = await read(board.table, meta, BOARD_KEY)
+        row = await board.own_row()
         if row is None:
             await board.make()
         elif problem := board_trouble(row, meta):
@@ -123,7 +122,7 @@ class GroupRows:
         return bool(left)
 
     async def _describe(self) -> None:
-        """Write the group's row on its parent, where it is not as it should be."""
+        """Writes the group's row on its parent, where it is not as it should be."""
         about: dict[str, Value] = {"version": VERSION, "kind": "pump", "lease": self.lease}
         key, meta = group_key(self.group), meta_partition(self.parent)
         row = await read(self.board.table, meta, key)
@@ -141,6 +140,6 @@ class GroupRows:
 
 
 def row_in_the_way(board: BoardTable) -> str:
-    """What a conflict that stays means, on the board of a group."""
+    """The meaning, in words, of a conflict that comes again and again on the board of a group."""
     doctor = f"`blackboard --board {board.name} doctor`"
     return f"a row in {board.shard(0)} is in the way, or others keep changing it ({doctor})"

@@ -1,10 +1,10 @@
 """The heartbeat of a worker: renews the locks of its runs, and stops runs whose lock is lost.
 
-A renewal is due after a third of the lease, or a minute, and to write progress. A holder whose
-renewals go unanswered trusts its lock until its deadline, which is earlier than any worker may take
-it. A worker that stood still longer than that (a paused machine) asks once more before it goes on:
-there may have been no worker to take the lock. A handler whose lock is lost gets a signal, and is
-stopped soon after.
+A renewal is due after a third of the lease, or a minute if that is sooner, and to write progress. A
+holder whose renewals go unanswered trusts its lock until its deadline, which is earlier than any
+worker may take it. A worker that stood still for longer than that (a paused machine) asks once more
+before it goes on: perhaps no worker has taken the lock. A handler whose lock is lost gets a signal,
+and is stopped soon after.
 
 Each beat also shows that the loop still turns. An `async def` handler that computes keeps the loop,
 and so all renewals, from turning: the watchdog of the process then ends the worker, with a
@@ -40,7 +40,8 @@ STANDSTILL = 2 * LONGEST_BEAT
 LONGEST_STANDSTILL = 30.0
 """Seconds for which a loop may stand still when no lease is shorter."""
 NEARLY_OVER = 10.0
-"""Seconds about a deadline in which a renewal is tried as soon as the breaker lets it through."""
+"""Seconds before and after a deadline in which a renewal is tried as soon as the breaker lets it
+through."""
 LAST_CHANCE = 0.1
 """The part of a lease, after the deadline, in which an answer to a renewal may still come."""
 GONE = "its lock was overridden, unlocked or removed"
@@ -48,7 +49,7 @@ LOST_GRACE = 2.0
 """Seconds between the signal to a handler that its lock is lost and its stop."""
 
 Turning = Callable[[float], None]
-"""Is called at each beat with the monotonic moment before which there has to be another."""
+"""Called at each beat with the monotonic moment before which there has to be another."""
 
 
 def unwatched(_deadline: float) -> None:
@@ -60,7 +61,7 @@ class Heartbeat:
     """Beats until it is cancelled."""
 
     board: BoardTable
-    """Asked for renewals."""
+    """The board, asked with the priority of renewals."""
     holdings: Holdings
     events: Events
     turning: Turning = unwatched
@@ -70,7 +71,7 @@ class Heartbeat:
     _idle: asyncio.Task[None] | None = None
     """Waits for the next beat while nothing is held."""
     _tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
-    """In the order they were begun."""
+    """Renewals and stops under way, in the order they were begun."""
 
     async def run(self) -> None:
         try:
@@ -89,14 +90,14 @@ class Heartbeat:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _rest(self) -> None:
-        """Until something is held, or the loop has to show that it turns."""
+        """Sleeps until something is held, or the loop has to show that it turns."""
         rest = self.board.clock.sleep(IDLE_BEAT)
         self._idle = asyncio.get_running_loop().create_task(rest)
         await asyncio.wait([self._idle])
         self._idle = None
 
     def beat(self) -> None:
-        """One beat: start the renewals that are due, give up locks without an answer in time."""
+        """Starts the renewals that are due, and gives up locks without an answer in time."""
         now = self.board.clock.monotonic()
         stood_still = now - self._beaten > STANDSTILL
         self._beaten = now
@@ -130,9 +131,9 @@ class Heartbeat:
         return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
 
     def ask(self, *holdings: Holding) -> None:
-        """Renew locks now, where no renewal is under way; also to find out whether they are held.
-        As many of a shard as fit go into one batch. Of two runs of one item, one has lost its lock:
-        they go into two, for a batch has each row once.
+        """Renews locks now, where no renewal is under way; also to find out whether they are held.
+        As many of a shard as fit go into one batch. Two runs of one item, of which one has lost its
+        lock, go into two batches: a batch has each row once.
         """
         now = self.board.clock.monotonic()
         groups: dict[tuple[int, int], list[Holding]] = {}
@@ -177,7 +178,7 @@ class Heartbeat:
                 held.answered.set()
 
     def _report(self, holdings: Sequence[Holding], renewed: Mapping[str, Claim]) -> None:
-        """Emit by how much renewals that were acknowledged came after their time."""
+        """Emits by how much renewals that were acknowledged came after their time."""
         late = [
             max(now.sent - held.claim.sent - renew_every(held.claim.stale_after), 0.0)
             for held in holdings
@@ -202,9 +203,9 @@ class Heartbeat:
             held.execution.extend(held.deadline)
 
     async def _wait(self, held: Holding, trouble: TableError) -> None:
-        """Wait until a failed renewal is tried again: the shortest pause or, where the lease is
-        nearly over, until the breaker lets it through. Where it is long over, the pause has jitter:
-        workers do not come back together.
+        """Waits until a failed renewal is tried again: for a pause or, where the lease is nearly
+        over, until the breaker lets it through. Where it is long over, the pause has jitter, so
+        that workers do not come back together.
         """
         board, backoff = self.board, renewals(renew_every(held.claim.stale_after))
         left = held.deadline - board.clock.monotonic()
@@ -215,8 +216,8 @@ class Heartbeat:
             await board.clock.sleep(backoff.pause(fraction=fraction))
 
     async def save(self, held: Holding, checkpoint: str) -> None:
-        """Save the checkpoint of a run; one that cannot be saved any more has lost its lock. Raises
-        LeaseLost, and BlackboardError when the store will not take it.
+        """Saves the checkpoint of a run; one that cannot be saved any more has lost its lock.
+        Raises LeaseLost, and BlackboardError when the store will not take it.
         """
         async with held.saving:
             if held.lost:
@@ -234,7 +235,7 @@ class Heartbeat:
             held.claim = replace(held.claim, item=saved.item)
 
     def give_up(self, held: Holding, reason: str) -> None:
-        """Signal to a handler that its lock is lost, and stop it if it does not end by itself."""
+        """Signals to a handler that its lock is lost, and stops it if it does not end by itself."""
         if held.lost:
             return
         held.lose(reason)

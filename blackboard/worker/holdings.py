@@ -28,9 +28,9 @@ class Holding:
 
     claim: Claim
     settings: RunSettings
-    """Of the spec that the claim has: a save may find the item edited."""
+    """Those of the claim's spec; changed when a save finds the item edited."""
     shard: int = 0
-    """Of its item."""
+    """The shard of its item."""
     execution: Execution | None = None
     progress: str = ""
     progress_written: str = ""
@@ -38,7 +38,7 @@ class Holding:
     asked: float | None = None
     """Since when a renewal has been asked for without an answer, in monotonic seconds."""
     asking: bool = False
-    """Whether a task is at its renewal."""
+    """Whether a task is renewing its lock."""
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a checkpoint is saved: the next save states the etag that this one leaves."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,7 +71,7 @@ class Holding:
         return has_progress or waited >= renew_every(self.claim.stale_after)
 
     def end(self) -> None:
-        """Note that the handler has ended, and keep nothing that refers back to this."""
+        """Notes that the handler has ended, and drops its execution, which refers back to this."""
         self.ended = True
         self.execution = None
 
@@ -79,22 +79,22 @@ class Holding:
         self.progress = text_of([done, total])
 
     def lose(self, reason: str) -> None:
-        """Report to the handler that its lock is lost. The first reason counts."""
+        """Reports to the handler that its lock is lost. The first reason counts."""
         self.lost = self.lost or reason
         self.pass_on()
 
     def ask_to_end(self, reason: str) -> None:
-        """Ask a pump to save and return."""
+        """Asks a pump to save and return."""
         self.asked_to_end = self.asked_to_end or reason
         self.pass_on()
 
     def cut_short(self, reason: str) -> None:
-        """Stop the handler; its item is due again at once, if the lock is still this worker's."""
+        """Stops the handler; its item is due again at once, if the lock is still this worker's."""
         self.cut = self.cut or reason
         self.pass_on()
 
     def pass_on(self) -> None:
-        """Report a lost lock or a stop to the handler, if it has been called."""
+        """Reports a lost lock or a stop to the handler, if it has been called."""
         if self.execution is None:
             return
         if self.lost:
@@ -106,7 +106,7 @@ class Holding:
 
 
 def _ignored(_nonce: str) -> None:
-    """What is called where nothing is to be done."""
+    """Does nothing about a run that is held no longer."""
 
 
 class Holdings:
@@ -129,7 +129,7 @@ class Holdings:
         return len(self._held)
 
     def add(self, holding: Holding) -> bool:
-        """Hold a run. Returns whether there was a slot for it."""
+        """Holds a run. Returns whether there was a slot for it."""
         claim = holding.claim
         self._held[claim.nonce] = holding
         return self.slots.occupy(claim.nonce, claim.type, holding.settings.slots)
@@ -143,7 +143,7 @@ class Holdings:
         return self._held.get(nonce)
 
     def release(self, nonce: str) -> None:
-        """Hold a run no longer, and free its slot."""
+        """Drops a run, and frees its slot."""
         del self._held[nonce]
         self.slots.vacate(nonce)
         self.released(nonce)
@@ -164,7 +164,7 @@ class Holdings:
 
 
 class Latest(Collection[str]):
-    """The latest names that were added, `most` of them; what was added longest ago goes first."""
+    """The names that were added last, up to `most`: then the oldest is dropped."""
 
     def __init__(self, most: int) -> None:
         self._most = most

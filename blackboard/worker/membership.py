@@ -24,10 +24,10 @@ from blackboard.worker.peers import Peers
 ANNOUNCE_AGAIN = 5.0
 """Seconds after the first announcement: workers that start together meet."""
 MEETS_EVERY = 5
-"""Announcements from one reading of all rows to the next. Each of the first two is followed by one.
-"""
+"""The number of announcements from one reading of all rows to the next. Each of the first two is
+followed by a reading."""
 SHUTDOWN_TIMEOUT = 3.0
-"""Seconds that a worker which ends waits for the store to delete its permits, and again its row."""
+"""Seconds that a worker which ends waits for its permits to be deleted, and as many for its row."""
 
 
 class Membership:
@@ -39,13 +39,13 @@ class Membership:
         self._peers = peers
         self._events = events
         self._announced = 0
-        """How many times."""
+        """How many times the row was written."""
         self._refused = ""
-        """Why the row is not written, as that was reported."""
+        """The reason that was reported why the row is not written; "" while it is."""
 
     async def announce(self, *, running: int) -> None:
-        """Write the row, read those of the peers now and then, and wait until it is to be written
-        again. Raises Remade when the board was made anew with other shards.
+        """Writes the row, reads those of the peers now and then, and waits until it is to be
+        written again. Raises Remade when the board was made anew with other shards.
         """
         board = self._board
         try:
@@ -74,7 +74,7 @@ class Membership:
         self._peers.met({one.owner: one.types.split(",") for one in live})
 
     async def leave(self) -> None:
-        """Delete the row, if the store answers soon."""
+        """Deletes the row, if the store answers soon."""
         with suppress(TableError, TimeoutError):
             async with asyncio.timeout(SHUTDOWN_TIMEOUT):
                 await forget(self._board, self._member.owner)
@@ -100,7 +100,7 @@ def new_member(
 
 
 def types_as_text(types: Iterable[str], *, limit: int) -> str:
-    """With commas between them, as many as a value of so many characters holds."""
+    """The types with commas between them, as many as a value of `limit` characters holds."""
     text = ",".join(sorted(types))
     while units(text) > limit:
         text = text.rpartition(",")[0]

@@ -2,7 +2,7 @@
 
 A pump declares names, or a function that gives them, and may give others later. A function has a
 minute: a coroutine is cancelled then, and asked again; a plain function runs in a thread, and a
-call that is under way is waited for. Whatever it gives or raises ends no worker.
+call that is under way is waited for. No worker ends because of what it gives or raises.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 from blackboard.clock import Clock
-from blackboard.errors import BadInput
 from blackboard.events import GroupTrouble
 from blackboard.handlers.handler import A_NAME, Names, check_partitions, is_partition
 from blackboard.phrases import plural
@@ -27,7 +26,7 @@ from blackboard.subscribers import Events
 NAMED_EVERY = 60.0
 """Seconds between two calls of a function that names the partitions."""
 ANSWERED_WITHIN = 60.0
-"""Seconds that such a function has."""
+"""Seconds that such a function has to answer."""
 UNANSWERED_EVERY = 600.0
 """Seconds between two reports that it does not answer."""
 T = TypeVar("T")
@@ -39,8 +38,6 @@ class NamesAnswer(NamedTuple):
     names: tuple[str, ...] = ()
     problem: str = ""
     """Why there are no names."""
-    refused: BadInput | None = None
-    """The problem, where what a person wrote cannot be used."""
 
 
 class PartitionNames:
@@ -66,15 +63,15 @@ class PartitionNames:
         self._then = answered
         self._asked_at = -math.inf
         self._asking: asyncio.Future[NamesAnswer] | None = None
-        """Until its answer is taken."""
+        """The latest request for the names, until its answer is taken."""
         self._given_up = False
         """Whether that took too long."""
         self._call: asyncio.Future[_Outcome] | None = None
-        """Of a plain function, in a thread: while it lasts, no other thread is started."""
+        """The call of a plain function, in a thread: while it lasts, no other thread is started."""
         self._reported = -math.inf
         """When it was last reported that there is no answer."""
         self._odd: Sequence[str] = ()
-        """What was named last and can be no partition."""
+        """The values in the last answer that can be no partition."""
 
     @property
     def may_change(self) -> bool:
@@ -94,7 +91,7 @@ class PartitionNames:
         return max(self._asked_at + ANSWERED_WITHIN - self._clock.monotonic(), 0.0)
 
     def ask(self) -> None:
-        """Begin to ask for the names, unless that is under way."""
+        """Begins to ask for the names, unless that is under way."""
         if self._asking is not None:
             return
         self._asked_at, self._given_up = self._clock.monotonic(), False
@@ -103,10 +100,10 @@ class PartitionNames:
             self._asking.set_result(NamesAnswer(self._declared))
             return
         self._asking = asyncio.ensure_future(self._answer_of(self._declared))
-        self._asking.add_done_callback(self._tell)
+        self._asking.add_done_callback(self._answered)
 
     def answer(self) -> NamesAnswer | None:
-        """What was answered, once; None: nothing yet."""
+        """The answer, which is given out once; None: there is none yet."""
         asking = self._asking
         if asking is None or not asking.done():
             return None
@@ -117,7 +114,7 @@ class PartitionNames:
         return asking.result()
 
     def give_up_late(self) -> None:
-        """Cancel what has not answered in its time, and report that seldom."""
+        """Cancels a request that was not answered in its time, and reports that seldom."""
         if self._asking is None or self._asking.done() or self.given_up_in > 0:
             return
         self._given_up = True
@@ -129,32 +126,30 @@ class PartitionNames:
             self.report(f"{problem}: it is asked again")
 
     def report(self, problem: str) -> None:
-        """Report that there are no names."""
+        """Reports that there are no names."""
         what = f"the partitions of {self._group} cannot be named: {problem}"
         self._events.emit(GroupTrouble, message=what)
 
     def cancel(self) -> None:
-        """At the end of the worker."""
+        """Cancels the request, at the end of the worker."""
         if self._asking is not None:
             self._asking.cancel()
 
     # ---- a function
 
-    def _tell(self, asking: "asyncio.Future[NamesAnswer]") -> None:
+    def _answered(self, asking: "asyncio.Future[NamesAnswer]") -> None:
         self._then(None if asking.cancelled() else asking.result().names)
 
     async def _answer_of(self, names: Names) -> NamesAnswer:
-        """Raises nothing: what a pump's function raises ends no worker."""
+        """The answer of a function. Raises nothing: its errors end no worker."""
         try:
             return NamesAnswer(await self._names_of(names))
-        except BadInput as bad:
-            return NamesAnswer(problem=str(bad), refused=bad)
         except BaseException as problem:  # noqa: BLE001 - it is the pump's own
             return NamesAnswer(problem=failure(problem).partition("\n")[0].rstrip(": "))
 
     async def _names_of(self, names: Names) -> tuple[str, ...]:
-        """What is no name, as that of a file may be, is left out. Raises BadInput where they are
-        too many; what the function raises.
+        """The names that a function gives, without values that can be no partition, such as some
+        names of files. Raises BadInput where they are too many, and what the function raises.
         """
         found: Any
         if iscoroutinefunction(names):
@@ -185,7 +180,7 @@ class PartitionNames:
         return outcome.found
 
     def _leave_out(self, odd: Sequence[str]) -> None:
-        """Report what is no name of a partition, when that is other than before."""
+        """Reports values that can be no partition, when they are others than before."""
         if odd and odd != self._odd:
             which = plural(len(odd), "partition")
             what = f"{which} of {self._group} left out: {odd[0]} is no {A_NAME}"
@@ -194,14 +189,14 @@ class PartitionNames:
 
 
 class _Outcome(NamedTuple):
-    """Of a call."""
+    """The outcome of a call."""
 
     found: Any = None
     problem: BaseException | None = None
 
 
 def _outcome(names: Names, settings: Mapping[str, Any]) -> _Outcome:
-    """Of a plain function that names partitions; what it gives is read here, too."""
+    """The outcome of a plain function that names partitions, whose values are read here, too."""
     try:
         found: Any = names(settings)
         if not isawaitable(found) and not isinstance(found, str | bytes):
@@ -212,7 +207,7 @@ def _outcome(names: Names, settings: Mapping[str, Any]) -> _Outcome:
 
 
 def _in_thread(function: Callable[[], T]) -> "asyncio.Future[T]":
-    """What `function` returns, which raises nothing. The process does not wait for the thread."""
+    """Calls `function`, which raises nothing, in a thread. The process does not wait for it."""
     loop, context = asyncio.get_running_loop(), copy_context()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -72,25 +72,25 @@ from blackboard.worker.running import Runs, Taken
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 
 ROUND = 1 / 3
-"""Of a lease, from one look at the group to the next."""
+"""The part of a lease from one look at the group to the next."""
 SHORTEST_ROUND = 1.0
-"""Seconds."""
+"""The shortest round in seconds."""
 LAST_MESSAGES = 2.0
-"""Seconds for publishing on the bus what was let go."""
+"""Seconds that a worker which ends has to publish on the bus what it let go."""
 MOST_PUMPS = 1_000_000
-"""In one worker: as many as fall to it."""
+"""Pumps in one worker: more than ever fall to it."""
 TWICE = 0.5
 """Seconds, at the least, between the first two announcements of a worker."""
 UNASKED = "it returned, and was not asked to end (a pump goes on until ctx.stopping is true)"
 SHARED = "let go for another worker"
 ENDING = "the worker is stopping"
 _ALL = datetime(9999, 1, 1, tzinfo=UTC)
-"""After every token."""
+"""A time after all tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What a worker reads in a round."""
+    """The rows that a worker reads in a round."""
 
     now: datetime
     locks: Sequence[Lock]
@@ -119,21 +119,21 @@ class GroupWorker:
     runs: Runs
     steady: SteadyClock
     races: Races | None = None
-    """Of a pump with the balance `grab`; None: it has another balance."""
+    """The races of a pump with the balance `grab`; None: it has another balance."""
     member: Member = field(init=False)
     """The worker's row on the group's board."""
     _rows: GroupRows = field(init=False)
     _grab: LeaseGrab | None = None
     _holders: LockHolders = field(default_factory=lambda: LockHolders({}))
-    """Of the partitions, by the last look."""
+    """The holders of the partitions, by the last look."""
     _bus_away_since: float | None = None
     _behind: dict[str, float] = field(default_factory=dict)
-    """The workers that hold two partitions less than another, and since when each has got none;
-    -inf for all of them: races took too long, and shares decide until there are none.
+    """The workers that hold at least two partitions less than another, and since when each has got
+    none; -inf for all of them: races took too long, and shares decide until no worker is behind.
     """
     _group: asyncio.TaskGroup = field(init=False)
     _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
-    """What is cancelled at the end, in the order it was begun."""
+    """The tasks that are cancelled at the end, in the order they were begun."""
     _left_alone: Latest = field(default_factory=lambda: Latest(MOST_PUMPS))
     """Partitions whose settings cannot be computed: each is reported once."""
     _asked_to_stop: int = 0
@@ -149,12 +149,13 @@ class GroupWorker:
     _left: dict[str, float] = field(default_factory=dict)
     """The partitions without an owner at the last look, and since when it has seen that."""
     _explained: dict[str, Etag] = field(default_factory=dict)
-    """Partitions that wait for a while, and the etags of their tokens, once that was looked at."""
+    """Partitions that wait for more than a moment, and the etags of their tokens, once it was
+    examined whether a clock was wrong."""
     _others: bool = False
     """Whether other workers are there to take what it lets go."""
 
     def __post_init__(self) -> None:
-        self.runs.ended = self._ended
+        self.runs.ended, self.releases.landed = self._ended, self._released
         group = self.handler.type
         names = PartitionNames(
             self.pump.partitions,
@@ -202,8 +203,8 @@ class GroupWorker:
         return self._asked_to_stop > 0
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Asked once: let everything go, when the others have seen it coming. Asked again, or
-        `at_once`: now.
+        """Asks the worker to stop. Asked once, it lets everything go when the others have seen that
+        it leaves. Asked again, or `at_once`: now.
         """
         self._asked_to_stop += 2 if at_once else 1
         self._changed.set()
@@ -212,7 +213,7 @@ class GroupWorker:
             self.events.emit(WorkerStopping, message=f"lets {held} of {self.handler.type} go")
 
     async def work(self) -> None:
-        """Serve the group until `stop` is called."""
+        """Serves the group until `stop` is called."""
         self._begun = self._looked = self.board.clock.monotonic()
         try:
             async with asyncio.TaskGroup() as self._group:
@@ -240,7 +241,7 @@ class GroupWorker:
         return task
 
     async def _prepared(self) -> bool:
-        """Make the group's board and its partitions where they are not there. False: the worker is
+        """Makes the group's board and its partitions where they are not there. False: the worker is
         to stop before that could be done.
         """
         while not self._stopping:
@@ -257,7 +258,7 @@ class GroupWorker:
         return False
 
     def _named(self, names: tuple[str, ...] | None) -> None:
-        """The next round is at once, unless the names are those that are there."""
+        """Begins the next round at once, unless the names are those that are there."""
         if names != self._rows.made:
             self._changed.set()
 
@@ -278,14 +279,14 @@ class GroupWorker:
                 await self._wait(pause)
 
     async def _make_anew(self) -> None:
-        """The table was deleted, and the board of the group with it: the next round makes it."""
+        """Lets the next round make the group's board, which was deleted with the table."""
         what = f"the board {self.board.name!r} is gone: it is made anew"
         self.events.emit(GroupTrouble, message=what)
         self._rows.gone()
         await self._wait(REFUSED.pause())
 
     async def _look_and_act(self) -> float:
-        """One look, and what follows of it. Returns the seconds until the next one."""
+        """Reads the rows and acts on them. Returns the seconds until the next look."""
         await self._rows.keep()
         await self._announce()
         if await self.steady.doubts(self.board):
@@ -305,24 +306,31 @@ class GroupWorker:
             return self._round
         if not picture.held and not picture.stale and now < self._begun + INITIAL_DELAY:
             return self._begun + INITIAL_DELAY - now
-        balance = self.pump.balance
-        me = self.owner
+        return self._pause(await self._share(look, picture, late=late, now=now), now)
+
+    async def _share(
+        self, look: _Look, picture: Picture, *, late: bool, now: float
+    ) -> float | None:
+        """Takes and lets go what `rules/shares.py` says. Returns the seconds until the next look;
+        None: a round.
+        """
         there = {*picture.free, *picture.stale}
         self._left = {one: self._left.get(one, now) for one in sorted(there)}
         left = [one for one, since in self._left.items() if since <= now - self._round]
-        decision = decide(picture, me, balance=balance, late=late, left=left)
+        balance = self.pump.balance
+        decision = decide(picture, self.owner, balance=balance, late=late, left=left)
         if decision.let_go:
             # A partition that moved while the rows were read may be in none of them.
             second = await self._look()
             again = self._picture(second)
             if again.partitions >= picture.partitions:
                 look, picture = second, again
-                decision = decide(picture, me, balance=balance, late=late, left=left)
+                decision = decide(picture, self.owner, balance=balance, late=late, left=left)
         await self._take(look, decision.take)
         if decision.let_go and not self._stopping:
-            mine = {one for one, owner in picture.held.items() if owner == me}
+            mine = {one for one, owner in picture.held.items() if owner == self.owner}
             self._let_go(mine, keep=len(mine) - decision.let_go)
-        return self._pause(decision.again, now)
+        return decision.again
 
     def _is_late(self, now: float) -> bool:
         if now - self._looked > LATE * self._round:
@@ -330,8 +338,8 @@ class GroupWorker:
         return now < self._late_until
 
     def _pause(self, again: float | None, now: float) -> float:
-        """A worker hurries for a lease at the most, and until others have drained what they let go
-        for it: what it lacks may not be there to be had.
+        """The seconds until the next look. A worker hurries for a lease and the time that others
+        have to drain, and no longer: the partitions that it lacks may not come free.
         """
         if again != HURRY:
             self._short_since = None
@@ -342,14 +350,17 @@ class GroupWorker:
         return HURRY if now < self._short_since + longest else self._round
 
     async def _look(self, *, at_workers: bool = True) -> _Look:
-        """Workers first: one that has left deletes its row when its locks are gone."""
+        """Reads the rows, workers first: one that leaves deletes its row when its locks are gone.
+        Of a damaged partition that has several rows, the first counts: a lock before all tokens.
+        """
         there = await workers(self.board) if at_workers else ()
-        found = [
-            one async for one in self.board.walk(0, until=_ALL) if one.type == self.handler.type
-        ]
+        found = dict[str, Lock | Token]()
+        async for one in self.board.walk(0, until=_ALL):
+            if one.type == self.handler.type:
+                found.setdefault(one.id, one)
         return _Look(
-            locks=[one for one in found if isinstance(one, Lock)],
-            tokens=[one for one in found if isinstance(one, Token)],
+            locks=[one for one in found.values() if isinstance(one, Lock)],
+            tokens=[one for one in found.values() if isinstance(one, Token)],
             workers=there,
             now=await self.board.table.now(),
         )
@@ -378,7 +389,7 @@ class GroupWorker:
         )
 
     async def _see_to_own(self, locks: Sequence[Lock]) -> None:
-        """Adopt locks of this worker that none of its runs has, and find out what became of runs
+        """Adopts locks of this worker that none of its runs has, and finds out what became of runs
         whose lock is gone.
         """
         nonces = {one.nonce for one in locks}
@@ -400,8 +411,8 @@ class GroupWorker:
                 await self._start([made])
 
     async def _bring_back(self, look: _Look) -> None:
-        """Plan partitions anew that wait because a clock was wrong. Few wait for longer than a
-        moment, for what their pumps said; each is looked at once.
+        """Plans partitions anew that wait because a clock was wrong. Few others wait for longer
+        than a moment, as their pumps asked for; each is examined once.
         """
         waiting = {one.id: one for one in look.tokens if is_ahead(one.ready, now=look.now)}
         etags = {name: one.etag for name, one in waiting.items()}
@@ -429,7 +440,7 @@ class GroupWorker:
                 raise problem
 
     async def _claim(self, tokens: Sequence[Token]) -> None:
-        """Claim them in one batch. When another worker was faster at one, the next look deals them
+        """Claims them in one batch. When another worker was faster at one, the next look deals them
         anew; one that does not fit its item is left out.
         """
         left = [one for one in tokens if self._settled(one)]
@@ -491,18 +502,18 @@ class GroupWorker:
 
     @property
     def _is_uneven(self) -> bool:
-        """Whether races took too long to make it even."""
+        """Whether races took too long to make the shares even."""
         return -math.inf in self._behind.values()
 
     def _see_who_is_behind(self, picture: Picture, times: Times, now: float) -> None:
-        """Where workers join one after another there is always one that is behind. So what counts
-        is how long one of them has got nothing.
+        """Notes which workers hold too little, and for how long. Where workers join one after
+        another, one is always behind: so it counts how long the same one has got nothing.
         """
         before, held = self._holders, Counter(picture.held.values())
         order = sorted(picture.workers, key=lambda one: (held[one], one))
         most = order[-1]
         behind = [one for one in order if held[most] - held[one] >= 2]
-        if self._is_uneven:  # what shares deal does not show that races do
+        if self._is_uneven:  # shares deal now: that a worker gets some does not show that races do
             self._behind = dict.fromkeys(behind, -math.inf)
             return
         self._behind = {
@@ -521,8 +532,8 @@ class GroupWorker:
                 return
 
     async def _claim_won(self, name: str) -> bool:
-        """Claim a partition that was won in a race, if it is free or stale by now. A worker that is
-        late overrides nothing: the next race decides.
+        """Claims a partition that was won in a race, if it is free or stale by now. A worker that
+        is late overrides nothing: the next race decides.
         """
         if self._stopping or not self._races_decide:
             return False
@@ -537,7 +548,7 @@ class GroupWorker:
         return name in self.holdings.ids
 
     def _let_go_lost(self, name: str) -> None:
-        """End the pump of a partition that another node has won."""
+        """Ends the pump of a partition that another node has won."""
         for held in self.holdings:
             if held.claim.id == name and not held.asked_to_end and not held.ended:
                 self._end(held, SHARED)
@@ -555,8 +566,8 @@ class GroupWorker:
     # ---- letting go
 
     def _let_go(self, names: Collection[str], *, keep: int) -> None:
-        """End the pumps of these partitions that were begun last, so that so many go on. Those that
-        are at their end, or have ended since the rows were read, do not go on.
+        """Ends the pumps of these partitions that were begun last, so that `keep` go on. Pumps that
+        are about to end, or have ended since the rows were read, are not among those.
         """
         mine = {
             held.claim.id: held
@@ -568,7 +579,7 @@ class GroupWorker:
             self._end(mine[name], SHARED)
 
     def _end(self, held: Holding, reason: str) -> None:
-        """Ask a pump to end, and stop it when its time is up."""
+        """Asks a pump to end, and stops it when its time is up."""
         held.ask_to_end(reason)
         self._start_beside(self._stop(held, reason))
 
@@ -579,7 +590,7 @@ class GroupWorker:
             held.cut_short(f"{reason}, and it did not end within {drain:g} s")
 
     def _ended(self, held: Holding, ended: Ended) -> None:
-        """A pump that was asked to end and returns is put back, with its checkpoint."""
+        """Puts back a pump that was asked to end and returns, with its checkpoint."""
         if ended.outcome is Outcome.OK and held.asked_to_end:
             ended = replace(ended, outcome=Outcome.CANCELLED, error=held.asked_to_end)
         elif ended.outcome is Outcome.OK:
@@ -613,7 +624,6 @@ class GroupWorker:
     # ---- beside the rounds
 
     async def _release(self) -> None:
-        self.releases.landed = self._released
         try:
             while True:
                 await self.releases.next(0, hurry=True)
@@ -628,7 +638,7 @@ class GroupWorker:
             self._changed.set()
 
     async def _announce(self) -> None:
-        """Write the worker's row, once a round."""
+        """Writes the worker's row, once a round."""
         now = self.board.clock.monotonic()
         if now < self._announced + self._round:
             return
@@ -639,7 +649,7 @@ class GroupWorker:
         self._announced = now
 
     async def _after(self, trouble: TableError) -> None:
-        """Wait until the store may be asked again."""
+        """Waits until the store may be asked again."""
         if not isinstance(trouble, Busy | Unavailable):
             self._cannot_serve(trouble)
             await self._wait(REFUSED.pause())
@@ -652,11 +662,11 @@ class GroupWorker:
         self.events.emit(GroupTrouble, message=what)
 
     async def _wait(self, seconds: float) -> None:
-        """So long, or until something has changed."""
+        """Waits so long, or until something has changed."""
         await self._until(self.board.clock.sleep(max(seconds, 0.0)))
 
     async def _until(self, awaited: Awaitable[object]) -> None:
-        """Until that has ended, or something has changed."""
+        """Waits until that has ended, or something has changed."""
         try:
             await until_one_ends(awaited, self._changed.wait())
         finally:
@@ -664,8 +674,8 @@ class GroupWorker:
 
 
 def _announced_for(member: Member) -> float:
-    """Seconds for which an announcement holds: a lease, as that worker has it. So all judge a
-    worker by the same, also while another lease is being deployed.
+    """Seconds for which an announcement holds: a lease, as that worker has it. So all workers judge
+    it by the same lease, also while another one is being deployed.
     """
     return member.cycle / ROUND
 

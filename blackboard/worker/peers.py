@@ -19,10 +19,10 @@ from zlib import crc32
 from blackboard.model import LONG_AGO, Token
 
 HEAD_START = timedelta(seconds=0.25)
-"""From the turn of one worker to that of the next. The first turn begins when the token is ready,
-or when a worker that comes before has claimed another one. Longer than a claim takes."""
+"""The time from the turn of one worker to that of the next, longer than a claim takes. The first
+turn begins when the token is ready, or when a worker that comes before has claimed another one."""
 LONGEST = timedelta(seconds=2)
-"""After a token became ready: any worker may claim it."""
+"""The time after a token became ready from which any worker may claim it."""
 GOLDEN = 0x9E3779B1
 """2**32 by the golden ratio: spreads hashes that differ in a few bits (Knuth)."""
 
@@ -31,13 +31,13 @@ class Turn(NamedTuple):
     """When it is this worker's turn to take a token."""
 
     share: float
-    """Of all workers, how many come before this one, in [0, 1)."""
+    """The share of all workers that come before this one, in [0, 1)."""
     begins: datetime
-    """Not before then."""
+    """The time before which this worker leaves it to others."""
 
 
 FIRST = Turn(0.0, LONG_AGO)
-"""This worker is the first to take it."""
+"""The turn of the worker that is the first to take a token."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,8 +58,8 @@ class Peers:
         self._by_type: dict[str, list[_Peer]] = {one: [] for one in types}
 
     def met(self, types: Mapping[str, Iterable[str]]) -> None:
-        """These are all of them, by owner with the types that they take: the membership rows were
-        read.
+        """Replaces the peers by those of the membership rows, by owner with the types that they
+        take.
         """
         for owner in self._by_owner.keys() - types.keys():
             gone = self._by_owner.pop(owner)
@@ -69,7 +69,7 @@ class Peers:
             self.note(owner, its)
 
     def note(self, owner: str, types: Iterable[str], claimed: datetime = LONG_AGO) -> None:
-        """Note that a worker takes some types, and that it `claimed` a token."""
+        """Notes that a worker takes some types, and that it `claimed` a token."""
         if owner == self._owner:
             return
         peer = self._by_owner.get(owner)
@@ -82,7 +82,7 @@ class Peers:
 
     @property
     def most(self) -> int:
-        """How many there are of the type that has the most."""
+        """How many peers there are of the type that has the most."""
         return max(map(len, self._by_type.values()), default=0)
 
     def turn(self, token: Token, *, urgent: bool = False) -> Turn:

@@ -1,6 +1,6 @@
 """The permits of one worker: asked for before a claim, renewed beside its run, given back after it.
 
-Where no permit of a limit was left, no more are asked for some seconds, or until this worker gives
+Where no permit of a limit was left, the worker requests no more for some seconds, or until it gives
 one back: other runs go first meanwhile.
 
 A run whose permit could not be renewed in time, or was taken, is stopped and put back: its item is
@@ -38,12 +38,12 @@ LOST = "its permit was not renewed in time, or another worker took it"
 
 
 class Grant:
-    """What was asked for by one batch of claims: those of its items that may run."""
+    """The permits that were granted to one batch of claims: which of its items may run."""
 
     def __init__(self, permits: "Permits", limits: Mapping[str, Limit]) -> None:
         self._permits = permits
         self._limits = limits
-        """Of the items that have one."""
+        """The limits of the items, where they have one."""
         self._granted: dict[str, HeldPermit] = {}
 
     def grant(self, permits: Iterable[HeldPermit]) -> None:
@@ -54,8 +54,8 @@ class Grant:
         return item_id not in self._limits or item_id in self._granted
 
     def hold(self, item_id: str, nonce: str) -> bool:
-        """The item was claimed, with this nonce: its permit is kept for its run. Returns whether it
-        may run: it needs no permit, or has one that is to be trusted still.
+        """Keeps the permit of an item, which was claimed with this nonce, for its run. Returns
+        whether it may run: it needs no permit, or has one that may still be trusted.
         """
         if item_id not in self._limits:
             return True
@@ -70,11 +70,11 @@ class Grant:
         return frozenset(limit.name for limit in self._limits.values())
 
     def keep_for_locks(self) -> None:
-        """The next permits of these limits are for stale locks."""
+        """Keeps the next permits of these limits for stale locks."""
         self._permits.keep_for_locks(self.limits)
 
     def take_unused(self) -> list[HeldPermit]:
-        """Those that no claim has used."""
+        """Takes out the permits that no claim has used."""
         unused, self._granted = list(self._granted.values()), {}
         return unused
 
@@ -85,7 +85,7 @@ class Permits:
 
     board: BoardTable
     renewing: BoardTable
-    """The same, asked for renewals."""
+    """The same board, asked with the priority of renewals."""
     owner: str
     holdings: Holdings
     freed: Callable[[], None]
@@ -99,7 +99,7 @@ class Permits:
     """Permits that are being asked for or wait for the answer to their claims."""
     _has_asked: bool = False
     _held: dict[str, HeldPermit] = field(default_factory=dict)
-    """By the nonces of their claims."""
+    """The permits of runs, by the nonces of their claims."""
     _some: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while any is held."""
     _unneeded: list[HeldPermit] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Permits:
     # ---- asking
 
     def begin(self) -> None:
-        """A walk over the board begins: stale locks are looked at before tokens."""
+        """Begins a walk over the board, in which stale locks are looked at before tokens."""
         self._kept.clear()
         now = self.board.clock.monotonic()
         self._exhausted = {name: until for name, until in self._exhausted.items() if now < until}
@@ -135,13 +135,13 @@ class Permits:
         return all(self._exhausted.get(name, now) <= now for name in limits)
 
     def keep_for_locks(self, names: Iterable[LimitName]) -> None:
-        """Ask for no more permits of some limits until the next walk over the board: a stale lock
+        """Asks for no more permits of some limits until the next walk over the board: a stale lock
         waits for one.
         """
         self._kept.update(names)
 
     def counts(self) -> Mapping[LimitName, int]:
-        """How many this worker has, or asks for, of each limit."""
+        """How many permits of each limit this worker has, or asks for."""
         if not self._held and not self._asked:
             return {}
         held = Counter((one.permit.type, one.permit.value) for one in self._held.values())
@@ -149,8 +149,8 @@ class Permits:
 
     @asynccontextmanager
     async def asked(self, limits: Mapping[str, Limit | None]) -> AsyncIterator[Grant]:
-        """Permits for what is to be claimed now, by the ids of the items. What is not held by the
-        end is given back.
+        """Permits for items that are to be claimed now; `limits` has the limit of each, by its id.
+        Permits that are not held by the end are given back.
         """
         found = {item_id: limit for item_id, limit in limits.items() if limit is not None}
         grant = Grant(self, found)
@@ -190,26 +190,26 @@ class Permits:
         self._some.set()
 
     def release(self, nonce: str) -> None:
-        """A run is released: give back its permit, if it has one."""
+        """Gives back the permit of a run that is released, if it has one."""
         permit = self._held.pop(nonce, None)
         if permit is not None:
             self.give_back([permit])
 
     def give_back(self, permits: Sequence[HeldPermit]) -> None:
-        """Queue permits to be deleted."""
+        """Queues permits to be deleted."""
         if permits:
             self._unneeded += permits
             self._changed.set()
 
     async def keep_giving_back(self) -> None:
-        """Delete what is given back, until it is cancelled."""
+        """Deletes the permits that are given back, until it is cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             await self._delete_unneeded()
 
     async def _delete_unneeded(self) -> None:
-        """Delete the permits that were queued, as many in one request as a batch may have."""
+        """Deletes the permits that were queued, as many in one request as a batch may have."""
         async with self._deleting:
             while self._unneeded:
                 some = self._unneeded[: self.board.table.max_rows]
@@ -223,7 +223,7 @@ class Permits:
                     self._exhausted.pop(name, None)
 
     async def keep_renewing(self) -> None:
-        """Renew what is held, and stop runs whose permits are lost, until it is cancelled."""
+        """Renews the permits held, and stops runs whose permits are lost, until it is cancelled."""
         while True:
             if not self._held:
                 self._some.clear()
@@ -265,7 +265,7 @@ class Permits:
             self._held[nonce] = permit
 
     def _lose(self, nonce: str) -> None:
-        """Stop a run whose permit another worker may have. The row, if it is there, goes stale."""
+        """Stops a run whose permit another worker may have. The row, if it is there, goes stale."""
         del self._held[nonce]
         held = self.holdings.get(nonce)
         if held is not None and not held.ended:
@@ -274,7 +274,7 @@ class Permits:
     # ---- the end
 
     async def close(self) -> None:
-        """Give back what is left, if the store answers soon."""
+        """Gives back the permits that are left, if the store answers soon."""
         for nonce in tuple(self._held):
             self.release(nonce)
         if self._renewal is not None:

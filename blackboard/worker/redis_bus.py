@@ -7,16 +7,16 @@ errors of Redis are logged without its password.
 A request has a few seconds. When one fails, the bus counts as away: further requests fail at once
 until a pause is over, which doubles with each failure. The connection that listens is made anew in
 the same way. It is pinged when no message comes, because a host that vanishes closes no connection.
-The caller is called once when Redis is away, and once when it is back.
+`on_away` is called once when Redis is away, and `on_back` once when it is back.
 
 A Redis that answers may refuse some requests: it has no memory left, is a read-only replica, or its
 rules for this user forbid a command. Then the bus is away, too. Requests of that kind fail at once
-until a pause is over, while the others go on. The bus is back when that kind is done again, and not
-when another is; so it is after a request without an answer in time, as Redis may hold writes and
-answer reads. While it listens, the bus tries that itself, for a partition that does not exist: a
-node that holds its partitions may have nothing to ask for hours.
+until a pause is over, while the others go on. The bus is back when a request of that kind succeeds,
+and not when another does. The same holds after a request without an answer in time: Redis may hold
+writes and answer reads. While it listens, the bus tries such requests itself, for a partition that
+does not exist: a node that holds its partitions may have nothing to ask for hours.
 
-Nothing is written twice to be sure: a request without an answer is BusAway, whatever came of it.
+No write is repeated: a request without an answer raises BusAway, whether it was applied or not.
 """
 
 import asyncio
@@ -55,13 +55,13 @@ ANSWERS_WITHIN = 5.0
 SILENCE = 10.0
 """Seconds without a message after which the listening connection is pinged."""
 CONNECTIONS = 8
-"""Requests at a time, at the most."""
+"""The most requests at a time."""
 TRIAL = "trial\n"
-"""Stands for a partition where Redis is tried: none can have this name, and nodes ignore it."""
+"""The name of the partition for which Redis is tried: none can have it, and nodes ignore it."""
 MOMENT = 0.1
 """Seconds between two tries, at the least."""
 MOST_WAITING = 10_000
-"""Messages that wait for the node; what comes on top is lost."""
+"""The most messages that wait for the node; further ones are lost."""
 
 SET_IF_ABSENT = """
 redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
@@ -92,7 +92,9 @@ def redis_url(environ: Mapping[str, str], setting: str | None = None) -> str:
 
 
 def _parts(url: str, field: str) -> SplitResult:
-    """Raises BadInput, which quotes nothing: what is behind a password may be a part of it."""
+    """The parts of a URL. Raises BadInput, which quotes nothing: text behind a password may be a
+    part of it.
+    """
     try:
         parts = urlsplit(url)
         if parts.scheme in SCHEMES and "@" in parts.path + parts.query + parts.fragment:
@@ -109,7 +111,7 @@ def _parts(url: str, field: str) -> SplitResult:
 
 
 class _Part(StrEnum):
-    """What may not work, while the rest does."""
+    """The parts of the bus, each of which may fail while the others work."""
 
     CONNECTION = "connection"
     MESSAGES = "messages"
@@ -121,12 +123,12 @@ class _Part(StrEnum):
 
 
 class _Trouble(NamedTuple):
-    """Of one part."""
+    """The trouble of one part."""
 
     problem: str
     failures: int = 0
     retry_at: float = 0.0
-    """In monotonic seconds; requests fail at once until then."""
+    """When requests are sent again, in monotonic seconds; until then they fail at once."""
 
 
 class RedisBus:
@@ -161,7 +163,7 @@ class RedisBus:
         self._redis = _client(url, answers_within)
         self._room = asyncio.Semaphore(CONNECTIONS)
         self._down: dict[_Part, _Trouble] = {}
-        """What does not work."""
+        """The parts that do not work."""
         self._has_failed = asyncio.Event()
         """Set when something in `_down` may have to be tried again."""
 
@@ -228,7 +230,7 @@ class RedisBus:
         return self._is_down(part, problem, failures=failures, retry_at=retry_at)
 
     async def _try_again(self) -> None:
-        """Tries what does not work, each time its pause is over."""
+        """Tries the parts that do not work, each time a pause is over."""
         while True:
             await self._has_failed.wait()
             down = self._down.keys() - {_Part.MESSAGES}
@@ -272,7 +274,7 @@ class RedisBus:
             self._down.pop(_Part.MESSAGES, None)
 
     async def _receive(self, messages: Queue[Notified], tried: asyncio.Event) -> None:
-        """Subscribes, again and again, and passes on what comes. `tried` is set when Redis has
+        """Subscribes, again and again, and passes on the messages. `tried` is set when Redis has
         confirmed the first subscription, or failed to.
         """
         failures = 0
@@ -294,7 +296,7 @@ class RedisBus:
                 await self._clock.sleep(self._pause(problem, failures))
 
     async def _subscription(self) -> AsyncIterator[Notified | None]:
-        """None when both channels are subscribed, then their messages, until the connection
+        """Yields None when both channels are subscribed, then their messages, until the connection
         fails.
         """
         channels = {self._key(channel): channel for channel in Channel}
@@ -347,7 +349,9 @@ class RedisBus:
 
 
 def _client(url: str, answers_within: float) -> Redis:
-    """Opens no connection. Raises BadInput naming the option that the client does not take."""
+    """Makes the client, without a connection. Raises BadInput naming the option that the client
+    does not take.
+    """
     try:
         return _made(url, answers_within)
     except _REFUSALS:
@@ -392,7 +396,7 @@ async def _cancelled(*tasks: asyncio.Task[None]) -> None:
 
 
 async def _unless_ended(receiver: asyncio.Task[None], wanted: Awaitable[Answer]) -> Answer:
-    """What is awaited, unless the receiver ends first: then the exception that ended it."""
+    """Returns what is awaited, unless the receiver ends first: then raises what has ended it."""
     waiting = asyncio.ensure_future(wanted)
     try:
         await asyncio.wait({receiver, waiting}, return_when=asyncio.FIRST_COMPLETED)

@@ -4,7 +4,8 @@ While other runs of the worker are about to end, a run that has ended waits for 
 as the writing takes: many are released with one request, and none much later. Where writing is
 cheap, as to a file, none waits: those that end while a batch is written are the next one. Each
 shard is written by itself; where that takes long, its runs keep their locks and not their slots,
-and what ends meanwhile is written beside them: one run that the store does not take holds up none.
+and runs that end meanwhile are written beside them: a run that the store does not take holds up no
+other.
 """
 
 import asyncio
@@ -30,31 +31,26 @@ LONGEST_WAIT = 0.1
 CHEAP = 0.001
 """Seconds of writing for each run of a batch up to which no run waits for others."""
 LAST_RENEWAL = 2.0
-"""Seconds, at the most, that it waits for the answer to a renewal of its lock."""
+"""Seconds, at the most, that a release waits for the answer to a renewal of its lock."""
 STUCK = 0.7
 """Seconds of writing after which the runs of a shard keep no slots, on a board of several."""
 LAST_RELEASES = 10.0
-"""Seconds for releasing what was cut short, before a worker ends all the same."""
+"""Seconds for releasing runs that were cut short, before a worker ends all the same."""
 LAST_PRUNING = 2.0
 """Seconds, at the most, that a worker which ends goes on to prune."""
 
 
-async def _nothing_more(_landed: Sequence[Released]) -> None:
-    """What a worker does besides, where it does nothing."""
-
-
 @dataclass(slots=True, kw_only=True)
 class _Shard:
-    """What there is to be written of one shard."""
+    """The runs of one shard that are to be written."""
 
     ended: asyncio.Queue[tuple[Holding, Ended]] = field(default_factory=asyncio.Queue)
     to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """Items whose history may be too long."""
     writing: float = 0.0
-    """Seconds that the last batch took to write, of those that were not late; 0 where that was
-    cheap."""
+    """Seconds that the last batch took to write that was not late; 0 where that was cheap."""
     late: int = 0
-    """How many are being written that take too long."""
+    """How many batches are being written that take too long."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,12 +61,13 @@ class Releases:
     events: Events
     holdings: Holdings
     retention: Retention
-    slots_freed: Callable[[], None] = lambda: None
-    """Called when slots are free of runs that could not be released yet."""
-    landed: Callable[[Sequence[Released]], Awaitable[None]] = _nothing_more
+    slots_freed: Callable[[], None] = field(init=False, repr=False)
+    """Called when slots become free whose runs could not be released yet; with one shard never. Set
+    by the worker, as is `landed`."""
+    landed: Callable[[Sequence[Released]], Awaitable[None]] = field(init=False, repr=False)
     """Called with runs that were released, as soon as they are."""
     runs: int = 0
-    """Released so far."""
+    """How many were released so far."""
     _shards: list[_Shard] = field(init=False)
     _writing: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -78,7 +75,7 @@ class Releases:
         self._shards = [_Shard() for _ in range(self.board.shards)]
 
     def add(self, held: Holding, ended: Ended) -> None:
-        """Queue a run that has ended, or was not begun. Its lock is renewed until it is written."""
+        """Queues a run that has ended, or was not begun. Until it is written, its lock is kept."""
         shard = self._shards[held.shard]
         held.end()
         shard.ended.put_nowait((held, ended))
@@ -92,9 +89,9 @@ class Releases:
         return sum(one.ended.qsize() for one in self._shards if not one.late)
 
     async def next(self, number: int, *, hurry: bool) -> None:
-        """Release as many of a shard as fit one batch, as soon as there is one; with `hurry` they
-        do not wait for others. Those that take long are written beside what follows, and their
-        slots are freed.
+        """Releases as many runs of a shard as fit one batch, as soon as there is one; with `hurry`
+        they do not wait for others. A batch that takes long is written beside those that follow,
+        and its slots are freed.
         """
         shard, batch = self._shards[number], await self._batch(number, hurry=hurry)
         writing = asyncio.get_running_loop().create_task(self._write(shard, batch))
@@ -107,7 +104,7 @@ class Releases:
             self._free_slots(number, [held for held, _ in batch])
 
     def cancel(self) -> None:
-        """Cancel what is being written still."""
+        """Cancels the batches that are still being written."""
         for one in self._writing:
             one.cancel()
 
@@ -118,12 +115,12 @@ class Releases:
         write = partial(release, self.board, leases=leases, landed=landed)
         results = await each_for_itself(write, finished)
         took = self.board.clock.monotonic() - begun
-        if took <= STUCK:  # what takes longer is waited for by none
+        if took <= STUCK:  # runs do not wait for a batch that takes longer
             shard.writing = took if took > CHEAP * len(batch) else 0.0
-        await landed(list(zip(finished, results, strict=True)))  # what was dropped
+        await landed(list(zip(finished, results, strict=True)))  # those that were dropped, too
 
     async def _landed(self, shard: _Shard, results: Sequence[tuple[FinishedRun, Released]]) -> None:
-        """Note what was released. Some may be noted already."""
+        """Notes what was released. Some may be noted already."""
         new = [(one, done) for one, done in results if self.holdings.has(one.claim.nonce)]
         for one, released in new:
             self.runs += 1
@@ -139,7 +136,7 @@ class Releases:
         shard.late -= 1
 
     def _free_slots(self, number: int, holdings: Sequence[Holding]) -> None:
-        """Free the slots of runs whose release takes long, and of all that have ended by then."""
+        """Frees the slots of runs whose release takes long, and of all that have ended by then."""
         if self.board.shards == 1:
             return  # no other shard could use the slots
         for held in self.holdings:
@@ -148,7 +145,7 @@ class Releases:
         self.slots_freed()
 
     async def _batch(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
-        """What is to be written now. What was cut short is due again at once."""
+        """The runs to write now. Without `hurry` it waits a little for others."""
         shard, most = self._shards[number], releases_at_once(self.board)
         batch = [await shard.ended.get()]
         if not hurry and 1 + shard.ended.qsize() < min(most, self._held(number)):
@@ -169,7 +166,7 @@ class Releases:
             shard.to_prune.put_nowait(run.id)
 
     async def keep_pruning(self, number: int) -> None:
-        """Prune what is to be pruned of a shard, until it is cancelled."""
+        """Prunes the histories of a shard that may be too long, until it is cancelled."""
         to_prune = self._shards[number].to_prune
         while True:
             item_id = await to_prune.get()
@@ -178,7 +175,7 @@ class Releases:
             to_prune.task_done()
 
     async def pruned(self) -> None:
-        """Until nothing is to be pruned, or this takes too long."""
+        """Waits until nothing is to be pruned, or this takes too long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_PRUNING):
                 for shard in self._shards:
@@ -216,7 +213,7 @@ class Renewed(Leases):
         self._held = {held.claim.nonce: held for held in holdings}
 
     async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
-        """A renewal under way is waited for, but not for long."""
+        """Waits for renewals that are under way, but not for long."""
         holdings = [self._held[one.claim.nonce] for one in finished]
         for held in holdings:
             held.releasing = True

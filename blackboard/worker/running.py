@@ -37,7 +37,7 @@ NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
 
 
 class Taken(NamedTuple):
-    """What is to be run: a claim, and the settings that it was claimed with."""
+    """A claim that is to be run, and the settings that it was made with."""
 
     claim: Claim
     settings: RunSettings
@@ -57,8 +57,8 @@ class Runs:
     """Called with each run that has ended, or was not begun."""
 
     def start(self, taken: Sequence[Taken]) -> None:
-        """Run what was claimed, beside everything else. What has no slot is put back: it was
-        claimed late, other runs have taken the slot meanwhile, or the worker is to stop.
+        """Runs claims, beside everything else. A claim without a slot is put back: it was answered
+        late, other runs have taken the slot meanwhile, or the worker is to stop.
         """
         for one in taken:
             held, has_slot = self._hold(one)
@@ -70,12 +70,12 @@ class Runs:
             self.started()
 
     def put_back(self, taken: Taken) -> None:
-        """Release what was claimed and may not run now: it is due again at once."""
+        """Releases a claim that may not run now: its item is due again at once."""
         held, _ = self._hold(taken)
         self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_PERMIT))
 
     def _hold(self, taken: Taken) -> tuple[Holding, bool]:
-        """Hold a claim, and report it; and whether there was a slot for it."""
+        """Holds a claim, and reports it. Returns also whether there was a slot for it."""
         claim, settings = taken
         held = Holding(claim=claim, settings=settings, shard=shard_of(claim.id, self.shards))
         has_slot = self.holdings.add(held)
@@ -105,7 +105,7 @@ class Calls:
         self._limits = TimeLimits(self.clock)
 
     def start(self, held: Holding, ended: Callable[[Ended], None]) -> None:
-        """Call the handler of a claimed run. `ended` is called once, with its outcome;
+        """Calls the handler of a claimed run. `ended` is called once, with its outcome;
         at once where it cannot be called. Never raises.
         """
         prepared = self._call(held)
@@ -170,7 +170,7 @@ class TimeLimits:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, held: Holding, allowed: timedelta) -> None:
-        """From now on the run may take so long."""
+        """Limits a run to so long from now on."""
         until = self._clock.monotonic() + allowed.total_seconds()
         if len(self._all) >= self._many:
             self._all = [one for one in self._all if not one[2].ended]
@@ -199,10 +199,11 @@ class TimeLimits:
 
 
 def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask, Any]:
-    """The item as its handler gets it, the mask for all that the handler reports, and where the run
-    goes on.
+    """The item as its handler gets it, the mask for all that the handler reports, and the
+    checkpoint where the run goes on.
 
-    Raises BadInput naming a variable that `environ` lacks, or what cannot be given to a handler.
+    Raises BadInput naming a variable that `environ` lacks, or a value that cannot be given to a
+    handler.
     """
     claim = held.claim
     params = written = params_of(claim.spec, claim.once)

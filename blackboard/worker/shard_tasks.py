@@ -1,8 +1,8 @@
 """Work on the shards of a board side by side: one task for each, and a slow one is not waited for.
 
-What takes long goes on by itself, and its shard is left alone meanwhile. So a shard that hangs
-costs the others a moment once, and the store one request of this kind. Long is what takes much
-longer than the same does elsewhere: where the whole store is slow, no shard is late.
+Work that takes long goes on by itself, and its shard is left alone meanwhile. So a shard that hangs
+costs the others a moment once, and the store one request of this kind. Work takes long if it takes
+much longer than the same does in other shards: where the whole store is slow, no shard is late.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from blackboard.clock import Clock
 SLOW = 0.4
 """Seconds that a shard is waited for beside others, at the least."""
 SLOWER = 3.0
-"""Times as long as the fastest shard takes that the others are waited for."""
+"""How many times as long as the fastest shard takes the others are waited for."""
 ABREAST = 16
 """Shards that are worked on at a time, besides those that are slow."""
 
 Work = Callable[[int], Coroutine[Any, Any, bool]]
-"""Does it for a shard. Returns whether the store has answered."""
+"""Does the work on a shard. Returns whether the store has answered."""
 
 
 class ShardTasks:
@@ -53,8 +53,8 @@ class ShardTasks:
         return frozenset(self._late)
 
     async def each(self, numbers: Iterable[int], work: Work) -> None:
-        """Do it for each of the shards, but for those that are late; what is raised is raised here,
-        or by the next call.
+        """Does the work on each of the shards, but for those that are late. Raises what that
+        raises; for a shard that is late, at the next call.
         """
         if self._failure is not None:
             raise self._failure
@@ -101,6 +101,6 @@ class ShardTasks:
         self._answered()
 
     def cancel(self) -> None:
-        """Cancel what goes on. The loop awaits it before it ends."""
+        """Cancels the work that goes on. The loop awaits it before it ends."""
         for task in tuple(self._late.values()):
             task.cancel()

@@ -1,7 +1,7 @@
 """The slots of a worker, each of which is for one run at a time. Pure.
 
-A run takes a slot from its claim until its release is written. It takes none when its claim was
-answered so late that other runs have the slots, and none any more when its release takes long. A
+A run takes a slot from its claim until its release is written. It gets none when its claim was
+answered so late that other runs have the slots, and gives it up when its release takes long. A
 claim under way reserves its slots by shard; they are given to other claims when the shard is late.
 """
 
@@ -23,9 +23,9 @@ class FreeSlots:
         exhausted: Container[LimitName] = (),
         times: int = 1,
     ) -> None:
-        """`free` slots are taken by none. `running` has those that each type takes, `permits` those
-        of each limit of the board, `exhausted` the limits of which there are no more. All that is
-        free counts so many `times`.
+        """`free` is the number of free slots. `running` has the slots that each type takes,
+        `permits` the permits that this worker has of each limit of the board, `exhausted` the
+        limits of which no permits are left. All that is free counts so many `times`.
         """
         self._running = running
         self._permits = permits or {}
@@ -36,7 +36,7 @@ class FreeSlots:
         self.left = free * times
 
     def take(self, item_type: str, most: int | None, limit: Limit | None = None) -> bool:
-        """Take a slot, if one is free and the type has fewer than `most`, and its `limit` on the
+        """Takes a slot, if one is free and the type has fewer than `most`, and its `limit` on the
         board may have a permit; None: there is no such limit.
         """
         if self.left <= 0:
@@ -70,7 +70,7 @@ class Slots:
         """The types of what is being claimed, by shard."""
 
     def close(self) -> None:
-        """Let no further run begin."""
+        """Lets no further run begin."""
         self.total = 0
 
     @property
@@ -96,7 +96,7 @@ class Slots:
         return FreeSlots(free, running, permits=permits, exhausted=exhausted, times=times)
 
     def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
-        """Take a slot for a claimed run, also a reserved one: the first claim that is answered has
+        """Takes a slot for a claimed run, also a reserved one: the first claim that is answered has
         it. Returns whether there was one.
         """
         running = self._running.get(item_type, 0)
@@ -111,15 +111,15 @@ class Slots:
         return nonce in self._occupied
 
     def vacate(self, nonce: str) -> None:
-        """Free the slot of a run, if it has one."""
+        """Frees the slot of a run, if it has one."""
         item_type = self._occupied.pop(nonce, None)
         if item_type is not None:
             self._running[item_type] -= 1
 
     def reserve(self, shard: int, types: Iterable[str]) -> None:
-        """Keep slots for what is being claimed in a shard."""
+        """Keeps slots for what is being claimed in a shard."""
         self._reserved[shard] = Counter(types)
 
     def unreserve(self, shard: int) -> None:
-        """Its claims are answered, or are not waited for any more."""
+        """Ends a reservation: the claims of the shard are answered, or not waited for any more."""
         self._reserved.pop(shard, None)

@@ -58,7 +58,7 @@ from blackboard.table import (
 from blackboard.tables.base import ForwardingTable
 
 CONFIRMED_AFTER = 10.0
-"""Seconds from the first time that is off to one that confirms it, at the least."""
+"""The least seconds from the first reading of the clock that is off to one that confirms it."""
 _SECOND = timedelta(seconds=1)
 _JUMP = TOLERANCE / _SECOND
 ROUNDING = 1e-3
@@ -91,10 +91,10 @@ class _Partition:
     away_since: float = -math.inf
     """When it failed first, while it is away."""
     failed_at: float = -math.inf
-    """When it failed last."""
+    """When it last failed."""
 
     def is_back(self) -> None:
-        """It is away no longer: it has answered, or its failure has expired."""
+        """Notes that it is away no longer: it has answered, or its failure has expired."""
         if not is_well(self.circuit):
             self.circuit = CLOSED
         if not self.reply.is_good:
@@ -106,7 +106,7 @@ class StoreBreaker:
     """The breaker of one worker."""
 
     def __init__(self, clock: Clock, chance: Chance, events: Events, *, board: str = "") -> None:
-        """`board` names what is asked through it, in events."""
+        """`board` is the name of the board in events."""
         self._clock = clock
         self._chance = chance
         self._board = board
@@ -114,7 +114,7 @@ class StoreBreaker:
         self.steady = SteadyClock(clock, events)
         self._reports = _Reports(events)
         self._partitions: dict[str, _Partition] = {}
-        """As many as this worker asks."""
+        """All that this worker has asked."""
         self._away: dict[str, _Partition] = {}
         """Those that are in trouble."""
         self._silent_since: float | None = None
@@ -126,7 +126,7 @@ class StoreBreaker:
         """The sleeps of `ready`, in the order they were begun."""
 
     def board(self, board: BoardTable, need: Need) -> BoardTable:
-        """The same board, asked for this need."""
+        """The same board, asked with the priority of this need."""
         table = GuardedTable(board.table, self, need)
         return board.asked_through(table, breaker=table)
 
@@ -143,7 +143,7 @@ class StoreBreaker:
         return opens - now if now < opens - ROUNDING else 0.0
 
     async def ready(self, need: Need, partition: str) -> None:
-        """Wait, after a request that failed, until the next one would be let through: a second at
+        """Waits, after a request that failed, until the next one would be let through: a second at
         the least where the breaker holds nothing up.
         """
         left = self.opens_in(need, partition) or SPACING
@@ -152,7 +152,7 @@ class StoreBreaker:
             left = self.opens_in(need, partition)
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep until a partition in trouble answers, so many seconds at the most."""
+        """Sleeps until a partition in trouble answers, so many seconds at the most."""
         sleeping = asyncio.get_running_loop().create_task(self._clock.sleep(seconds))
         self._waiting[sleeping] = None
         try:
@@ -162,7 +162,7 @@ class StoreBreaker:
             self._waiting.pop(sleeping, None)
 
     def begin(self, need: Need, partition: str) -> Request:
-        """A request is about to be sent. Raises Busy or Unusable when it is too soon."""
+        """Lets a request through. Raises Busy or Unusable when it is too soon."""
         if not self._away:
             return Request(partition, need, is_try=False)
         part, now = self._partition(partition), self._clock.monotonic()
@@ -179,7 +179,7 @@ class StoreBreaker:
         return Request(partition, need, is_try=is_try)
 
     def answered(self, request: Request, *, batch: bool, written: bool = False) -> None:
-        """The partition answered a batch, which was `written` or not, or a page."""
+        """Notes that the partition answered a batch, which was `written` or not, or a page."""
         part, now = self._partition(request.partition), self._clock.monotonic()
         is_repaired = written and self._takes_no_batch
         self._takes_no_batch &= not written
@@ -198,7 +198,7 @@ class StoreBreaker:
             self._let_back(now)
 
     def _let_back(self, now: float) -> None:
-        """Partitions that have answered are away no longer, nor are those whose failure expired."""
+        """Notes partitions as away no longer that have answered, or whose failure has expired."""
         for name, one in tuple(self._away.items()):
             has_answered = is_well(one.circuit)
             if has_answered or has_expired(one.circuit, failed_at=one.failed_at, now=now):
@@ -211,7 +211,7 @@ class StoreBreaker:
             self._events.emit(StoreChanged, board=self._board, away=False)
 
     def ended(self, request: Request, trouble: TableError, *, batch: bool) -> None:
-        """The partition answered a batch or a page with an error, or not at all."""
+        """Notes that the partition answered a batch or a page with an error, or not at all."""
         if batch and isinstance(trouble, Unusable):
             self._takes_no_batch = True
         match trouble:
@@ -227,7 +227,7 @@ class StoreBreaker:
             case Conflict():
                 self.answered(request, batch=True)
             case _:
-                pass  # what was refused may not have been sent at all
+                pass  # a request that was refused may not have been sent at all
 
     def _failed(self, request: Request, trouble: TableError, *, asked: float = 0.0) -> None:
         part, now = self._partition(request.partition), self._clock.monotonic()
@@ -266,7 +266,7 @@ class StoreBreaker:
 
 
 def _counts(part: _Partition, request: Request) -> bool:
-    """Whether a reply is news: not so that of a request which was sent before the trouble began."""
+    """Whether a reply counts: not that of a request which was sent before the trouble began."""
     return request.is_try or part.circuit.retry_at(request.need) is None
 
 
@@ -277,19 +277,19 @@ class _Outage:
     since: float
     failed_at: float
     names: dict[str, None] = field(default_factory=dict)
-    """Of the partitions that have failed, in order."""
+    """The partitions that have failed, in order."""
     unasked: set[str] = field(default_factory=set)
     """Those of them that were not asked again."""
     whole_since: float | None = None
     """Since when the whole store has been away by the last line; None: parts of it."""
     comes_and_goes: bool = False
     answering_since: float | None = None
-    """None: not all partitions answer."""
+    """Since when all partitions answer; None: not all do."""
     reported_back: float = math.inf
     """When a line said that all of them answer; infinite: it was not said yet."""
 
     def end(self) -> str:
-        """In words, that all of them answer."""
+        """The words that report the end of the outage."""
         assert self.answering_since is not None
         names = [name for name in self.names if name not in self.unasked]
         what, lasted = _some(names), self.answering_since - self.since
@@ -316,7 +316,7 @@ class _Reports:
         """The last one, which may be over."""
 
     def failed(self, name: str, now: float) -> None:
-        """A partition has failed."""
+        """Notes that a partition has failed."""
         outage = self._outage
         if outage is None or now - outage.reported_back >= REPORT_EVERY:
             outage = self._outage = _Outage(since=now, failed_at=now)
@@ -329,8 +329,8 @@ class _Reports:
         outage.unasked.discard(name)
 
     def away(self, now: float, names: Sequence[str], *, since: float, trouble: TableError) -> None:
-        """`names` are of the partitions that are away, the first of them `since`; none: the whole
-        store is.
+        """Reports what is away, once a minute. `names` are those of the partitions that are away,
+        the first of them `since`; none: the whole store is.
         """
         outage = self._outage
         if outage is None or now - self._reported < REPORT_EVERY:
@@ -344,12 +344,12 @@ class _Reports:
         self._events.emit(StoreAway, message=f"{what}{away}{trouble}")
 
     def not_asked_again(self, name: str) -> None:
-        """The failure of a partition has expired."""
+        """Notes that the failure of a partition has expired."""
         if self._outage is not None:
             self._outage.unasked.add(name)
 
     def all_answer(self, now: float) -> None:
-        """No partition is away."""
+        """Notes that no partition is away, and reports it."""
         outage = self._outage
         if outage is None or outage.reported_back < math.inf:
             return
@@ -368,7 +368,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 class GuardedTable(ForwardingTable):
-    """A store behind a breaker, asked for one need."""
+    """A store behind a breaker, asked with the priority of one need."""
 
     def __init__(self, table: Table, breaker: StoreBreaker, need: Need) -> None:
         super().__init__(table)
@@ -399,7 +399,7 @@ class GuardedTable(ForwardingTable):
         self._breaker.answered(request, batch=False)
 
     async def ready(self, partition: str) -> None:
-        """Wait, after a request that failed, until the next one would be let through."""
+        """Waits, after a request that failed, until the next one would be let through."""
         await self._breaker.ready(self._need, partition)
 
     async def now(self) -> datetime:
@@ -415,7 +415,7 @@ class SteadyClock:
     A worker reads the store's time again and again, and compares it with its own monotonic clock. A
     time that is off by more than a minute means that the clock was set, that the machine was
     suspended, or that the clock is wrong for a moment. Items that are claimed or planned by a wrong
-    time are set back by as much (`rules/next_run.py`). So the worker goes on by the time that it
+    time are set back by as much (`rules/wrong_clock.py`). So the worker goes on by the time that it
     had, and claims nothing, until it asks the store again some seconds later, and that is off by
     the same. (Between two replies the time of a store on another host is extrapolated, and confirms
     nothing.)
@@ -430,11 +430,11 @@ class SteadyClock:
         self._clock = clock
         self._events = events
         self._ahead: float | None = None
-        """Seconds since 1970 less monotonic ones, as they are followed."""
+        """Seconds of the store's clock since 1970 less monotonic seconds, as it is followed."""
         self._elsewhere: float | None = None
-        """The same, where the clock has jumped to."""
+        """The same after a jump that is not confirmed; None: there is none."""
         self._since = 0.0
-        """When that was first read, in monotonic seconds."""
+        """When that jump was first read, in monotonic seconds."""
         self._looked = 0.0
         """When the store last answered a request that was made to confirm a jump."""
 
@@ -453,7 +453,7 @@ class SteadyClock:
         return self.doubtful
 
     def looked(self) -> None:
-        """The store has just answered: its next reading may confirm a jump."""
+        """Notes that the store has just answered: the next reading may confirm a jump."""
         self._looked = self._clock.monotonic()
 
     def follow(self, shown: datetime) -> datetime:

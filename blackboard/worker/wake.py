@@ -31,16 +31,16 @@ class Wake(Protocol):
     def start(self) -> None: ...
 
     def now(self) -> None:
-        """Wake at once; a `wait` that is not begun yet returns at once."""
+        """Wakes at once; a `wait` that is not begun yet returns at once."""
         ...
 
     def within(self, seconds: float) -> None:
-        """Wake after so many seconds at the latest. Only the earliest of these calls counts."""
+        """Wakes after so many seconds at the latest. Only the earliest of these calls counts."""
         ...
 
     async def wait(self) -> bool:
-        """Return at the next beat, or at the earliest moment set since the last return; and whether
-        there was a beat.
+        """Returns at the next beat, or at the earliest moment set since the last return; and
+        whether there was a beat.
         """
         ...
 
@@ -55,7 +55,7 @@ class EarliestWake:
         self._event = asyncio.Event()
         self._beaten = False
         self._beaten_at: float | None = None
-        """By the loop's time; of the first waiting, before there was a beat."""
+        """When the last beat was, by the loop's time; before there was one, the first `wait`."""
         self._early: asyncio.TimerHandle | None = None
 
     def now(self) -> None:

@@ -1,16 +1,16 @@
 """The walk of a worker over the board: it reads the shards, takes over stale locks, claims tokens.
 
-A walk reads each shard's locks and ready tokens in one range, overrides what is stale, and claims
+A walk reads each shard's locks and ready tokens in one range, overrides stale locks, and claims
 the most overdue tokens that its free slots take. Each token is judged when it is read, and again
-when it is claimed later from the backlog (`rules/due.py`): of a type without a handler here, or of
-a type whose slots are full, it is passed over, so one slow or poison item never blocks the others.
-What is read and not claimed goes into the backlog (`backlog.py`): for slots that become free, and
-tokens that become ready, no more is read until the next walk than the shards that have more
-(`go_on`). Of each token one worker is the first to take it (`peers.py`).
+when it is claimed later from the backlog (`rules/due.py`). One of a type without a handler here, or
+of a type whose slots are full, is not selected, so one slow or poison item never blocks the
+others. Tokens that are read and not claimed go into the backlog (`backlog.py`): for slots that
+become free, and tokens that become ready, only the shards that have more are read until the next
+walk (`go_on`). For each token one worker is the first to take it (`peers.py`).
 
-An item whose slot is missed, or put off, is let wait on without a run. That takes two requests for
-each, so it is done after the claims, for some items of a shard at a time: the shard is read again
-soon for the rest.
+An item whose slot is missed, or put off, gets its next token without a run. That takes two requests
+for each, so it is done after the claims, for some items of a shard at a time: the shard is read
+again soon for the rest.
 
 Shards are read, and tokens claimed, side by side (`shard_tasks.py`). A shard that does not answer
 is read again when its breaker allows it. A slow one is not waited for: the others are walked as if
@@ -64,13 +64,13 @@ REREADINGS = 8
 OF_ITS_TYPE = "{}"
 """The spec of an item that sets nothing itself."""
 MOST_OVERDUE = 1_000
-"""Overdue tokens in one result."""
+"""The most overdue tokens in one result."""
 MOST_LEFT = 100_000
 """Items left alone whose ids are kept, so that each is reported once."""
 PASSED_OVER, PARTS = 50, 8
-"""Items of a shard that are let wait on before more is claimed; or of many, one of so many."""
+"""The most items of a shard whose slots a walk skips or puts off: 50 or, of many, an eighth."""
 PASSES = frozenset({Move.SKIP, Move.PUT_OFF})
-"""What is done about a ready token that is not run now."""
+"""The moves about a ready token that is not run now."""
 _Version = tuple[str, str]
 """The item and the etag of a token or a lock. Rows that were written in one batch may have the same
 etag."""
@@ -83,7 +83,7 @@ class Walk:
     board: BoardTable
     owner: str
     handlers: Mapping[str, Handler]
-    """Of the types this worker takes."""
+    """The handlers of the types that this worker takes."""
     runs: Runs
     peers: Peers
     takes_turns: bool = True
@@ -94,14 +94,14 @@ class Walk:
     events: Events
     wake: Wake
     cycle: timedelta
-    """From one walk to the next, and how far ahead tokens are read."""
+    """The time from one walk to the next, and how far ahead tokens are read."""
     overdue_after: timedelta | None = None
     """For how long a token is ready until it is overdue; None: overdue tokens are not reported."""
     backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
     _claimer: Claimer = field(init=False)
     _result: WalkResult = field(init=False)
-    """Of the latest walk."""
+    """The result of the latest walk."""
     _misfits: set[_Version] = field(default_factory=set)
     """Tokens that do not fit their items, or could not be passed over: not to be tried again before
     the next walk over the board."""
@@ -110,7 +110,7 @@ class Walk:
     _in_vain: set[_Version] = field(default_factory=set)
     """Stale locks that this walk over the board tried to take, and are as they were."""
     _in_vain_before: set[_Version] = field(default_factory=set)
-    """The same of the walk before."""
+    """The same locks of the walk before."""
     _waiting: dict[str, Lock] = field(default_factory=dict)
     """Stale locks for which there was no free slot, or no permit, by nonce; as their shards were
     last read."""
@@ -145,8 +145,8 @@ class Walk:
         )
 
     def expect(self, item_id: str, ready: datetime) -> None:
-        """Note a token that this worker's own release has written. This worker is the first to take
-        it: no other has read it.
+        """Notes a token that this worker's own release has written. This worker is the first to
+        take it: no other has read it.
         """
         self._released.add(item_id)
         number = shard_of(item_id, self.board.shards)
@@ -154,9 +154,9 @@ class Walk:
             self.backlog.expect(number, Unread(ready))
 
     async def walk(self) -> WalkResult:
-        """Read every shard, take over what is stale, claim what the free slots take. What is taken
-        is started at once: should the store fail half-way, nothing waits for the rest. Raises what
-        the store raises when no shard answers.
+        """Reads every shard, takes over what is stale, claims what the free slots take. What is
+        taken is started at once: should the store fail half-way, nothing waits for the rest. Raises
+        what the store raises when no shard answers.
         """
         begun = await self.board.table.now()
         self.backlog.begin(self.board.clock.monotonic())
@@ -179,7 +179,7 @@ class Walk:
         return await self.result()
 
     async def go_on(self) -> WalkResult | None:
-        """Claim what is ready in the backlog, and read the shards that have more, until the free
+        """Claims what is ready in the backlog, and reads the shards that have more, until the free
         slots are filled. None: it is time for a walk over the board, a stale lock goes first, or
         the slot of a token is missed by now.
         """
@@ -211,11 +211,11 @@ class Walk:
         return result
 
     def awaits(self, late: set[int]) -> bool:
-        """Whether each of these shards is at work still, so that none can be read again."""
+        """Whether work on each of these shards still goes on, so that none can be read again."""
         return bool(late) and late <= self._tasks.late
 
     def cancel(self) -> None:
-        """Cancel what goes on in shards that are late."""
+        """Cancels the work that goes on in shards that are late."""
         self._tasks.cancel()
 
     # ---- shards side by side, and those that do not answer
@@ -237,7 +237,7 @@ class Walk:
         work: Callable[[int, WalkResult], Coroutine[Any, Any, None]],
         result: WalkResult,
     ) -> None:
-        """Do it for each of the shards. One that does not answer keeps no other from its turn."""
+        """Does the work on each of the shards. One that does not answer holds up no other."""
 
         async def guarded(number: int) -> bool:
             try:
@@ -253,12 +253,12 @@ class Walk:
         result.late |= self._tasks.late
 
     def _answered_late(self) -> None:
-        """A shard that was late may have brought work, or settled a claim."""
+        """Wakes the worker: a shard that was late may have brought work, or settled a claim."""
         self.wake.now()
         self.runs.holdings.changed.set()
 
     async def _failed(self, number: int, trouble: TableError, result: WalkResult) -> None:
-        """A shard is read again soon, and nothing of it is taken before."""
+        """Notes that a shard failed: it is read again soon, and nothing of it is taken before."""
         result.failed[number] = trouble
         self._forget_waiting(number)
         self._missed.pop(number, None)
@@ -289,7 +289,7 @@ class Walk:
     # ---- reading a shard
 
     async def _read_and_take_over(self, number: int, result: WalkResult) -> None:
-        """Read a shard, and take over what is stale in it. A run of this worker without a lock
+        """Reads a shard, and takes over its stale locks. A run of this worker without a lock
         there was unlocked, cancelled, removed or overridden: its heartbeat finds out.
         """
         before = self._own_nonces()
@@ -304,7 +304,7 @@ class Walk:
             await self._take_over(lock, result, ours=before | self._own_nonces())
 
     async def _read_again(self, number: int, result: WalkResult) -> None:
-        """Read a shard for a token that is ready. If it is gone, another worker was faster."""
+        """Reads a shard for a token that is ready. If it is gone, another worker was faster."""
         expected = self.backlog.expects(number, result.now)
         before = result.claims + len(self._waiting)
         await self._read_and_take_over(number, result)
@@ -313,8 +313,8 @@ class Walk:
             self.backlog.found_none(number, self.board.clock.monotonic())
 
     async def _read(self, number: int, result: WalkResult) -> list[Lock]:
-        """A shard's locks. Its candidates are in the backlog from now on: those that the free slots
-        take, and some more.
+        """Reads a shard, and returns its locks. Its candidates are in the backlog from now on:
+        those that the free slots take, and some more.
         """
         locks: list[Lock] = []
         workers = self.peers.most + 1 if self.takes_turns else 1
@@ -356,13 +356,13 @@ class Walk:
             return True
 
     async def _finish_pause(self, result: WalkResult) -> None:
-        """Pause the shards that a pause has not reached because its command was killed."""
+        """Pauses the shards that a pause has not reached because its command was killed."""
         if 0 in self._paused and len(self._paused) < self.board.shards and result.answered:
             with suppress(TableError, BlackboardError):  # the next walk tries again
                 await agree(self.board)
 
     def _note_pause(self, number: int, mark: Mark | None) -> None:
-        """Note whether the board is paused, as a shard says; report when that changes."""
+        """Notes whether the board is paused, as a shard says; reports when that changes."""
         before = bool(self._paused)
         if mark is None:
             self._paused.pop(number, None)
@@ -374,7 +374,7 @@ class Walk:
             self.events.emit(BoardResumed)
 
     def _keep(self, number: int, selection: Selection, result: WalkResult) -> None:
-        """Put what was selected of a shard into the backlog."""
+        """Puts what was selected of a shard into the backlog."""
         kept, again = selection.settle(result.now)
         self.backlog.put(number, kept)
         for unread in again:
@@ -386,7 +386,7 @@ class Walk:
             self._missed[number] = selection.missed
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
-        """Note tokens that were not read and that other workers claim as well."""
+        """Notes tokens that were not read and that other workers claim as well."""
         turn = Turn(self.board.chance.fraction(), ready)
         self.backlog.expect(number, Unread(ready, turn, claimable))
 
@@ -417,7 +417,7 @@ class Walk:
         return after is not None and result.now - token.ready >= after
 
     def _later(self, token: Token) -> Candidate | None:
-        """A token that is not ready yet. None: this worker cannot take it."""
+        """The candidate of a token that is not ready yet. None: this worker cannot take it."""
         if token.type not in self.handlers:
             return None
         try:
@@ -426,7 +426,9 @@ class Walk:
             return None  # reported once it is ready
 
     def _candidate(self, token: Token) -> Candidate:
-        """Raises BadInput or ValueError where its settings cannot be computed."""
+        """The candidate of a token. Raises BadInput or ValueError where its settings cannot be
+        computed.
+        """
         settings = self.board.resolve(token.type, token.spec)
         is_first = not self.takes_turns or token.id in self._released
         turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
@@ -437,9 +439,9 @@ class Walk:
         return decide_token(token, now=result.now, types=self.handlers, settings=settings)
 
     async def _pass_over_some(self, number: int, result: WalkResult) -> None:
-        """Let items of a shard wait on without a run. Of many, it begins with those of which this
-        worker is the first, and with any of them: so workers do not meet at the same ones, and
-        those that are tried in vain do not hold up the others.
+        """Skips or puts off the slots of items of a shard. Of many, it begins with those of which
+        this worker is the first, and at a random place: so workers do not meet at the same ones,
+        and those that are tried in vain do not hold up the others.
         """
         missed = self._missed.pop(number, [])
         if len(missed) > PASSED_OVER:
@@ -453,7 +455,7 @@ class Walk:
             self._expect_contended(number, result.now, claimable=False)
 
     async def _pass_over(self, missed: Missed, result: WalkResult) -> bool:
-        """Let an item wait on without a run. Whether that was done."""
+        """Skips or puts off the slot of an item. Returns whether that was done."""
         (candidate, move), board = missed, self.board
         token, settings = candidate.token, candidate.settings
         result.missed += 1
@@ -474,7 +476,7 @@ class Walk:
         return True
 
     def _leave(self, row: Token | Lock, reason: str) -> None:
-        """Report, once, why an item is left alone."""
+        """Reports, once, why an item is left alone."""
         if row.id not in self._left:
             self._left.add(row.id)
             self.events.emit_of(row, ItemLeftAlone, message=reason)
@@ -492,7 +494,7 @@ class Walk:
         return len(chosen) == self._slots.free().left and all(one.ready <= before for one in chosen)
 
     async def _claim_all(self, result: WalkResult) -> None:
-        """Claim the most overdue candidates, as many as the free slots take."""
+        """Claims the most overdue candidates, as many as the free slots take."""
         while True:
             chosen, before = self._chosen(result), result.claims
             silent, refused = len(result.silent), result.refused
@@ -508,8 +510,8 @@ class Walk:
             result.crowded |= bool(self.backlog.to_read(result.now))
 
     def _in_whole_batches(self, numbers: Iterable[int]) -> Counter[int]:
-        """How many tokens of each shard to claim now. Where slots are about to become free, what
-        fills no batch after others is left to be claimed with those.
+        """How many tokens of each shard to claim now. Where slots are about to become free, tokens
+        beyond whole batches are left, to be claimed together with those for the new slots.
         """
         counts, most = Counter(numbers), claims_at_once(self.board)
         if self.runs.holdings.frees_slots:
@@ -518,8 +520,8 @@ class Walk:
         return counts
 
     def _read_all_again(self, result: WalkResult) -> None:
-        """Let the shards of all candidates be read, a little later, before these are claimed: slots
-        stayed free, so other workers were faster, and may be with these as well.
+        """Lets the shards of all candidates be read, a little later, before these are claimed:
+        slots stayed free, so other workers were faster, and may be with these as well.
         """
         ready = self.backlog.ready(result.now, but=self._tasks.late)
         for number in {self._shard_of(one) for one in ready}:
@@ -528,7 +530,7 @@ class Walk:
             self._expect_contended(number, result.now)
 
     async def _claim(self, counts: Mapping[int, int], number: int, result: WalkResult) -> None:
-        """Claim so many tokens of a shard; after a lost race, of those that are there then. Once it
+        """Claims so many tokens of a shard; after a lost race it reads them again. Once the shard
         is late, the next walk decides.
         """
         rereadings, left = 0, counts[number]
@@ -562,7 +564,7 @@ class Walk:
         result.crowded |= left > 0 and rereadings == REREADINGS
 
     def _set_aside(self, token: Token, refused: BadInput | None) -> None:
-        """Try a token no more in this walk; report it where the store has `refused` its claim."""
+        """Tries a token no more in this walk; reports it if the store has `refused` its claim."""
         self._misfits.add(_version(token))
         if refused is not None:
             self._leave(token, str(refused))
@@ -576,7 +578,7 @@ class Walk:
     # ---- stale locks, and locks of this worker that it does not hold
 
     def _own_nonces(self) -> set[str]:
-        """Of every run and every batch of this worker."""
+        """The nonces of every run and every batch of this worker."""
         return self.board.in_flight | self.runs.holdings.nonces
 
     def _has_slot(self, item_type: str) -> bool:
@@ -584,7 +586,7 @@ class Walk:
         return self._slots.free().take(item_type, of_type.slots)
 
     def _may_override(self, lock: Lock) -> bool:
-        """Whether there is a slot for it, and may be a permit."""
+        """Whether there is a slot for an override, and may be a permit."""
         limits = self._unpermitted.get(lock.nonce, ())
         return self._has_slot(lock.type) and self.permits.may_have(limits)
 
@@ -599,7 +601,7 @@ class Walk:
         return [one for one in self._waiting.values() if self._shard_of(one) not in late]
 
     def _forget_waiting(self, number: int) -> None:
-        """The stale locks of a shard are read anew."""
+        """Forgets the stale locks of a shard, which is read anew."""
         if self._waiting:
             self._waiting = {
                 nonce: lock
@@ -608,7 +610,7 @@ class Walk:
             }
 
     async def _take_over(self, lock: Lock, result: WalkResult, *, ours: set[str]) -> None:
-        """Override a stale lock while there is a free slot; adopt a lock of this worker that it
+        """Overrides a stale lock while there is a free slot; adopts a lock of this worker that it
         does not hold (`ours`), nor did when it was read.
         """
         self._waiting.pop(lock.nonce, None)
@@ -655,8 +657,8 @@ class Walk:
         return await self._claimer.override(lock, reserves=not is_late)
 
     async def _take_over_others(self, result: WalkResult) -> None:
-        """Stale locks go before tokens: a slot that was kept for an override in another shard may
-        be free after all.
+        """Tries again to override the stale locks that wait, before tokens are claimed: a slot that
+        was reserved for an override in another shard may be free after all.
         """
         others = self._not_late()
         if not others or not self._slots.free().left:
@@ -671,9 +673,9 @@ class Walk:
         await self._each(numbers, in_shard, result)
 
     def _look_after(self, lock: Lock, result: WalkResult) -> None:
-        """A stale lock was not taken over: it was freed, other workers were faster, or it cannot
-        be. If it is gone, its item may be ready again. If it is as it was, it is left to the next
-        walk.
+        """Handles a stale lock that was not taken over: it was freed, other workers were faster, or
+        it cannot be. If it is gone, its item may be ready again, so the shard is read again. If it
+        is as it was, it is left to the next walk.
         """
         if _version(lock) in self._in_vain | self._in_vain_before:
             result.locks.discard(lock.nonce)
@@ -684,7 +686,7 @@ class Walk:
         self._in_vain.add(_version(lock))
 
     async def _until_next(self, begun: datetime) -> timedelta | None:
-        """Until the first thing to do after the walk was begun, which may have come meanwhile."""
+        """How long until the first thing to do after the walk was begun; 0 if it has come."""
         following = self.backlog.next_at(begun)
         if following is None:
             return None

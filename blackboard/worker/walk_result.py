@@ -15,7 +15,7 @@ class WalkResult:
     """
 
     now: datetime
-    """By the store's clock, as of the latest reading of a shard."""
+    """The store's time, as of the latest reading of a shard."""
     whole: bool
     """Whether all shards were to be read, and not only the backlog claimed."""
     claims: int = 0
@@ -35,7 +35,7 @@ class WalkResult:
     was not answered.
     """
     soonest: timedelta | None = None
-    """Until there is something to do, if that is within a cycle."""
+    """How long until there is something to do, if that is within a cycle."""
     failed: dict[int, TableError] = field(default_factory=dict)
     """Shards that did not answer."""
     late: set[int] = field(default_factory=set)
@@ -43,7 +43,7 @@ class WalkResult:
     missed: int = 0
     """Slots that were missed and are not to be made up, or that a blackout puts off."""
     skipped: int = 0
-    """Of them, those that this walk passed over."""
+    """Those of these slots that this walk passed over or put off."""
     lost: int = 0
     """Batches of claims at which another worker was faster."""
     refused: int = 0
@@ -54,12 +54,12 @@ class WalkResult:
 
     @property
     def overdue(self) -> tuple[Token, ...]:
-        """Ready for longer than is usual, of whatever type, and not taken."""
+        """Tokens of any type that were ready for longer than is usual, and were not taken."""
         return tuple(self.overdue_by_id.values())
 
     @property
     def silent(self) -> set[int]:
-        """Shards of which not all was read that should be."""
+        """Shards that failed or are late, so that not all of them was read."""
         return self.late | self.failed.keys()
 
     @property

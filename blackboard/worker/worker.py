@@ -49,7 +49,7 @@ is: Azure reports whole seconds."""
 
 
 class Mode(StrEnum):
-    """When a worker is done."""
+    """When a worker ends."""
 
     FOREVER = "forever"
     ONCE = "once"
@@ -81,12 +81,12 @@ class Worker:
     grace: float
     """Seconds that runs have once the worker is asked to stop."""
     requests: Counter[str] = field(default_factory=Counter)
-    """To the store, by kind, as far as this worker has reported them."""
+    """Requests to the store, by kind, as far as this worker has reported them."""
     _began: float = 0.0
-    """In monotonic seconds."""
+    """When it began, in monotonic seconds."""
     _asked_to_stop: int = 0
     _stop_asked: float = math.inf
-    """When it was first asked, in monotonic seconds: the grace counts from then."""
+    """When it was first asked to stop, in monotonic seconds: the grace counts from then."""
     _more: bool = False
     """Whether the latest walk left something for a slot that becomes free."""
     _broken: Unusable | None = None
@@ -94,9 +94,9 @@ class Worker:
     _remade: Remade | None = None
 
     async def work(self, mode: Mode) -> None:
-        """Work until the mode is fulfilled or `stop` is called. Raises Unusable when nothing runs,
-        the store cannot work and the mode would have had an end: to try for ever is for daemons.
-        Raises Remade when the board was made anew meanwhile.
+        """Works until the mode is fulfilled or `stop` is called. Raises Unusable when nothing runs,
+        the store cannot work and the mode is not FOREVER, which tries again for ever. Raises Remade
+        when the board was made anew meanwhile.
         """
         self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
@@ -138,8 +138,8 @@ class Worker:
             raise self._broken
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Asked once: no more claims, and grace for what runs. Asked again, or `at_once`: no
-        grace.
+        """Asks the worker to stop. Asked once, it claims nothing more, and its runs have their
+        grace. Asked again, or `at_once`: no grace.
         """
         self._asked_to_stop += 2 if at_once else 1
         self._stop_asked = min(self._stop_asked, self.board.clock.monotonic())
@@ -149,7 +149,7 @@ class Worker:
         self.holdings.changed.set()
 
     def give_up(self, why: Remade) -> None:
-        """Stop, because the board was made anew: `work` raises `why` at its end."""
+        """Stops, because the board was made anew: `work` raises `why` at its end."""
         self._remade = why
         self.events.emit(StoreAway, message=str(why))
         self.stop()
@@ -167,7 +167,7 @@ class Worker:
         return self._asked_to_stop > 0
 
     async def _announce(self) -> None:
-        """Keep the membership row. Stop when the board was made anew with other shards."""
+        """Keeps the membership row. Stops when the board was made anew with other shards."""
         try:
             while True:
                 await self.membership.announce(running=len(self.holdings))
@@ -201,7 +201,7 @@ class Worker:
         return self._broken is not None and mode is not Mode.FOREVER and not len(self.holdings)
 
     def _is_idle(self, result: WalkResult) -> bool:
-        """Whether there is nothing to do, but for shards that are late."""
+        """Whether there is nothing to do in the shards that are not late."""
         left = result.due or result.locks or result.claims or result.skipped or result.failed
         return result.whole and not (left or len(self.holdings))
 
@@ -213,7 +213,7 @@ class Worker:
         return result.soonest is not None and result.soonest.total_seconds() <= left
 
     async def _late_answers(self, result: WalkResult) -> tuple[WalkResult, bool | None]:
-        """Wait for the shards that were late in this walk, when they are all that is left: to read
+        """Waits for the shards that were late in this walk, when they are all that is left: to read
         them again would take as long. Returns the result with their answers, and whether there was
         a beat meanwhile; None: nothing was waited for.
         """
@@ -276,12 +276,12 @@ class Worker:
     # ---- releases
 
     async def _keep_releasing(self, number: int) -> None:
-        """Release what has ended of a shard."""
+        """Releases the runs of a shard that have ended, until it is cancelled."""
         while True:
             await self.releases.next(number, hurry=self.stopping)
 
     async def _released(self, mode: Mode, batch: Sequence[Released]) -> None:
-        """See that slots that became free are filled."""
+        """Wakes the worker for slots that became free, and for tokens that are soon due again."""
         now = await self.board.table.now()
         for released in batch:
             if released.ready is not None and released.ready - now < self.walk.cycle:
@@ -293,7 +293,7 @@ class Worker:
         self.holdings.changed.set()
 
     def _fill_slots(self) -> None:
-        """Slots became free before their runs could be released."""
+        """Wakes the worker for slots that became free before their runs could be released."""
         if self._more:
             self.wake.now()
 
@@ -307,7 +307,7 @@ class Worker:
     # ---- the end
 
     async def _drain(self) -> None:
-        """Wait for what runs; once asked to stop, no longer than the grace."""
+        """Waits for the runs; once asked to stop, no longer than the grace."""
         await self._until(lambda: self.stopping, None)
         if not self._is_busy:
             return
@@ -318,7 +318,7 @@ class Worker:
         await self._until(lambda: False, LAST_RELEASES)
 
     async def _until(self, enough: Callable[[], bool], seconds: float | None) -> None:
-        """Wait until nothing is held, or `enough` is true, or the time is up."""
+        """Waits until nothing is held, or `enough` is true, or the time is up."""
         time_is_up = [] if seconds is None else [self.board.clock.sleep(seconds)]
         await until_one_ends(self._none_held(enough), *time_is_up)
 

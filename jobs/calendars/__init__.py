@@ -46,7 +46,7 @@ def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
     from .aggregation import aggregate_city  # noqa: PLC0415 - workers that only list it wait less
     from .params import RunContext, city_of, job_settings  # noqa: PLC0415
 
-    city = city_of(item.id, item.params, due=ctx.due, zone=item.timezone, log=ctx.log)
+    city = city_of(item.id, item.params, due=ctx.due, zone=item.timezone)
     run = RunContext(
         fence=ctx.fence,
         fenced=ctx.fenced,
@@ -55,5 +55,5 @@ def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
         warn=ctx.warn,
         lost=lambda: bool(ctx.lost),
     )
-    settings = job_settings(ctx.settings, ctx.log)
+    settings = job_settings(ctx.settings)
     return asyncio.run(aggregate_city(city, settings=settings, run=run))

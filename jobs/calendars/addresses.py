@@ -28,7 +28,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
 
 def meant(address: str) -> str:
-    """webcal: is how browsers hand a calendar to a program; it is fetched over https."""
+    """The address that is fetched: https in place of webcal:, which browsers use for calendars."""
     for scheme in ("webcal://", "webcals://"):
         if address.lower().startswith(scheme):
             return "https://" + address[len(scheme) :]
@@ -36,12 +36,12 @@ def meant(address: str) -> str:
 
 
 def plain_too(address: str) -> list[str]:
-    """The address over http, if it is one of webcal: and may mean that."""
+    """The same address over http, if it is one of webcal:, which may mean that; else nothing."""
     return ["http" + address[6:]] if address.lower().startswith("webcal://") else []
 
 
 def scheme_of(address: str) -> str:
-    """In lower case; "" for a bare path."""
+    """The scheme, in lower case; "" for a bare path."""
     found = _SCHEME.match(address)
     return found[1].lower() if found else ""
 
@@ -115,7 +115,7 @@ _TOKEN_PATHS = tuple(
         r"(?<=/feeds/calendars/)[^/?#]+?(?=\.ics|[/?#]|$)",
     )
 )
-"""Google, iCloud, Outlook, Nextcloud, Canvas."""
+"""Tokens in the paths of Google, iCloud, Outlook, Nextcloud and Canvas."""
 
 
 def redacted(address: str) -> str:
@@ -227,7 +227,7 @@ _REFUSED: tuple[tuple[Network, str], ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the settings allow besides public addresses."""
+    """The addresses that the settings allow besides public ones."""
 
     files: bool = False
     networks: tuple[tuple[Network, int | None], ...] = ()

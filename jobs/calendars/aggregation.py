@@ -41,7 +41,7 @@ _COLUMNS = (
     ("taken", "duplicates.taken"),
 )
 _ACCEPTED = timedelta(days=7)
-"""After so long the events that a city has left are those that it has."""
+"""After this time, the events that a city has left count as its usual number."""
 
 
 def names_of(harvests: Sequence[Harvest]) -> list[str]:
@@ -76,9 +76,9 @@ def distinct(names: list[tuple[str, str]]) -> list[str]:
 
 
 def level_of(before: Level, events: int, now: datetime) -> tuple[Level, list[str]]:
-    """How many events the city usually has from now on, and what is to be said if it has lost
-    more than half of them. After a week it has those that are left. A loss that a clock has noted
-    as later than now begins now.
+    """The usual number of events from now on, and a warning if the city has lost more than half of
+    them. After a week, those that are left are the usual number. A loss that begins in the future,
+    by a wrong clock, begins now.
     """
     since = min(before.lost_since or now, now)
     if events * 2 >= before.events or now - since >= _ACCEPTED:
@@ -88,7 +88,7 @@ def level_of(before: Level, events: int, now: datetime) -> tuple[Level, list[str
 
 
 def _level_before(cache: Cache, city: City) -> Level:
-    """What the last run left; nothing where other params may be why there are fewer events."""
+    """The level of the last run; none where other params may be why there are fewer events."""
     urls = sorted(feed.url for feed in city.feeds)
     params = key_of("\n".join([str(city.window.days), str(city.window.private), *urls]))
     return cache.level if cache.level.params == params else Level(params=params)

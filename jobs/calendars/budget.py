@@ -18,10 +18,10 @@ LAST_SECONDS = 0.01
 REFUSED_BEFORE_HURRY = 5
 SERIES_EVENTS = 5_000
 FEED_SECONDS = 15.0
-"""Of processor time, for all series of a feed that are refused."""
+"""Seconds of processor time for all series of a feed that are refused."""
 FEED_EVENTS = 50_000
 LONG_SERIES = 500
-"""Events from which on a series is left out when it would fill nearly all of that."""
+"""Events from which on a series is left out when it would use up nearly all of FEED_EVENTS."""
 FEED_TEXT = 64 * 1024 * 1024
 """Characters, when what an event says is counted once for each time it takes place."""
 STEPS = 250_000

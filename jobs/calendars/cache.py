@@ -138,7 +138,7 @@ def load_cache(path: Path, log: logging.Logger) -> Cache:
 
 
 def _to_be_read(entry: Entry) -> Entry:
-    """The entry without what would say that its feed has not changed."""
+    """The entry without validators and digests, so that its feed is read again."""
     parsed = msgspec.structs.replace(entry.parsed, meaning="")
     return msgspec.structs.replace(entry, parsed=parsed, digest="", etag="", modified="")
 
@@ -155,7 +155,7 @@ def _sound(cache: Cache) -> bool:
 FOLDER = ".fetched"
 _PAUSE = 0.1
 _KEPT = timedelta(hours=2)
-"""What is older is deleted: nothing is fresh for so long, and no run takes so long."""
+"""Older files are deleted: no fetch is fresh for so long, and no run takes so long."""
 
 
 class _Head(msgspec.Struct):
@@ -196,8 +196,8 @@ class FetchCache:
         return self
 
     async def taken(self, key: str, conditions: dict[str, str], wait: float) -> Fetched | None:
-        """What another city has fetched and this one has not used, if it is fresh. Waits for as
-        many seconds while one fetches it.
+        """A fetch of another city that this one has not used, if it is fresh. Waits up to
+        `wait` seconds while another city fetches it.
         """
         if self.folder is None:
             return None
@@ -208,7 +208,7 @@ class FetchCache:
         return self._usable(key, conditions.get("If-None-Match", ""))
 
     def begin(self, key: str) -> bool:
-        """Has others wait for this fetch. Whether `end` is to be called."""
+        """Makes others wait for this fetch. Returns whether `end` is to be called."""
         if self.folder is None:
             return False
         with contextlib.suppress(OSError):
@@ -221,7 +221,7 @@ class FetchCache:
             self._path(key, ".lock").unlink(missing_ok=True)
 
     def put(self, key: str, fetched: Fetched) -> None:
-        """Lays down what was fetched, for other cities."""
+        """Stores what was fetched, for other cities."""
         of_use = fetched.content is not None or fetched.etag
         if self.folder is None or fetched.fresh <= 0 or not of_use:
             return

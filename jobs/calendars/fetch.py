@@ -49,7 +49,7 @@ class _Host:
     places: asyncio.Semaphore
     timeouts: int = 0
     until: datetime | None = None
-    """When it wants the next request."""
+    """When the host wants the next request."""
     rested: bool = False
     """Whether its Retry-After was waited for once."""
     is_waited_for: bool = False
@@ -103,7 +103,7 @@ class Hosts:
             host.down = f"not asked: its host timed out {host.timeouts} times in this run"
 
     def asked_for_time(self, name: str, until: datetime) -> bool:
-        """Notes its Retry-After. Whether that is waited for."""
+        """Notes its Retry-After. Returns whether that is waited for."""
         host, now = self._host(name), self.clock.now()
         resting = host.until is not None and host.until > now
         host.until = max(until, host.until or until)
@@ -179,7 +179,7 @@ class _Way:
 
 
 def _can_be_sent(validator: str) -> bool:
-    """Whether there is one, and a request can hold it: some servers send letters that none can."""
+    """Whether there is a validator that a request can hold: some have characters that none can."""
     return bool(validator) and validator.isascii() and validator.isprintable()
 
 

@@ -98,8 +98,8 @@ class Harvester:
         self._done = 0
 
     async def all(self) -> list[Harvest]:
-        """What came of each feed, in the city's order: whatever becomes of one, the others are
-        brought in. An address that is listed twice is fetched once.
+        """The result of each feed, in the city's order. One that fails does not keep the others
+        from being brought in. An address that is listed twice is fetched once.
         """
         feeds = self._city.feeds
         places: defaultdict[str, list[int]] = defaultdict(list)
@@ -125,7 +125,7 @@ class Harvester:
         return [found[number] for number in range(len(feeds))]
 
     def _order(self, numbers: list[int]) -> tuple[bool, int]:
-        """The feeds to fetch; those that failed last time are last."""
+        """The sort key of a feed: those that failed last time are fetched last."""
         return self._past(self._city.feeds[numbers[0]]).failures > 0, numbers[0]
 
     def _past(self, feed: CityFeed) -> Past:
@@ -148,8 +148,8 @@ class Harvester:
         return self._failed(feed, FetchFailed(f"not done when the time was up ({time})"))
 
     async def _brought(self, feed: CityFeed) -> Harvest:
-        """No cache, no condition: validators are sent only with events to fall back on. A time to
-        wait that is too far away was noted by a clock that was ahead, and is no reason to wait.
+        """Fetches and reads one feed. Validators are sent only where the cache has its events. A
+        time to wait that is too far away was noted by a clock that was ahead, and is ignored.
         """
         if feed.unusable:
             raise FetchFailed(feed.unusable, why=Why.REFUSED)

@@ -159,7 +159,7 @@ _SUPERSETS = {
     "gb2312": "gb18030",
     "gbk": "gb18030",
 }
-"""What is sent under the names of encodings, by Python's names (WHATWG, Encoding Standard)."""
+"""Encodings that are really sent under these names of Python's (WHATWG, Encoding Standard)."""
 
 
 def _declared(body: bytes, charset: str) -> str:

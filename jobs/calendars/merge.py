@@ -26,7 +26,7 @@ from .events import plain_words
 from .records import Edges, Parsed, Text, Window, is_day, local_of
 
 MANY = 50
-"""Of more events with one title and one start, only those with the same place are one."""
+"""With more events of one title and one start than this, only those of the same place are one."""
 _SOME = 10
 
 _LENGTHS = (1, 80, 400)

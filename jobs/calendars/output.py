@@ -26,7 +26,7 @@ _STAMP = "DTSTAMP:19700101T000000Z"
 _NO_TWO_CHANGES = timedelta(days=2)
 """A time in which no zone changes its offset twice (`blackboard.schedule.zones`)."""
 _UNQUOTED = str.maketrans({'"': "^'", "^": "^^", "\n": "^n"})
-"""What a parameter cannot hold, as RFC 6868 writes it."""
+"""The characters that a parameter cannot hold, as RFC 6868 writes them."""
 
 
 def calendar_file(name: str, events: Sequence[CityEvent], window: Window) -> bytes:

@@ -81,7 +81,7 @@ def _last(rule: str, start: date) -> date | None:
 
 
 def _last_counted(rule: str, start: date) -> date | None:
-    """Of a rule that has a time in every one of its steps: one in each, at least."""
+    """The same for a rule with COUNT, if it has at least one time in every one of its steps."""
     parts = dict(part.partition("=")[::2] for part in rule.split(";"))
     step = _STEPS.get(parts.pop("FREQ", ""))
     numbers = parts.pop("COUNT", ""), parts.pop("INTERVAL", "1")

@@ -10,7 +10,7 @@ commented out. A name does not reach over blank lines and headings.
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -85,7 +85,7 @@ def _feeds_in(line: str, above: str) -> Iterator[Listed]:
         yield Listed(one.rstrip("\"'>,;"), name, bool(marks))
 
 
-_KNOWN = frozenset({"feeds", "timezone", "days", "from", "out", "private"})
+_TAKEN = ("feeds", "timezone", "days", "from", "private", "out")
 _MOST_DAYS = 1_000
 _MOST_FEEDS = 2_000
 _EARLIEST, _LATEST = 1900, 2200
@@ -103,7 +103,7 @@ class CityFeed:
     named: bool = field(default=True, compare=False)
     """Whether the list gave the name; else the calendar may name itself."""
     primary: bool = False
-    """Of two copies of an event, that of a primary source is kept."""
+    """Whether its copy of an event is kept instead of those of other sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,16 +124,13 @@ def city_of(
     *,
     due: datetime,
     zone: str = "UTC",
-    log: logging.Logger | None = None,
 ) -> City:
     """Reads an item's params. `from` is by default the day of `due` in the city's zone, so that
     a retry asks for the same days. `zone` is the item's own, for when `timezone` is not given.
 
     Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `CityFeed`.
     """
-    for name in sorted(set(params) - _KNOWN):
-        if log is not None:
-            log.warning("the parameter %r means nothing to calendars", name)
+    _check_names(params, _TAKEN, "params")
     named = _zone(params.get("timezone", zone))
     first = _first(params.get("from"), due.astimezone(ZoneInfo(named)).date())
     if not _EARLIEST <= first.year <= _LATEST:
@@ -141,6 +138,13 @@ def city_of(
     private = _switch("params.private", params.get("private", False))
     window = Window(first, _days(params.get("days", 90)), named, private)
     return City(id=item_id, feeds=_feeds(params), window=window, out=_out(params.get("out", "out")))
+
+
+def _check_names(table: Mapping[str, Any], taken: Collection[str], where: str) -> None:
+    for name in table:
+        if name not in taken:
+            problem = "means nothing to calendars"
+            raise BadInput(f"{where}.{name}", problem, f"it takes {', '.join(taken)}")
 
 
 def _zone(name: Any) -> str:
@@ -174,7 +178,7 @@ def _first(value: Any, today: date) -> date:
 
 
 def _switch(where: str, value: Any) -> bool:
-    """What `--set NAME=true` says is text."""
+    """True or false, also as text: "true", "no". Raises BadInput."""
     said = value.strip().lower() if isinstance(value, str) else value
     if said in (True, "true", "yes"):
         return True
@@ -205,7 +209,7 @@ def _feeds(params: Mapping[str, Any]) -> tuple[CityFeed, ...]:
 
 
 def _listed(entry: Any) -> Listed:
-    """What is no address has the address "": the others of its list are fetched all the same."""
+    """An entry of a list. One that is no address gets "": the others are fetched all the same."""
     said = entry if isinstance(entry, Mapping) else {"url": entry}
     url, name = said.get("url"), said.get("name")
     return Listed(
@@ -231,7 +235,7 @@ _SIZE = re.compile(r"\s*(\d{1,9})\s*([kmg])i?b?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """What `[jobs.calendars]` says, and bounds that it does not change."""
+    """The settings of `[jobs.calendars]`, and bounds that these do not change."""
 
     policy: Policy = field(default_factory=Policy)
     limits: Limits = field(default_factory=Limits)
@@ -248,7 +252,7 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a run gets from the handler's context."""
+    """The part of the handler's context that a run uses."""
 
     fence: int = 0
     fenced: bool = True
@@ -259,11 +263,9 @@ class RunContext:
     clock: Clock = field(default_factory=SystemClock)
 
 
-def job_settings(table: Mapping[str, Any], log: logging.Logger | None = None) -> JobSettings:
+def job_settings(table: Mapping[str, Any]) -> JobSettings:
     """`[jobs.calendars]` checked. Raises BadInput naming the setting."""
-    for name in sorted(set(table) - {"allow", "memory", "deadline"}):
-        if log is not None:
-            log.warning("the setting jobs.calendars.%s means nothing to calendars", name)
+    _check_names(table, ("allow", "memory", "deadline"), "jobs.calendars")
     memory = _memory(table.get("memory", MEMORY))
     deadline = parse_duration(table.get("deadline", "5m"), "jobs.calendars.deadline")
     return JobSettings(

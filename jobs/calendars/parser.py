@@ -69,7 +69,7 @@ def _meaning(sections: Sections, orders: list[str]) -> str:
 
 
 class _Feed:
-    """One feed on its way through."""
+    """One feed while it is parsed."""
 
     def __init__(self, sections: Sections, orders: list[str], ask: Ask) -> None:
         self._events = sections.events
@@ -195,7 +195,7 @@ def _reason(problem: Exception) -> str:
 
 
 def _made_uid(block: Block) -> str:
-    """Out of what the event says, but for what may be another address each day."""
+    """A UID made of what the event says, without addresses that may change each day."""
     lines = [line for line in block.lines if line.name not in _NOT_IN_UID]
     order = _canonical(Block(lines, block.zone))
     return hashlib.sha256(order.encode("utf-8", "surrogatepass")).hexdigest()[:32] + "@no-uid"

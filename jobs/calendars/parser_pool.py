@@ -41,7 +41,7 @@ class SharedPlaces:
         self._paths: dict[int, Path] = {}
 
     async def take(self) -> int:
-        """Waits for a place; the answer is what `free` wants."""
+        """Waits for a place; returns the argument for `free`."""
         await self._mine.acquire()
         if self._folder is None:
             return -1

@@ -100,7 +100,7 @@ class Edges(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What the parser's process is asked to do with the bytes that follow."""
+    """A request to the parser's process, about the bytes that follow."""
 
     window: Window
     known: str = ""

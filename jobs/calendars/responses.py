@@ -55,7 +55,7 @@ class Why(StrEnum):
 
 @dataclass(slots=True)
 class Seconds:
-    """What a feed took, without the time in which it waited for its turn."""
+    """The time that a feed took, without the time in which it waited for its turn."""
 
     connect: float = 0.0
     """Name servers, connections and TLS."""
@@ -138,7 +138,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What came. `content` is None when the server says that nothing changed."""
+    """The result of a fetch. `content` is None when the server says that nothing changed."""
 
     content: Body | None
     etag: str = ""
@@ -157,10 +157,10 @@ SHARED = 300.0
 """Seconds for which a feed may be used by other cities when its server says nothing of it."""
 _LONGEST_FRESH = 3600.0
 LONGEST_WAIT = timedelta(days=1)
-"""For no longer is a server left alone that asks for time."""
+"""The longest time for which a server that asks for time is left alone."""
 _WORDS = 160
-# What has no end reaches to that of the text: an end that is not there must not be looked for again
-# from each beginning.
+# An element without an end tag reaches to the end of the text: else a tag that is not there would
+# be searched for again from each beginning.
 _TITLE = re.compile(rb"<(title|h1)\b[^<>]*>(.*?)(?:</\1|\Z)", re.IGNORECASE | re.DOTALL)
 _UNSEEN = re.compile(
     rb"<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL
@@ -237,7 +237,7 @@ _EDGE = re.compile(
 have put behind it.
 """
 _LAST = 64 * 1024
-"""How far from its end a look for the end of a feed begins, before all of it is looked at."""
+"""Bytes at the end of a feed that are searched for its end first, before all of it is."""
 
 
 class TooLarge(Exception):
@@ -286,7 +286,7 @@ def _last(text: bytes, kind: bytes) -> bytes:
 
 _GZIP_BITS = 31
 _BITS = {"gzip": _GZIP_BITS, "x-gzip": _GZIP_BITS, "deflate": 15, "": 0, "identity": 0}
-_BITS |= {"none": 0, "utf-8": 0, "utf8": 0, "8bit": 0, "binary": 0}  # said of what is as it is
+_BITS |= {"none": 0, "utf-8": 0, "utf8": 0, "8bit": 0, "binary": 0}  # names for no encoding
 """The `wbits` of zlib, by the encoding of an answer; 0: it is not compressed."""
 
 
@@ -374,7 +374,7 @@ class Inflater:
 
 
 async def read_head(pieces: AsyncIterator[bytes], encoding: str, size: int) -> bytes:
-    """What a body begins with, decompressed if that is easy."""
+    """The beginning of a body, decompressed if that is easy."""
     head = b""
     async for piece in pieces:
         head += piece

@@ -118,7 +118,7 @@ def _day_of(moment: Moment, zone: str) -> date:
 
 
 def at_start(moment: Moment, start: Moment, *, zone: str, days: str) -> Moment:
-    """What names one of the times of a series that begins at `start`, which repeats in `zone`: a
+    """The moment as one of the times of a series that begins at `start` and repeats in `zone`: a
     day names the time of that day, a time the day of days. `days` is the zone of the feed's days.
     """
     if start.is_day:
@@ -135,8 +135,8 @@ def at_start(moment: Moment, start: Moment, *, zone: str, days: str) -> Moment:
 
 
 def refuse_bomb(rule: str, start: Moment, window: Window) -> None:
-    """A rule by the second or minute is followed from its start, step by step; one with many
-    hours, minutes and seconds has all times of a step made before any is looked at.
+    """Raises TooMuch. A rule by the second or minute is followed from its start, step by step; of
+    one with many hours, minutes and seconds, all times of a step are made before any is looked at.
     """
     parts = _parts(rule)
     at_once = math.prod(len(parts[name].split(",")) for name in _TIMES if name in parts)

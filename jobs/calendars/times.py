@@ -174,7 +174,7 @@ def cut(wall: datetime) -> datetime:
 
 
 def _hour(digits: str, half: str | None) -> int:
-    """Of 24, or of the 12 of half a day."""
+    """The hour, of 24, or of the 12 of half a day."""
     if half is None:
         return _below(digits, 25)
     return _below(digits, 13) % 12 + (12 if half in "pP" else 0)

@@ -19,7 +19,7 @@ from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 _ESCAPED = re.compile(r"\\(.)")
 _UTC = frozenset({"z", "utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
 _NONE = frozenset({"localtime", "factory", "posixrules", "est"})
-"""What is no zone, or another one on each host; EST is one only to the letter."""
+"""Names of no zone, or of another one on each host. EST is one, but meant otherwise."""
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?\s*([+-])(\d{1,2})(?::?(\d\d))?", re.IGNORECASE)
 _SHOWN = re.compile(r"\((?:UTC|GMT)\s*([+-]\d\d?(?::?\d\d)?)?\)\s*(.*)", re.IGNORECASE)
 _TIME = re.compile(r"(?: standard| daylight| summer)? time$")
@@ -53,7 +53,7 @@ _OTHER_NAMES = {
     "newfoundland": "America/St_Johns",
     "coordinated universal time": "UTC",
 }
-"""What Windows and Rails show that is no city."""
+"""Names that Windows and Rails show and that are no cities."""
 _BETWEEN_HOURS = {
     -570: "Pacific/Marquesas",
     210: "Asia/Tehran",
@@ -125,7 +125,7 @@ def _by_words(words: str) -> str:
 
 
 def _minutes(offset: re.Match[str]) -> int:
-    """East of Greenwich."""
+    """Minutes east of Greenwich."""
     minutes = int(offset[2]) * 60 + int(offset[3] or 0)
     return -minutes if offset[1] == "-" else minutes
 

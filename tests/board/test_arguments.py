@@ -5,8 +5,10 @@ anything is done.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import date, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 import blackboard
 from blackboard import BadInput, BlackboardError, Board, Context, Item, handler
 from blackboard.board_worker import worker_settings
-from blackboard.events import RunStarted
+from blackboard.events import BoardEvent, RunStarted
 from blackboard.inputs import argument
 from blackboard.settings import Settings
 
@@ -68,6 +70,7 @@ ITEM_ID: dict[str, Callable[[Board, Any], Awaitable[Any]]] = {
     "resume": lambda board, it: board.resume(it),
     "cancel": lambda board, it: board.cancel(it),
     "unlock": lambda board, it: board.unlock(it),
+    "ack": lambda board, it: board.ack(it),
     "rename": lambda board, it: board.rename(it, "new"),
     "remove": lambda board, it: board.remove(it),
 }
@@ -88,9 +91,10 @@ REFUSED: dict[str, tuple[str, Call]] = {
     "tags": ("tags", lambda board: board.add("x", "feed", tags="abc")),
     "a tag": ("tags", lambda board: board.add("x", "feed", tags=[1])),  # type: ignore[list-item]
     "first": ("first", lambda board: board.add("x", "feed", first=timedelta(1))),  # type: ignore[arg-type]
-    "params": ("params", lambda board: board.add("x", "feed", params=5)),  # type: ignore[arg-type]
+    "params": ("params", lambda board: board.add("x", "feed", params=5)),
+    "an empty list": ("params", lambda board: board.add("x", "feed", params=[])),
     "an object": ("params.k", lambda board: board.add("x", "feed", params={"k": object()})),
-    "a key": ("params", lambda board: board.add("x", "feed", params={1: 2})),  # type: ignore[dict-item]
+    "a key": ("params", lambda board: board.add("x", "feed", params={1: 2})),
     "a key of a run": ("params", lambda board: board.run("davis", params={1: 2})),  # type: ignore[dict-item]
     "a bad key": ("params", lambda board: board.add("x", "feed", params={SURROGATE: 1})),
     "a large number": ("params.k", lambda board: board.add("x", "feed", params={"k": 10**5000})),
@@ -169,7 +173,13 @@ def test_tuples_and_sets_are_kept_as_lists(tmp_path: Path) -> None:
     on_board(tmp_path, work)
 
 
-@pytest.mark.parametrize("callback", [None, 5, slow])
+class Listener:
+    """Whose coroutines nothing would await."""
+
+    async def __call__(self, event: BoardEvent) -> None: ...
+
+
+@pytest.mark.parametrize("callback", [None, 5, slow, Listener(), partial(asyncio.sleep, 0)])
 def test_what_cannot_be_called_with_events_is_refused(tmp_path: Path, callback: Any) -> None:
     async def work(board: Board) -> None:
         with pytest.raises(BadInput, match=r"^callback: "):
@@ -229,12 +239,26 @@ LONG = "x" * 40_000
         (lambda board: board.add("new", LONG), "type: it has 40,000 characters"),
         (
             lambda board: board.add("new", "feed", cron=";".join(["0 * * * *"] * 9_000)),
-            "cron: it is the longest of options",
+            "cron: 9,000 expressions of 98,998 characters",
         ),
         (lambda board: board.actions(limit=-1), "limit: -1 is too few"),
         (lambda board: board.worker(cycle=timedelta(0)).work("once"), "cycle: '0s' is not longer"),
         (lambda board: board.worker(cycle="").work("once"), "cycle: '' is not a duration"),
-        (lambda board: board.election(5).won(), "name: 5 is none"),
+        (lambda board: board.election(5).won(), "name: 5 is not text"),
+        (lambda board: board.add("new", "feed", until=5), "until: 5 is not text or a date"),
+        (lambda board: board.add("new", "feed", missed="some"), "missed: 'some' is not one of one"),
+        (lambda board: board.add("new", "feed", every=0), "every: 0 is not longer than nothing"),
+        (lambda board: board.add("new", "feed", every=math.nan), "every: nan is no number"),
+        (lambda board: board.add("new", "feed", every=1e-9), "every: 1e-09 is not longer than"),
+        (lambda board: board.add("new", "feed", every=10**300), "every: it is longer than ten"),
+        (lambda board: board.add("new", "feed", every=10**5_000), "every: it is longer than ten"),
+        (lambda board: board.worker(slots=10**30).work("once"), "slots: it is too many"),
+        (lambda board: board.worker(slots=0).work("once"), "slots: 0 is too few"),
+        (lambda board: board.worker(slots=True).work("once"), "slots: True is not a whole number"),
+        (
+            lambda board: board.add("new", "feed", every=timedelta(seconds=-1)),
+            "every: '-1s' is not a duration",
+        ),
     ],
 )
 def test_what_is_too_long_or_too_little_is_refused_by_name(
@@ -252,18 +276,75 @@ def test_what_is_too_long_or_too_little_is_refused_by_name(
 
 @pytest.mark.parametrize(
     "said",
-    [{"store": 3}, {"settings": 3}, {"name": 3}, {"handlers": None}, {"handlers": feed}],
-    ids=lambda said: next(iter(said)),
+    [
+        {"store": 3},
+        {"store": " "},
+        {"store": ":memory:"},
+        {"store": "sqlite::memory:"},
+        {"settings": 3},
+        {"name": 3},
+        {"handlers": None},
+        {"handlers": feed},
+        {"handlers": {"feed": feed}},
+        {"handlers": [asyncio]},
+        {"shards": 2.0},
+        {"shards": True},
+        {"create": "no"},
+    ],
+    ids=lambda said: " ".join(f"{name} {type(it).__name__}" for name, it in said.items()),
 )
-def test_a_board_is_opened_by_what_can_be_used(said: dict[str, Any]) -> None:
+def test_a_board_is_opened_by_what_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
+) -> None:
+    """And nothing is made where it is refused."""
+    monkeypatch.chdir(tmp_path)
     (name,) = said
 
     async def story() -> None:
-        async with blackboard.open(**said):
+        async with blackboard.open(**{"store": "app.db", "create": True, **said}):
             pass
 
-    with pytest.raises(BadInput, match=rf"^{name}: .* is none"):
+    with pytest.raises(BadInput, match=rf"^{name}: "):
         asyncio.run(story())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_handlers_may_be_a_path(tmp_path: Path) -> None:
+    jobs = tmp_path / "its_jobs.py"
+    jobs.write_text("from blackboard import handler\n@handler\ndef own(item, ctx): ...\n")
+    with blackboard.open_blocking(tmp_path / "app.db", handlers=[jobs], create=True) as board:
+        assert board.add("a", "own").type == "own"
+
+
+@dataclass
+class Report:
+    url: str
+    days: int = 30
+    owner: str | None = None
+
+
+@handler("report", params=Report)
+async def report(item: Item, ctx: Context) -> str:
+    return repr(item.params)
+
+
+def test_an_item_is_added_with_the_class_of_its_params(tmp_path: Path) -> None:
+    """A field that is None by default is as one that was left out: a row keeps no null."""
+    with blackboard.open_blocking(tmp_path / "app.db", handlers=[report], create=True) as board:
+        item = board.add("a", "report", params=Report("x"))
+        assert item.params == {"url": "x", "days": 30}
+        board.worker().work("idle")
+        assert board.item("a").result == repr(Report("x"))
+        with pytest.raises(BadInput, match=r"params: .* is not a dict"):
+            board.add("b", "feed", params=Report("x"))
+
+
+def test_the_last_slot_may_be_of_a_day(tmp_path: Path) -> None:
+    async def work(board: Board) -> None:
+        await board.edit("davis", until=date(2100, 1, 1))
+        assert (await board.why("davis")).count("2100-01-01") > 0
+
+    on_board(tmp_path, work)
 
 
 def test_a_board_without_a_name_is_refused(tmp_path: Path) -> None:
@@ -306,7 +387,7 @@ def test_a_worker_ends_with_its_board(tmp_path: Path) -> None:
             await begun.wait()
             late = board.worker()
         await works
-        with pytest.raises(BlackboardError, match="board is closed"):
+        with pytest.raises(BlackboardError, match="a worker works once"):
             await late.work()
         async with blackboard.open(store) as board:
             item = await board.item("long")

@@ -1,8 +1,8 @@
 """What a board is said to cost, and what workers at work on it really ask for."""
 
 import asyncio
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +19,8 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.runner import Execution, HandlerCall, Reporter
-from blackboard.schedule.schedule import make_schedule
+from blackboard.schedule.limits import limits
+from blackboard.schedule.schedule import make_schedule, slots_after
 from blackboard.settings import Settings
 from blackboard.spec import RunSettings, Spec
 from blackboard.subscribers import Events
@@ -35,6 +36,8 @@ from tests.support.workers import HANDLERS, FakeRunner, board_on
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+WORKED = timedelta(days=7) / (5 * 9 * 12)
+"""The mean time between runs every 5 minutes from 9 to 18 on five days of the week."""
 EVERY = Rhythm(interval=HOUR, ready=START, lasts=timedelta(0), renewed=60.0)
 
 
@@ -180,13 +183,60 @@ def rhythm(about: Item, **schedule: Any) -> Rhythm | None:
         ({"cron": "*/15 * * * *"}, 15 * MINUTE),
         ({"cron": "0 9 * * mon-fri"}, 24 * HOUR * 7 / 5),
         ({"rrule": "FREQ=WEEKLY;BYDAY=MO"}, timedelta(days=7)),
+        ({"rrule": "FREQ=SECONDLY"}, timedelta(seconds=1)),
+        ({"cron": "*/5 9-17 * * mon-fri"}, WORKED),
+        ({"cron": "0 3 1 1 *"}, timedelta(days=365.25)),
+        ({"cron": "0 3 29 2 *"}, timedelta(days=1461)),
+        ({"cron": "0 9 1 * mon"}, timedelta(days=1461) / (48 + 209 - 7)),
+        ({"cron": "0 9 * * *; 0 9,10 * * *"}, 12 * HOUR),
+        ({"cron": "* 5-23 * * *"}, timedelta(days=1) / (19 * 60)),
+        ({"cron": "*/5 9-17 * * *", "limits": limits(blackout="sat-sun")}, WORKED),
+        ({"cron": "* 0-11 * * *", "limits": limits(blackout="sat-sun")}, MINUTE * 2 * 7 / 5),
+        ({"cron": "@daily; * * * * *", "limits": limits(blackout="mon-fri")}, MINUTE * 7 / 2),
+        ({"rrule": "FREQ=YEARLY;BYMONTH=7;BYMONTHDAY=1"}, timedelta(days=365.25)),
+        ({"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29"}, timedelta(days=1461)),
+        ({"rrule": f"DTSTART:{START:%Y%m%dT%H%M%S}\nRRULE:FREQ=DAILY;COUNT=4"}, cost.MONTH / 4),
+        ({"every": "1m", "limits": limits(blackout="mon-fri, sat 01:00-24:00")}, 6.72 * MINUTE),
+        ({"every": "1m", "limits": limits(until=START + timedelta(days=1))}, cost.MONTH / 1440),
+        ({"cron": "0 9 * * *", "limits": limits(until=START + 3 * 24 * HOUR)}, cost.MONTH / 3),
+        ({"every": "1m", "limits": limits(runs=3)}, cost.MONTH / 3),
     ],
 )
-def test_an_interval_is_a_mean(schedule: dict[str, str], interval: timedelta) -> None:
+def test_an_interval_is_a_mean(schedule: dict[str, Any], interval: timedelta) -> None:
     found = rhythm(item(), **schedule)
     assert found is not None
     assert found.interval / interval == pytest.approx(1, rel=0.01)
     assert found.runs == pytest.approx(cost.MONTH / interval, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "most"),
+    [
+        ({"cron": "* 3-23 * * *"}, 0),
+        ({"every": "1m"}, 0),
+        ({"rrule": "FREQ=SECONDLY"}, cost.MOST_FORESEEN),
+        ({"cron": "* * * * *", "limits": limits(blackout="sat-sun")}, cost.MOST_FORESEEN),
+        ({"every": "90s", "limits": limits(blackout="sat-sun")}, cost.MOST_FORESEEN),
+        ({"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29"}, 2),
+    ],
+)
+def test_few_slots_are_read_for_an_interval_and_once_a_day(
+    monkeypatch: pytest.MonkeyPatch, schedule: dict[str, Any], most: int
+) -> None:
+    read = 0
+
+    def counted(*values: Any) -> Iterator[datetime]:
+        nonlocal read
+        for slot in slots_after(*values):
+            read += 1
+            yield slot
+
+    cost._mean.cache_clear()
+    monkeypatch.setattr(cost, "slots_after", counted)
+    settings = RunSettings(schedule=make_schedule(**schedule))
+    for minutes in range(3):
+        assert rhythm_of(item(), settings=settings, now=START + minutes * MINUTE) is not None
+    assert read <= most
 
 
 @pytest.mark.parametrize("state", [State.PAUSED, State.DONE])

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace as replace_spec
 
 from blackboard.doctor import LARGEST_SKEW, Examination, examine
+from blackboard.doctor.cases import read_shard
 from blackboard.doctor.diagnosis import Finding
 from blackboard.model import Member, replace
 from blackboard.protocol import keys
@@ -14,19 +15,21 @@ from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import edit, pause, remove, unlock
 from blackboard.protocol.members import announce
 from blackboard.protocol.rows import data_of
-from blackboard.spec import Spec
+from blackboard.spec import RunSettings, Spec
 from blackboard.table import ANY, Delete, Insert
-from tests.support.boards import Scene, make_board, story
+from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault, FaultyTable
 from tests.support.wrong_rows import (
     Plant,
+    a_run,
     codes,
     due_in_a_thousand_years,
     foreign_row,
     found,
     item_of_another_id,
     key_of_another_id,
+    named_key,
     newer_item,
     newer_lock_of_another_id,
     newer_token,
@@ -221,6 +224,41 @@ async def test_a_lock_that_nobody_overrides_is_told(scene: Scene, lease: str, ol
     assert "D8" in codes(await found(scene.board))
 
 
+@pytest.mark.parametrize("quick", [True, False])
+@story
+async def test_many_items_that_are_late_cost_no_request_each(scene: Scene, *, quick: bool) -> None:
+    """The items are read once more, in one range. One that moved meanwhile is read by itself."""
+    await scene.fill(30)
+    requests, costs = scene.table.requests, list[int]()
+    for hours, late in ((0, 0), (20, 30)):
+        scene.later(hours=hours)
+        before = requests.total
+        report = await examine(scene.board, Examination(quick=quick))
+        costs.append(requests.total - before)
+        assert codes(report) == ["D7"] * late
+    assert costs[1] == costs[0] + 1
+
+
+@story
+async def test_a_quick_examination_reads_no_history(scene: Scene) -> None:
+    await scene.add()
+    await plant(scene, await a_run(scene, above=9), Delete(await named_key(scene), ANY))
+    assert codes(await found(scene.board)) == ["D1", "D6", "D6"]
+    assert codes(await examine(scene.board, Examination(quick=True))) == ["D1"]
+    assert (await repaired(scene.board)).clean
+
+
+@story
+async def test_what_runs_left_is_not_kept_in_memory(scene: Scene) -> None:
+    await scene.add()
+    said = {"output": "long output", "error": "long error"}
+    await scene.let_go(await scene.claimed(), result="long result")
+    await plant(scene, await a_run(scene, above=1, result="long result", **said))
+    cases = await read_shard(scene.board, 0, pause=None, quick=False)
+    assert "long" not in repr(cases.case("davis"))
+    assert (await repaired(scene.board)).clean
+
+
 # ---- the board as a whole
 
 
@@ -240,6 +278,19 @@ async def test_a_type_that_nobody_can_run_is_told(scene: Scene) -> None:
         )
     ]
     assert (await found(scene.board)).clean
+
+
+@story
+async def test_an_item_of_a_type_that_is_a_pump_is_told(scene: Scene) -> None:
+    """As where the type became one later: it runs for partitions alone, on a board of their own."""
+    await scene.add()
+
+    def resolve(item_type: str, spec: str) -> RunSettings:
+        return replace(settings_of(item_type, spec), endless=True)
+
+    (told,) = (await found(scene.board.asked_through(resolve=resolve))).findings
+    assert (told.code, told.subject, told.grave) == ("D12", "davis", True)
+    assert told.problem.startswith("no worker runs it: type: 'feed' is a pump")
 
 
 @story

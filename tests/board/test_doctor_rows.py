@@ -93,7 +93,7 @@ async def group(scene: Scene) -> None:
 
 async def elections(scene: Scene) -> None:
     leaders = await open_elections(scene.other, create=True)
-    await additions.add(leaders, item_id="report", item_type="ring", spec=Spec(every="1s"))
+    await additions.add_election(leaders, "report", "ring", Spec(every="1s"))
     await announce(leaders, member(scene, "report"))
     letter = Message(id="report", to="you", sender="me", rank=0, kind=MessageKind.OK, number=1)
     await mail.send(leaders, [letter])

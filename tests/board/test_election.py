@@ -26,13 +26,13 @@ from blackboard.election import (
     Election,
 )
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import Message, MessageKind, Outcome, Run
+from blackboard.model import Message, MessageKind, Outcome, Run, replace
 from blackboard.protocol import edits, keys
 from blackboard.protocol.leaders import open_elections, read_elections
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
-from blackboard.table import ANY, Insert, Merge, Row, Unavailable
+from blackboard.table import ANY, Insert, Merge, Replace, Row, Unavailable, read
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
@@ -291,6 +291,22 @@ async def mark(board: BoardTable) -> Any:
     from blackboard.model import Mark
 
     return Mark(by="ann", at=await board.table.now())
+
+
+@of_town
+async def test_candidates_go_by_the_lease_of_the_lock_once_it_was_edited(town: Town) -> None:
+    all_ = [await town.candidate() for _ in range(2)]
+    await town.until(lambda: all_[0].is_leader, CHECK)
+    board = await town.elections()
+    await edits.edit(board, "report", lambda spec, _: replace(spec, stale_after="3s"))
+    await edits.unlock(board, "report", await mark(board), fence=1)
+    await town.until(lambda: any(one.is_leader and one.term == 3 for one in all_), 2 * CHECK)
+    await town.turns(3 * LEASE)
+    (leader,) = [one for one in all_ if one.is_leader]
+    (other,) = [one for one in all_ if one is not leader]
+    assert (leader.term, bool(leader.lost)) == (3, False)
+    town.wires[all_.index(leader)].cut = True
+    await town.until(lambda: other.is_leader, 3 + 1)
 
 
 @of_town
@@ -609,26 +625,30 @@ def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> Non
         board.election(name)
 
 
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [({"version": 2}, "was written by a newer version"), ({"state": "odd"}, "row item:report: ")],
+)
 @of_town
-async def test_an_item_of_a_newer_version_ends_the_block(town: Town) -> None:
-    """Its terms may mean something else: who cannot take part is told so."""
+async def test_an_item_that_cannot_be_read_keeps_candidates_waiting_in_their_blocks(
+    town: Town, caplog: pytest.LogCaptureFixture, columns: dict[str, Any], problem: str
+) -> None:
     one = await town.candidate()
     await town.until(lambda: one.is_leader, CHECK)
-    other = await town.candidate(enter=False)
+    other = await town.candidate()
     board = await town.elections()
     town.wires[0].cut = True
-
-    async def body() -> None:
-        async with other:
-            await asyncio.Event().wait()
-
-    blocked = asyncio.create_task(body())
-    await town.turns(1)
-    partition, key = board.partition("report"), keys.item_key("report")
-    await board.table.commit(partition, [Merge(key, {"version": 2}, "*")])
-    await town.until(blocked.done, 2 * LEASE)
-    with pytest.raises(BadInput, match="newer version"):
-        await blocked
+    key = keys.item_key("report")
+    row = await read(board.table, board.shard(0), key)
+    assert row is not None
+    await board.table.commit(board.shard(0), [Merge(key, columns, ANY)])
+    await town.turns(3 * LEASE)
+    assert not other.is_leader
+    said = [one.getMessage() for one in caplog.records if problem in one.getMessage()]
+    assert len(said) == 1, caplog.text
+    assert "the election 'report'" in said[0]
+    await board.table.commit(board.shard(0), [Replace(key, row.data, ANY)])
+    await town.until(lambda: other.is_leader, 2 * CHECK)
 
 
 # ---- processes

@@ -31,6 +31,7 @@ from blackboard import (
 )
 from blackboard.blocking import BlockingWorker
 from blackboard.board_worker import BoardWorker
+from blackboard.errors import BoardClosed
 from blackboard.events import (
     BoardEvent,
     RunEnded,
@@ -41,6 +42,7 @@ from blackboard.events import (
     WorkerStopped,
 )
 from blackboard.model import Token
+from blackboard.protocol import additions, edits
 from blackboard.protocol.claims import claim
 from blackboard.protocol.keys import item_key, lock_key
 from blackboard.protocol.reading import Remade
@@ -161,6 +163,9 @@ def test_schedules_and_durations_may_be_text_or_of_python(url: str) -> None:
             four = await board.add("d", "feed", cron="@daily", first="next")
             assert four.due is not None
             assert four.due > datetime.now(UTC)
+            later = when + timedelta(days=1)
+            assert (await board.edit("d", first=later)).due == later
+            assert (await board.edit("d", first="2030-01-02T03:04")).due == when
 
     asyncio.run(story())
 
@@ -383,7 +388,7 @@ async def _any_worker(board: Board) -> bool:
 
 @pytest.mark.parametrize(
     ("handlers", "problem"),
-    [([len], "is no handler"), (["absent.py"], "no such file"), ("feeds", "is text")],
+    [([len], "is no handler"), (["absent.py"], "no such file"), ("feeds", "is no list")],
 )
 def test_handlers_that_cannot_be_used_are_refused(
     tmp_path: Path, handlers: Any, problem: str
@@ -710,6 +715,187 @@ def test_a_closed_board_says_so(tmp_path: Path) -> None:
                 use()
         with pytest.raises(BlackboardError, match="this board is closed"):
             await board.run("a")
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_never_worked_says_that_its_board_is_closed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            worker = board.worker()
+        with pytest.raises(BoardClosed):
+            await worker.work("idle")
+
+    asyncio.run(story())
+
+
+def test_a_verb_under_way_is_done_before_its_board_closes(url: str) -> None:
+    async def story() -> None:
+        for steps in range(5):
+            async with opened(url) as board:
+                adding = asyncio.create_task(board.add(f"a{steps}", "feed"))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+            assert (await adding).id == f"a{steps}"
+        async with opened(url) as board:
+            assert [one.id async for one in board.items()] == [f"a{n}" for n in range(5)]
+
+    asyncio.run(story())
+
+
+def test_a_verb_on_the_loop_of_another_thread_is_done_before_its_board_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+    adding = additions.add
+
+    async def add(*args: Any, **options: Any) -> Any:
+        began.set()
+        goes_on.wait(patience(60))
+        return await adding(*args, **options)
+
+    monkeypatch.setattr(additions, "add", add)
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            other = threading.Thread(target=lambda: asyncio.run(board.add("a", "feed")))
+            other.start()
+            assert began.wait(patience(60))
+            asyncio.get_running_loop().call_later(0.05, goes_on.set)
+        other.join()
+        async with opened(str(tmp_path / "app.db")) as board:
+            assert (await board.item("a")).id == "a"
+
+    asyncio.run(asyncio.wait_for(story(), patience(60)))
+
+
+def test_a_handler_may_call_verbs_until_it_has_ended(tmp_path: Path) -> None:
+    """Also one that is stopped because its board closes."""
+    boards = list[Board]()
+
+    @handler("follower", every="1h")
+    async def follower(item: Item, ctx: Context) -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            await boards[0].run("next")
+            with pytest.raises(BoardClosed):
+                boards[0].worker()
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db"), handlers=[follower]) as board:
+            boards.append(board)
+            await board.add("next", "follower", first="2035-01-01T00:00Z")
+            await board.add("a", "follower")
+
+            async def runs() -> bool:
+                return (await board.item("a")).running
+
+            working = asyncio.create_task(board.worker(grace="1s").work())
+            await until(runs)
+        await asyncio.gather(working, return_exceptions=True)
+        async with opened(str(tmp_path / "app.db")) as board:
+            assert (await board.item("a")).outcome != "error"
+            due = (await board.item("next")).ready
+            assert due is not None
+            assert due < datetime(2035, 1, 1, tzinfo=UTC)
+
+    asyncio.run(story())
+
+
+def test_an_action_on_the_pages_is_done_before_its_board_closes(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            await board.add("a", "feed")
+            pages = AsyncClient(
+                transport=ASGITransport(app=board.web(operator=True)), base_url="http://localhost"
+            )
+            began = asyncio.Event()
+            pausing = edits.pause
+
+            async def pause(*about: Any) -> Any:
+                began.set()
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                return await pausing(*about)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(edits, "pause", pause)
+                asked = asyncio.create_task(pages.post("/api/v1/pause", json={"id": "a"}))
+                await began.wait()
+        answer = await asked
+        assert answer.status_code == 200, answer.text
+
+    asyncio.run(story())
+
+
+def test_an_iteration_says_that_its_board_is_closed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            await board.add("a", "feed")
+            await board.add("b", "feed")
+            left = board.items()
+            assert (await anext(left)).id == "a"
+        with pytest.raises(BoardClosed):
+            await anext(left)
+
+    asyncio.run(story())
+
+
+def test_an_iteration_refuses_what_it_cannot_use_at_the_call(tmp_path: Path) -> None:
+    number: Any = 5
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            for call in (board.items, board.runs):
+                with pytest.raises(BadInput):
+                    call(number)
+
+    asyncio.run(story())
+    with blocking(str(tmp_path / "app.db")) as board, pytest.raises(BadInput):
+        board.items(number)
+
+
+def test_a_subscription_can_be_ended(tmp_path: Path) -> None:
+    """For the workers that are there, and for those that are made later."""
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            heard = list[BoardEvent]()
+            before, end = board.worker(), board.subscribe(heard.append)
+            board.subscribe(heard.append)
+            end()
+            end()  # a second time does nothing: not to another subscription either
+            await before.work("once")
+            await board.worker().work("once")
+            started = [event.worker for event in heard if isinstance(event, WorkerStarted)]
+            assert (len(started), len(set(started))) == (2, 2)
+
+    asyncio.run(story())
+    with blocking(str(tmp_path / "app.db")) as board:
+        heard = list[BoardEvent]()
+
+        def first(event: BoardEvent) -> None:
+            heard.append(event)
+            end()  # on the loop of the board
+
+        end = board.subscribe(first)
+        board.worker().work("once")
+        board.worker().work("once")
+        assert len({event.worker for event in heard}) == 1
+    end()  # a board that is closed has none
+
+
+def test_a_worker_that_is_ended_before_it_begins_ends_its_block(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board, board.worker() as worker:
+            await worker.end()
+        async with opened(str(tmp_path / "app.db")) as board:
+            worker = board.worker()
+            await worker.end()
+            await worker.work()  # returns at once
+            async with worker:
+                pass
 
     asyncio.run(story())
 

@@ -18,7 +18,7 @@ from blackboard.handlers import registry
 from blackboard.handlers.context import HandlerItem, expand, unescaped
 from blackboard.handlers.handler import HandlerOptions, Source, handler, handlers_of
 from blackboard.handlers.registry import Registry, find_handler, load, shipped
-from blackboard.spec import Spec
+from blackboard.spec import RunOptions, Spec
 
 HERE = Path(__file__).resolve().parents[1]
 GOOD = "from blackboard import handler\n@handler({type!r})\ndef {name}(item, ctx):\n    return 1\n"
@@ -83,6 +83,7 @@ OWN_OPTIONS = {"slots", "concurrency", "key", "fenced", "first", "resources"}
 
 def test_a_handler_takes_the_fields_of_a_spec_and_its_own_options() -> None:
     assert set(HandlerOptions.__annotations__) == set(Spec.__struct_fields__) | OWN_OPTIONS
+    assert set(RunOptions.__annotations__) == set(Spec.__struct_fields__) - {"params"}
 
 
 def test_declaring_leaves_the_function_as_it_is() -> None:
@@ -167,21 +168,21 @@ async def async_generator(item: Any, ctx: Any) -> Any:
     [
         (plain, {"every": "8 bananas"}, "every"),
         (plain, {"every": -8}, "every"),
-        (plain, {"every": True}, "every: True is none (give text"),
-        (plain, {"cron": 5}, "cron: 5 is none (give text)"),
-        (plain, {"tags": "eu"}, "tags: 'eu' is none (give a list of text)"),
+        (plain, {"every": True}, "every: True is not text"),
+        (plain, {"cron": 5}, "cron: 5 is not text"),
+        (plain, {"tags": "eu"}, "tags: 'eu' is not a list of text"),
         (plain, {"timeout": math.nan}, "timeout"),
         (plain, {"cron": "61 * * * *"}, "cron"),
         (plain, {"every": "8h", "cron": "0 3 * * *"}, "cron"),
         (plain, {"cron": "0 3 * * *", "timezone": "Mars/Olympus"}, "Mars/Olympus"),
         (plain, {"timeout": "-1s"}, "timeout"),
         (plain, {"stale_after": "1s"}, "stale_after"),
-        (plain, {"retries": "2"}, "retries: '2' is none (give a whole number)"),
+        (plain, {"retries": "2"}, "retries: '2' is not a whole number"),
         (plain, {"retries": -1}, "retries"),
         (plain, {"missed": "some"}, "missed"),
-        (plain, {"slots": 0}, "slots 0"),
+        (plain, {"slots": 0}, "slots: 0 is too few"),
         (plain, {"first": "soon"}, "first: "),
-        (plain, {"slots": True}, "slots True"),
+        (plain, {"slots": True}, "slots: True is not a number"),
         (plain, {"concurrency": 0}, "concurrency: 0"),
         (plain, {"concurrency": "2"}, "concurrency: '2'"),
         (plain, {"key": ""}, "key: ''"),
@@ -368,6 +369,50 @@ def test_a_package_whose_import_fails_is_told_apart_from_one_that_is_missing(
     init(tmp_path / "half_a_package", "import no_such_thing\n")
     with pytest.raises(BadInput, match=r"cannot be imported: ModuleNotFoundError.*no_such_thing"):
         load(["half_a_package.jobs"], tmp_path)
+
+
+MADE_HERE = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+
+import blackboard
+from blackboard.handlers.registry import check_importable, registry_of
+
+
+def made(name, path):
+    spec = spec_from_file_location(name, path)
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Old:
+    def find_module(self, name, path=None):
+        return None
+
+
+sys.meta_path.insert(0, Old())  # Python passes over finders without `find_spec`
+for name in ("plugins.one", "plugin", "json"):
+    try:
+        check_importable(registry_of([made(name, "a_file.py").own])["own"])
+    except blackboard.BadInput as problem:
+        print(problem)
+"""
+
+
+def test_a_module_that_no_child_process_finds_is_refused(tmp_path: Path) -> None:
+    """One that its program has put into `sys.modules`, in the place of another one, too."""
+    write(tmp_path, a_file=good("own", name="own"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.run(
+        [sys.executable, "-c", MADE_HERE],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said.count("a child process cannot import it: no import finds the module") == 3
 
 
 def test_a_folder_whose_init_failed_is_tried_afresh(tmp_path: Path) -> None:

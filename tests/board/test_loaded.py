@@ -1,20 +1,25 @@
 """Jobs import each other by their names, and a worker runs the code that it has read."""
 
+import asyncio
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import blackboard
+from blackboard import board_worker
 from blackboard.errors import BadInput
 from blackboard.handlers import code
 from blackboard.handlers.registry import load
 from tests.support.patience import patience
 from tests.support.processes import Site, Started, eventually, own_environ
 from tests.support.processes import site as made
+from tests.support.runs import PATIENCE
 
 SHARED = """
 import sys
@@ -194,6 +199,24 @@ def test_a_worker_goes_on_with_the_code_that_it_has_read(place: Site) -> None:
     assert result(place, "plain") == ["one", "helped", 2], "a new child has the old code"
     (line,) = [line for line in started.text.splitlines() if "jobs changed" in line]
     assert all(name in line for name in ("_shared.py", "helping.py", "feeds.py"))
+
+
+def test_changes_are_found_while_threads_of_handlers_stand() -> None:
+    """They may hold all threads that the loop has."""
+    over = threading.Event()
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        standing = loop.run_in_executor(None, over.wait)
+        try:
+            await asyncio.wait_for(board_worker._changed_files(), PATIENCE)
+            assert not standing.done()
+        finally:
+            over.set()
+        await standing
+
+    asyncio.run(story())
 
 
 def test_with_reload_a_worker_starts_again_once_what_was_saved_is_whole(place: Site) -> None:

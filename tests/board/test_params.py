@@ -115,6 +115,27 @@ def test_what_does_not_fit_is_refused_with_its_field_and_the_remedy(
     assert str(refused.value).startswith(message)
 
 
+def test_fields_that_are_none_by_default_are_left_out_at_any_depth() -> None:
+    @dataclasses.dataclass
+    class Inner:
+        note: str | None = None
+        count: int = 1
+
+    class Outer(msgspec.Struct, rename="camel"):
+        one_inner: Inner
+        more: list[Inner]
+        by_name: dict[str, Inner]
+        note: str | None = None
+
+    params = described(Outer, "t")
+    one = {"count": 1}
+    assert params.written(Outer(Inner(), [Inner(), Inner("x")], {"a": Inner()})) == {
+        "oneInner": one,
+        "more": [one, {"note": "x", "count": 1}],
+        "byName": {"a": one},
+    }
+
+
 def test_what_only_the_class_can_refuse_is_refused_by_it() -> None:
     for given, message in (
         ({"text": "x", "day": "tomorrow"}, "params.day: Invalid RFC3339"),

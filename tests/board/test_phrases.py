@@ -4,7 +4,17 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from blackboard.phrases import brief, exactly, first_line, iso, plural, relative, span, stamp
+from blackboard.phrases import (
+    brief,
+    command,
+    exactly,
+    first_line,
+    iso,
+    plural,
+    relative,
+    span,
+    stamp,
+)
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
@@ -68,6 +78,11 @@ def test_times_for_programs_are_utc_with_milliseconds_and_z() -> None:
     there = datetime(2026, 11, 21, 10, 0, 0, 1_500, tzinfo=timezone(timedelta(hours=1)))
     assert iso(there) == "2026-11-21T09:00:00.001Z"
     assert stamp(there) == "2026-11-21 09:00:00Z"
+
+
+def test_a_command_is_typed_as_it_is_written() -> None:
+    assert command("run", "ann") == "`blackboard run ann`"
+    assert command("rename", "two words", "-x") == "`blackboard rename -- 'two words' -x`"
 
 
 def test_numbers_of_things() -> None:

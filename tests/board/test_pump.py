@@ -16,6 +16,7 @@ from blackboard import BadInput, pump
 from blackboard.events import BoardEvent, GroupTrouble, RunEnded
 from blackboard.handlers.handler import MOST_PARTITIONS, Handler, handlers_of
 from blackboard.handlers.registry import load
+from blackboard.protocol.additions import ensure
 from blackboard.rules.due import time_limit
 from blackboard.rules.shares import Balance
 from blackboard.settings import Settings, resolver
@@ -115,11 +116,11 @@ def test_no_schedule_is_given_to_a_partition(tmp_path: Path) -> None:
     async def story() -> None:
         opened = blackboard.open(tmp_path / "x.db", name="town.clicks", create=True)
         async with opened as board:
-            await board.add("07", "clicks")
+            await ensure(board._table, ["07"], "clicks")
             with pytest.raises(BadInput, match=r"until: the partitions of town.clicks are held"):
                 await board.edit("07", until="2026-01-01")
-            with pytest.raises(BadInput, match=r"every: the partitions of town.clicks are held"):
-                await board.add("08", "clicks", every="1h")
+            with pytest.raises(BadInput, match=r"id: town.clicks has the partitions that the pump"):
+                await board.add("08", "clicks")
 
     asyncio.run(story())
 
@@ -199,22 +200,6 @@ async def saved(store: str, until: Callable[[dict[str, Any]], bool]) -> None:
 class FixedNames:
     def __call__(self, settings: Any, *, also: bool = True) -> list[str]:
         return ["a", "b"]
-
-
-def test_a_worker_ends_when_the_names_of_its_partitions_cannot_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    @pump("clicks", partitions=lambda _: map(str, range(MOST_PARTITIONS + 1)))
-    async def clicks(partition: Any, ctx: Any) -> None: ...
-
-    async def story() -> None:
-        async with blackboard.open("x.db", handlers=[clicks], create=True) as board:
-            await board.worker().work()
-
-    with pytest.raises(BadInput, match=r"pump 'clicks': .* partitions"):
-        asyncio.run(story())
 
 
 @pytest.mark.parametrize(
@@ -330,3 +315,15 @@ def test_a_worker_whose_function_never_returns_lives_and_ends_when_it_is_asked_t
     finally:
         process.kill()
         process.wait()
+
+
+def test_no_item_is_of_the_type_of_a_pump(tmp_path: Path) -> None:
+    """No worker runs it: a worker serves the partitions alone."""
+
+    async def story() -> None:
+        handlers = [pump("clicks", partitions=6)(serve)]
+        async with blackboard.open(tmp_path / "x.db", handlers=handlers, create=True) as board:
+            with pytest.raises(BadInput, match="type: 'clicks' is a pump, whose workers make"):
+                await board.add("x", "clicks")
+
+    asyncio.run(story())

@@ -50,6 +50,7 @@ from tests.support.wrong_rows import (
 )
 
 
+@pytest.mark.cases_of_one_store("rows are judged above the store")
 @pytest.mark.case("CR02")
 @pytest.mark.parametrize(
     ("broken", "told"),
@@ -196,7 +197,7 @@ async def test_an_item_that_never_holds_still_is_left_alone(scene: Scene) -> Non
     async def move_it() -> None:
         await plant(scene, Merge(keys.item_key("davis"), {"error": "moving"}, ANY))
 
-    scene.table.script_reads(*[Fault.NONE] * 4)
+    scene.table.script_reads(*[Fault.NONE] * 4, move_it)
     for _ in range(20):
         scene.table.script_reads(Fault.NONE, move_it)
     scene.table.batches.clear()

@@ -19,6 +19,7 @@ from blackboard.settings import (
     WorkerTable,
     find,
     load_settings,
+    parse_settings,
     resolver,
 )
 from blackboard.spec import Spec, encode_spec
@@ -133,6 +134,7 @@ BAD = [
     ("no history", "[board]\nhistory = 0", "history", 2, "too few"),
     ("a bad board name", '[board]\nname = "a-b"', "board", 2, "no name for a board"),
     ("no slots", "[worker]\nslots = 0", "slots", 2, "too few"),
+    ("slots without number", "[worker]\nslots = 99999999999", "slots", 2, "too many"),
     ("no slots of a type", "[types.a]\nslots = 0", "slots", 2, "too few"),
     ("no run at all", "[types.a]\nconcurrency = 0", "concurrency", 2, "not a number of runs"),
     ("a key without a name", '[types.a]\nkey = ""', "key", 2, "no name of a param"),
@@ -150,6 +152,7 @@ BAD = [
     ("a long id", f'[[items]]\nid = "{"x" * 1_001}"\ntype = "t"', "id", 2, "1,000 at the most"),
     ("a bad first", '[[items]]\nid = "a"\ntype = "t"\nfirst = "soon"', "first", 4, "is no time"),
     ("no number", '[[items]]\nid="a"\ntype="t"\nparams.x = nan', "params.x", 4, "no number"),
+    ("no number in a job", "[jobs.a]\nx = 1\nlimit = inf", "limit", 3, "no number"),
     (
         "deep params",
         f'[[items]]\nid="a"\ntype="t"\nparams.x={"[" * 101}{"]" * 101}',
@@ -158,6 +161,29 @@ BAD = [
         "",
     ),
 ]
+
+
+def test_the_settings_of_a_job_are_what_json_can_hold(tmp_path: Path) -> None:
+    """So a coroutine and a plain function, which gets them as a message, are given the same."""
+    file = tmp_path / "blackboard.toml"
+    file.write_text(
+        "[jobs.a]\nday = 2026-01-02\nat = 2026-01-02T03:04:05Z\ndeep = [{ clock = 07:30:00 }]\n"
+    )
+    assert load_settings(file).jobs["a"] == {
+        "day": "2026-01-02",
+        "at": "2026-01-02T03:04:05Z",
+        "deep": [{"clock": "07:30:00"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x = " + "[" * 9_000 + "]" * 9_000, "[jobs.a]\n" + ".".join("x" * 3_000) + " = 1"],
+    ids=["lists", "dotted keys"],
+)
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadInput, match=r"blackboard\.toml is nested too deeply"):
+        parse_settings(text, tmp_path / "blackboard.toml")
 
 
 @pytest.mark.parametrize(("case", "text", "field", "line", "hint"), BAD)
@@ -180,9 +206,11 @@ def test_what_is_wrong_is_refused_with_its_line(
     ],
 )
 def test_a_time_needs_no_quotes(tmp_path: Path, at: str, text: str) -> None:
-    file = write(tmp_path, f'[types.t]\nat = {at}\n[[items]]\nid = "a"\ntype = "t"\nat = {at}')
+    said = f"at = {at}\nfirst = {at}\n"
+    file = write(tmp_path, f'[types.t]\n{said}[[items]]\nid = "a"\ntype = "t"\n{said}')
     settings = load_settings(file)
-    assert (settings.types["t"].at, settings.items[0].at) == (text, text)
+    for one in (settings.types["t"], settings.items[0]):
+        assert (one.at, one.first) == (text, text)
 
 
 def test_broken_toml_is_refused_with_its_line(tmp_path: Path) -> None:

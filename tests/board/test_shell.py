@@ -115,6 +115,11 @@ def test_a_command_runs_where_it_is_told_to_and_reads_nothing(
     assert capfd.readouterr().out == f"{tmp_path}\n"
 
 
+def test_a_setting_that_means_nothing_is_refused_by_name() -> None:
+    with pytest.raises(BadInput, match=r"^jobs\.shell\.cwd: means nothing to shell"):
+        run(Item("nightly", "shell", {"command": ["true"]}), context({"allow": True, "cwd": "/"}))
+
+
 @pytest.mark.parametrize("settings", [{}, {"allow": False}, {"allow": "no"}, {"allow": 1}])
 def test_nothing_runs_unless_the_settings_say_allow_true(
     settings: dict[str, Any], tmp_path: Path

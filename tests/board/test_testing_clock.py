@@ -126,6 +126,13 @@ def test_a_handler_is_called_as_a_function(caplog: pytest.LogCaptureFixture) -> 
     assert steps(item, ctx) == "lost"
 
 
+def test_warnings_are_kept_as_those_of_a_run() -> None:
+    ctx = context()
+    for text in ("half  of it", "x" * 1_000, "half of it", *map(str, range(30))):
+        ctx.warn(text)
+    assert (ctx.warnings[0], len(ctx.warnings[1]), len(ctx.warnings)) == ("half of it", 500, 20)
+
+
 def test_a_coroutine_is_called_as_one() -> None:
     item, ctx = Item("davis", "a-steps", {}), context(attempt=2)
     assert asyncio.run(async_steps(item, ctx)) == 2

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard.model import Applied, Item, Lock, Mark, Outcome, QueuedRun, State, replace
+from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import pause, run_now
 from blackboard.protocol.rename_marks import copied_name
@@ -157,6 +158,12 @@ def why(
             ["2026-11-21 09:00:00Z (now), by request; by its schedule it is due"],
         ),
         (
+            BEFORE | {"planned": NOW + HOUR, "start": NOW - HOUR, "outcome": Outcome.CANCELLED},
+            {"settings": CLOSED},
+            Move.RUN,
+            [", by request, or put back after its schedule was changed; by its schedule it is due"],
+        ),
+        (
             {"slot": NOW, "ready": NOW, "planned": NOW - HOUR},
             {"settings": ALL},
             Move.RUN,
@@ -293,7 +300,7 @@ def why(
         ),
         (
             RUNS,
-            {"lock": LOCK, "settings": resolve([Spec()])},
+            {"lock": LOCK, "settings": replace(resolve([Spec()]), has_handler=False)},
             Move.LEAVE,
             ["(in 7h 54m), after this run"],
         ),
@@ -365,6 +372,23 @@ def test_a_partition_has_no_schedule_to_speak_of() -> None:
     assert "it is a partition" in why(BEFORE, settings=pumped).text
 
 
+@pytest.mark.of_one_store("what is said is judged above the store")
+@story
+async def test_an_item_of_a_pump_never_runs_beside_its_partitions(scene: Scene) -> None:
+    await scene.add("davis", item_type="clicks")
+    board = scene.board.asked_through(resolve=lambda *_: RunSettings(endless=True))
+    _, told = await explained(board, await scene.item(), ())
+    facts = dict(told.facts)
+    assert told.move is Move.LEAVE
+    assert facts["next"] == "never: clicks is a pump, which serves the partitions of town.clicks"
+    assert facts["to change"] == "`blackboard rm davis`"
+    assert "it is a partition" not in told.text
+    group = board.group("clicks")
+    await ensure(group, ["a"], "clicks")
+    _, told = await explained(group, await group.found("a"), ())
+    assert "it is a partition" in told.text
+
+
 def test_a_stale_lock_on_a_paused_board_waits_until_that_is_resumed() -> None:
     one = status_of(replace(ITEM, **RUNS), replace(LOCK, age=300.0), now=NOW, resolution=0.01)
     paused = Mark(by="ann", at=NOW, reason="an upgrade")
@@ -384,6 +408,7 @@ def test_a_stale_lock_of_an_item_of_a_newer_version_is_left_alone() -> None:
     assert dict(fresh.facts)["lock"].endswith("and then stale")
 
 
+@pytest.mark.cases_of_one_store("what a clock has planned is judged above the store")
 @pytest.mark.parametrize(
     ("said", "ahead", "words"),
     [

@@ -7,9 +7,10 @@ import pytest
 
 from blackboard.display.health import alarms_of
 from blackboard.doctor import Examination, examine
-from blackboard.model import Outcome, State
+from blackboard.model import Outcome, State, replace
 from blackboard.protocol import reading
 from blackboard.protocol.additions import add
+from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import pass_over
 from blackboard.protocol.edits import edit, pause, resume, run_now
 from blackboard.protocol.planning import planning_of
@@ -18,7 +19,7 @@ from blackboard.rules.status import status_of
 from blackboard.spec import Spec
 from tests.support.boards import Scene, settings_of, story
 from tests.support.plans import DAY, HOUR
-from tests.support.wrong_rows import codes, found, repaired
+from tests.support.wrong_rows import codes, found, plant, repaired
 
 YEARS = timedelta(days=3653)
 EVERY = {"every": "8h"}
@@ -36,6 +37,7 @@ async def set_clock(scene: Scene, by: timedelta) -> None:
     await scene.other.item("davis")
 
 
+@pytest.mark.cases_of_one_store("what a clock has planned is judged above the store")
 @pytest.mark.parametrize(
     "said",
     [
@@ -112,6 +114,7 @@ async def alarms(scene: Scene) -> list[str]:
     return [problem for problem in told if problem not in {"failing", "unserved"}]
 
 
+@pytest.mark.cases_of_one_store("what a clock has planned is judged above the store")
 @pytest.mark.parametrize("at", ["2026-12-24T18:00Z", "2030-01-01T00:00Z"])
 @story
 async def test_an_item_that_ran_long_before_its_one_time_waits_for_it_again(
@@ -149,6 +152,7 @@ async def test_a_run_under_way_while_the_clock_is_put_right_is_told_until_it_end
     assert (await found(scene.board)).findings == []
 
 
+@pytest.mark.cases_of_one_store("what a clock has planned is judged above the store")
 @pytest.mark.parametrize("said", [SCHEDULES["cron"], {"at": "2026-11-21T08:30Z"}])
 @story
 async def test_the_history_of_a_wrong_clock_is_not_held_against_an_item_that_was_repaired(
@@ -199,6 +203,7 @@ NEVER_RAN: dict[str, tuple[dict[str, str], bool, Callable[[Scene], Awaitable[Non
 }
 
 
+@pytest.mark.cases_of_one_store("what a clock has planned is judged above the store")
 @pytest.mark.parametrize(("said", "was_there", "happens"), NEVER_RAN.values(), ids=NEVER_RAN)
 @story
 async def test_what_a_wrong_clock_planned_for_an_item_that_never_ran_is_told_and_put_right(
@@ -259,6 +264,28 @@ async def test_what_a_run_was_asked_for_with_is_kept(scene: Scene) -> None:
     assert token.ready <= scene.clock.now()
 
 
+@story
+async def test_a_run_that_is_planned_anew_has_neither_the_params_nor_the_checkpoint_of_another(
+    scene: Scene,
+) -> None:
+    await scene.add(cron="0 3 * * *")
+    item, ahead = await scene.item(), scene.clock.now() + YEARS
+    after = replace(
+        item,
+        slot=ahead,
+        ready=ahead,
+        planned=ahead,
+        once='{"date":"monday"}',
+        checkpoint='{"page":57}',
+    )
+    await plant(scene, *change_ops(item, after))
+    assert codes(await repaired(scene.board)) == ["D11"]
+    found_again = await scene.item()
+    assert (found_again.once, found_again.checkpoint) == ("", "")
+    assert (await found(scene.board)).findings == []
+
+
+@pytest.mark.cases_of_one_store("what a clock has planned is judged above the store")
 @pytest.mark.parametrize("said", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize("first", [31 * DAY, 60 * 366 * DAY])
 @story

@@ -10,10 +10,10 @@ import pytest
 
 from blackboard import BadInput
 from jobs.calendars.aggregation import NothingCame
-from jobs.calendars.params import RunContext, job_settings
+from jobs.calendars.params import RunContext
 from jobs.calendars.publish import Overtaken
 from tests.calendars.serving import Answer, Site, serving
-from tests.calendars.support import LOCAL, aggregate, calendar, event, events, report, vevents
+from tests.calendars.support import aggregate, calendar, event, events, report, vevents
 
 ONE = calendar(event("1@a", "Art Walk"), event("2@a", "Concert", "20260905T000000Z"))
 TWO = calendar(event("1@b", "ART WALK!"), event("2@b", "Market", "20260906"))
@@ -342,11 +342,3 @@ def test_a_folder_that_cannot_be_written_is_bad_input_and_nothing_is_fetched(
         with pytest.raises(BadInput, match=r"params\.out"):
             aggregate(tmp_path / "file", [site.url("/one")])
         assert not site.asked
-
-
-def test_settings_without_a_meaning_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    settings = job_settings(
-        {"allow": ["127.0.0.1", "file"], "alow": []}, logging.getLogger("calendars")
-    )
-    assert settings.policy == LOCAL.policy
-    assert "jobs.calendars.alow" in caplog.text

@@ -38,6 +38,11 @@ def test_the_zone_is_that_of_the_item_unless_the_params_name_one() -> None:
     assert city_of("t", both, due=DUE, zone="Asia/Tokyo").window.zone == "Europe/Paris"
 
 
+def test_a_param_that_means_nothing_is_refused_by_name() -> None:
+    with pytest.raises(BadInput, match=r"^params\.dayz: means nothing .*it takes .* days"):
+        city(dayz=30)
+
+
 def test_days_may_come_as_text_from_a_command_line() -> None:
     assert city(days="30").window.days == 30
 

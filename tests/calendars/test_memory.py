@@ -57,6 +57,11 @@ def test_a_deadline_that_is_none_is_refused_by_name(said: object) -> None:
     assert job_settings({"deadline": "90s"}).deadline == 90
 
 
+def test_a_setting_that_means_nothing_is_refused_by_name() -> None:
+    with pytest.raises(BadInput, match=r"^jobs\.calendars\.memroy: .*it takes allow, memory"):
+        job_settings({"memroy": "2GiB"})
+
+
 def test_no_reader_may_take_more_than_its_part() -> None:
     """The kernel refuses it more, so whatever a feed holds, all readers stay within the whole."""
     settings = JobSettings()

@@ -33,6 +33,7 @@ def failed(towns: CommandLine) -> None:
     towns.finish(towns.start("davis"), Outcome.FAILED, error="ValueError")
 
 
+@pytest.mark.cases_of_one_store("commands record their actions above the store")
 @pytest.mark.parametrize(
     ("before", "command", "expected"),
     [
@@ -97,6 +98,7 @@ def test_a_command_that_changes_something_is_one_action(
     assert "s3cret" not in towns("log", "--actions").out
 
 
+@pytest.mark.cases_of_one_store("commands record their actions above the store")
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -117,6 +119,15 @@ def test_a_command_that_changes_nothing_leaves_no_action(
     towns(*command.split(), code=code)
     assert actions(towns) == []
     assert towns("log", "--actions").out == "no actions\n"
+
+
+def test_the_name_of_a_user_may_be_no_utf8(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "a\udcff")
+    towns("pause", "davis")
+    (only,) = actions(towns)
+    assert only["by"].startswith("a\\udcff@")
 
 
 def test_a_rename_that_was_done_already_is_one_action(towns: CommandLine) -> None:
@@ -162,6 +173,7 @@ def test_people_are_shown_when_who_what_which_and_why(towns: CommandLine) -> Non
     assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ  ", absolute[1])
 
 
+@pytest.mark.cases_of_one_store("commands record their actions above the store")
 @pytest.mark.parametrize(
     ("args", "names"),
     [

@@ -228,7 +228,11 @@ def test_what_leaves_a_schedule_without_a_time_is_named(
 ) -> None:
     problem = blackboard.refused("add", "a", "--type", "feed", *said)
     assert problem.startswith(f"{field}: there is no next time by it")
-    blackboard("add", "a", "--type", "feed", *said, "--first", "now")
+    if field == "until":
+        problem = blackboard.refused("add", "a", "--type", "feed", *said, "--first", "now")
+        assert "is after the end of the schedule" in problem
+    else:
+        blackboard("add", "a", "--type", "feed", *said, "--first", "now")
 
 
 def test_times_are_the_stores_where_the_clock_of_this_host_is_wrong(

@@ -172,6 +172,20 @@ def test_another_zone_of_a_type_is_a_change(blackboard: CommandLine) -> None:
     assert "nothing to do" in blackboard("apply").out
 
 
+def test_another_calendar_is_another_schedule(blackboard: CommandLine) -> None:
+    """And what was planned by the one before is no work of a wrong clock."""
+    today = datetime.now(UTC).date()
+    blackboard.write(f'[calendars]\ndays = ["{today}..{today + timedelta(days=20)}"]\n')
+    blackboard("add", "a", "--type", "hello", "--cron", "0 9 * * *", "--blackout", "days")
+    assert blackboard.item("a").slot.date() == today + timedelta(days=21)
+    shown = blackboard("show", "a", "--json").out
+    blackboard.write('[calendars]\ndays = ["01-01"]\n')
+    assert "clock" not in blackboard("doctor").out
+    assert blackboard("apply").out.startswith("~ a: schedule: cron 0 9 * * * (not days[")
+    assert blackboard.item("a").slot.date() <= today + timedelta(days=2)
+    assert '"cron 0 9 * * * (not days)"' in shown, "its windows are for the row alone"
+
+
 def test_two_files_do_not_declare_one_item_nor_have_settings_both(blackboard: CommandLine) -> None:
     blackboard.write(items("ann"), "one.toml")
     blackboard.write(items("ben", "ann"), "two.toml")
@@ -258,6 +272,20 @@ def test_a_new_default_of_a_type_moves_its_items(blackboard: CommandLine) -> Non
     assert blackboard("apply").out == "nothing to do: 2 items as declared\n"
 
 
+def test_a_type_without_its_schedule_moves_its_items(blackboard: CommandLine) -> None:
+    """As a worker does that has the same handler: they run once more."""
+    jobs = '[board]\njobs = ["shell"]\n'
+    blackboard.write(f'{jobs}[types.shell]\nevery = "4h"\n')
+    blackboard("add", "ann", "--type", "shell", "--set", "command=['true']")
+    blackboard.finish(blackboard.start("ann"))
+    blackboard.write(jobs)
+    assert "none: it runs once" in blackboard("why", "ann").out
+    assert blackboard("next", "ann").out.splitlines()[0].endswith("no schedule: runs on request")
+    assert blackboard("apply").out.splitlines()[0] == "~ ann: schedule: every 4h -> unset"
+    assert blackboard.item("ann").schedule == ""
+    assert "nothing to do" in blackboard("apply").out
+
+
 def test_what_others_add_and_remove_meanwhile_is_planned_anew(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +355,49 @@ def test_one_that_cannot_be_changed_is_named_and_the_rest_is_changed(
         "ann": "every 2h",
         "cleo": "every 2h",
     }
+
+
+def test_programs_get_what_was_done_and_what_was_left(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a second plan has done the rest."""
+    blackboard.write(items("ann", "ben"))
+    blackboard("apply")
+    merge(blackboard, "ben", {"version": 2})
+    blackboard.write("\n".join(f"{items(one)}every = '2h'\n" for one in ("ann", "ben", "cleo")))
+    add_many = additions.add_many
+
+    async def adds(board: BoardTable, new: Any, **about: Any) -> Any:
+        if not await board.existing("cleo"):
+            await add(board, item_id="cleo", item_type="calendars", spec=Spec(every="9h"))
+        return await add_many(board, new, **about)
+
+    monkeypatch.setattr(additions, "add_many", adds)
+    record = blackboard("apply", "--json", code=2).json
+    assert record["add"] == []
+    assert sorted(one["id"] for one in record["change"]) == ["ann", "cleo"]
+    assert list(record["left"]) == ["ben"]
+    assert "newer version" in record["left"]["ben"]
+
+
+def test_programs_get_what_was_done_before_an_error(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("ann", "ben", "cleo")
+    blackboard.write(items(*names))
+    blackboard("apply")
+    blackboard.write("\n".join(f"{items(one)}every = '2h'\n" for one in names))
+    edit = edits.edit
+
+    async def edits_two(board: BoardTable, item_id: str, *about: Any, **more: Any) -> Any:
+        if item_id == "cleo":
+            raise Unavailable("cable cut")
+        return await edit(board, item_id, *about, **more)
+
+    monkeypatch.setattr(edits, "edit", edits_two)
+    said = blackboard("apply", "--json", code=3)
+    assert sorted(one["id"] for one in said.json["change"]) == ["ann", "ben"]
+    assert "changing: 2 of 3 are done" in said.err
 
 
 def test_one_that_is_being_renamed_is_named_and_the_rest_is_changed(
@@ -457,6 +528,7 @@ def test_a_paused_item_stays_paused(blackboard: CommandLine) -> None:
     assert blackboard.item("davis").state is State.PAUSED
 
 
+@pytest.mark.cases_of_one_store("files are checked above the store")
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
@@ -488,7 +560,7 @@ def test_an_item_of_another_type_refuses_the_file(blackboard: CommandLine) -> No
     told = blackboard.refused("apply")
     assert told == (
         "type: blackboard.toml:7: 'davis' is on the board with the type 'shell' "
-        "(`blackboard edit davis --type calendars` first)"
+        "(`blackboard edit --type calendars davis` first)"
     )
 
 
@@ -653,6 +725,7 @@ def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
         "remove": [{"id": "old", "type": "t"}],
         "unchanged": 1,
         "over": {},
+        "left": {},
     }
 
 

@@ -66,7 +66,7 @@ BOTH = SCHEDULES | PARAMS
 
 NEW = {
     "no id": (["", "--type", "hello"], "id: it is empty", "give the item a name"),
-    "an id that is no text": (["\udcff", "--type", "hello"], "id: ", "use another name"),
+    "an id that is no text": (["\udcff", "--type", "hello"], "id: ", "use another"),
     "an id that is taken": (["davis", "--type", "hello"], "id: 'davis' is on this", "edit"),
     "a type that is no word": (["x", "--type", "a,b"], "type: ", "a short word"),
     "a first time that is none": (["x", "--type", "hello", "--first", "soon"], "first: ", "2026-"),
@@ -85,6 +85,12 @@ VERBS = {
         ["worker", "--jobs", "jobs", "--types", "hello, helo"],
         "types: no handler for 'helo'",
         "there are handlers for: hello",
+    ),
+    "a demo for programs": (["--json", "demo"], "json: the demo is", "leave it out"),
+    "types that name none": (
+        ["worker", "--jobs", "jobs", "--types", " ,"],
+        "types: it names none",
+        "leave it out",
     ),
     "no handlers": (["worker"], "jobs: no handlers", "--jobs"),
     "several workers without handlers": (["worker", "--processes", "3"], "jobs: no", "--jobs"),
@@ -143,6 +149,15 @@ def test_what_cannot_be_done(town: CommandLine, case: Case) -> None:
     town("pause", "paused")
     args, begin, remedy = case
     refused(town, args, begin, remedy)
+
+
+@pytest.mark.of_sqlite("refused before a store is asked")
+@pytest.mark.parametrize("verb", ["pause", "resume", "ack", "cancel", "unlock"])
+def test_a_reason_that_no_row_can_have(town: CommandLine, verb: str) -> None:
+    for subject in ["davis", "--board"] if verb in {"pause", "resume"} else ["davis"]:
+        said = [verb, subject, "--reason"]
+        refused(town, [*said, "a\udcff"], "reason: 'a\\udcff' is not UTF-8 text", "use another")
+        refused(town, [*said, "x" * 1001], "reason: it has 1,001 characters", "1,000")
 
 
 def test_one_bad_id_refuses_all(town: CommandLine) -> None:

@@ -129,3 +129,10 @@ def test_a_checkpoint_that_no_row_holds_is_refused(crawl: CommandLine) -> None:
     (crawl.folder / "long.txt").write_text("x" * 40_000)
     said = crawl.refused("edit", "news", "--checkpoint", "@long.txt")
     assert said == "checkpoint: it is 40,002 characters of JSON (at most 32,768 can be kept)"
+
+
+def test_a_checkpoint_steers_no_terminal(blackboard: CommandLine) -> None:
+    add(blackboard, "crawl")
+    said = blackboard("edit", "news", "--checkpoint", '"\x9b31m"').out
+    assert "\\x9b31m" in said
+    assert "\x9b" not in said

@@ -1,9 +1,13 @@
 """Shell completion: commands without importing them, ids from the board, silence otherwise."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from click.shell_completion import ShellComplete
 
-from blackboard.cli import group
+from blackboard.cli import completion, group
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -32,6 +36,16 @@ def test_ids_complete_from_the_chosen_board(blackboard: CommandLine) -> None:
     assert completed(*towns, "pause", "davis", "o") == ["other"]
 
 
+def test_removed_items_hide_no_ids(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "MOST", 2)
+    blackboard("init")
+    blackboard("add", *(f"a-{number}" for number in range(6)), "--type", "calendars")
+    blackboard("rm", "a-[012]", "--yes")
+    assert completed("show", "a") == ["a-3", "a-4"]
+
+
 @pytest.mark.parametrize("settings", ["", "[wroker]", '[board]\nstore = "azurite:"'])
 def test_what_is_wrong_completes_nothing(blackboard: CommandLine, settings: str) -> None:
     blackboard.write(settings)
@@ -51,3 +65,54 @@ def test_types_jobs_and_zones_complete(blackboard: CommandLine) -> None:
         "Europe/Berlin",
     ]
     assert completed("worker", "--jobs", "cal") == ["calendars", "cal"]
+
+
+IN_BASH = """
+compopt() { :; }
+source <("$BLACKBOARD" -m blackboard)
+unset _BLACKBOARD_COMPLETE
+asked() {
+    COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
+    _blackboard_completion "$COMMAND"
+    printf '%s\\n' "${COMPREPLY[@]}" .
+}
+asked 'blackboard show tenant:' blackboard show tenant :
+asked 'blackboard show tenant:1' blackboard show tenant : 1
+asked 'blackboard show my\\ it' blackboard show 'my\\ it'
+asked "blackboard show 'my it" blackboard show "'my it"
+asked "blackboard show 'it" blackboard show "'it"
+asked 'blackboard show "a' blackboard show '"a'
+asked 'blackboard worker --jobs cal' blackboard worker --jobs cal
+asked 'blackboard worker --jobs=cal' blackboard worker --jobs = cal
+"""
+
+
+@pytest.mark.of_sqlite("it is about a shell")
+def test_bash_gets_what_it_has_to_put_for_its_own_words(blackboard: CommandLine) -> None:
+    """An id with a colon is several words to bash, and one with a space must be quoted."""
+    command = blackboard.write(f'#!/bin/sh\nexec {sys.executable} -m blackboard "$@"\n', "command")
+    command.chmod(0o755)
+    blackboard.write("", "calendar.py")
+    blackboard("init")
+    blackboard("add", "tenant:1", "tenant:12", "my item", "it's", 'a$b`"\\', "--type", "calendars")
+    names = {"BLACKBOARD": sys.executable, "COMMAND": str(command)}
+    environment = {**os.environ, **names, "_BLACKBOARD_COMPLETE": "bash_source"}
+    done = subprocess.run(
+        ["bash", "-c", IN_BASH],
+        check=False,
+        cwd=blackboard.folder,
+        env=environment,
+        capture_output=True,
+    )
+    assert done.stderr == b""
+    jobs = ["calendars", "calendar.py"]
+    assert [one.split() for one in done.stdout.decode().split(".\n")[:-1]] == [
+        ["1", "12"],
+        ["1", "12"],
+        ["my\\", "item"],
+        ["my", "item"],
+        [r"it'\''s"],
+        [r"a\$b\`\"\\"],
+        jobs,
+        jobs,
+    ]

@@ -1,9 +1,11 @@
 """`edit`: what changes, what it says, what it refuses for all when one refuses it."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from blackboard.model import replace
 from blackboard.protocol import edits
 from blackboard.protocol.edits import Changed
 from blackboard.protocol.keys import item_key
@@ -47,6 +49,11 @@ PARAMS = {"days": 90, "window": {"from": "today"}}
         ),
         (["--timeout", ""], Spec(every="8h", params=PARAMS), "timeout: 5m -> unset"),
         (["--every", ""], Spec(timeout="5m", params=PARAMS), "every: 8h -> unset"),
+        (
+            ["--cron", "", "--timeout", "6m"],
+            Spec(every="8h", timeout="6m", params=PARAMS),
+            "timeout: 5m -> 6m",
+        ),
         (
             ["--retries", "3"],
             Spec(every="8h", timeout="5m", retries=3, params=PARAMS),
@@ -131,6 +138,46 @@ def test_an_unknown_type_is_warned_of_once(davis: CommandLine) -> None:
     said = davis("edit", "*", "--type", "calendar")
     assert said.err.count("no handler for the type 'calendar'") == 1
     assert said.out.count("type calendars -> calendar") == 3
+
+
+def test_a_first_time_is_moved_until_the_item_has_run(davis: CommandLine) -> None:
+    davis("add", "keene", "--type", "feed", "--cron", "0 9 * * *", "--first", "2036-01-01")
+    said = davis("edit", "keene", "--first", "2035-01-01").out
+    assert "first 2036-01-01 00:00:00Z -> 2035-01-01 00:00:00Z" in said
+    keene = davis.item("keene")
+    assert keene.slot == keene.planned == keene.first == datetime(2035, 1, 1, tzinfo=UTC)
+    assert "edit: first" in davis("log", "--actions").out
+    assert "keene is as it was" in davis("edit", "keene", "--first", "2035-01-01").out
+    davis("edit", "keene", "--first", "now")
+    davis.start("keene")
+    assert "keene has run already" in davis.refused("edit", "*", "--first", "now")
+
+
+def test_what_another_person_changes_meanwhile_is_no_change_of_an_edit(
+    davis: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = edits.edit
+
+    async def changed_before(board: BoardTable, item_id: str, *said: Any, **more: Any) -> Changed:
+        await done(board, item_id, lambda spec, _: replace(spec, owner="eve"))
+        return await done(board, item_id, *said, **more)
+
+    monkeypatch.setattr(edits, "edit", changed_before)
+    assert "owner" not in davis("edit", "davis", "--retries", "7").out
+    assert " edit: retries  davis" in davis("log", "--actions").out
+
+
+def test_an_edit_that_moves_a_run_by_what_its_type_says_now_is_one(davis: CommandLine) -> None:
+    davis("add", "keene", "--type", "feed", "--owner", "ann")
+    davis.write('[types.feed]\ncron = "0 6 * * *"\n')
+    said = davis("edit", "keene", "--owner", "bob").out
+    assert said.startswith(
+        "keene is changed (owner: ann -> bob; schedule: unset -> cron 0 6 * * *)"
+    )
+    assert "edit: owner, schedule" in davis("log", "--actions").out
+    davis.write('[types.feed]\ncron = "0 7 * * *"\n')
+    said = davis("edit", "keene", "--owner", "bob").out
+    assert said.startswith("keene is changed (schedule: cron 0 6 * * * -> cron 0 7 * * *) and is")
 
 
 def test_a_glob_edits_all_that_match(davis: CommandLine) -> None:

@@ -325,6 +325,28 @@ def test_check_of_a_board_in_order(towns: CommandLine) -> None:
     }
 
 
+def test_check_refuses_a_type_that_it_has_nothing_of(towns: CommandLine) -> None:
+    """A probe of a misspelled type would be green for ever."""
+    appear(towns, "rabbit:7:abc")
+    words = towns.refused("check", "--type", "calendar")
+    assert words.startswith("type: no item has the type 'calendar'")
+    assert "did you mean 'calendars'?" in words
+    assert towns("check", "--type", "shell").out == "all well: 0 items\n"
+    towns.write('[types.tide]\nevery = "8h"\n')
+    towns("check", "--type", "tide", "--type", "calendars")
+    towns("add", "toronto", "--type", "feeds", "--every", "1h")
+    assert towns("check", "davis", "--type", "feeds").out == "all well: 0 items\n"
+
+
+def test_check_refuses_no_type_while_the_jobs_cannot_be_read(towns: CommandLine) -> None:
+    """A probe may run on a host without the packages that the handlers import."""
+    appear(towns, "rabbit:7:abc")
+    towns.write('[board]\njobs = ["no_such_jobs.py"]\n')
+    said = towns("check", "--type", "tide")
+    assert said.out == "all well: 0 items\n"
+    assert "no_such_jobs.py" in said.err
+
+
 def test_check_names_what_is_wrong(towns: CommandLine) -> None:
     towns("add", "toronto", "--type", "feeds", "--every", "1h")
     fail(towns, "keene")

@@ -197,6 +197,7 @@ def test_a_lease_that_is_the_interval_is_shown_as_candidates_have_it(
     assert elections("leader", "old", "--json", code=1).json[0]["late"]
 
 
+@pytest.mark.cases_of_one_store("rows are judged above the store")
 @pytest.mark.parametrize("spec", ["soon", "{", '{"every":"0s"}', '{"stale_after":"x"}'])
 def test_an_election_whose_settings_are_damaged_is_named_and_hides_no_other(
     elections: CommandLine, spec: str

@@ -175,7 +175,7 @@ def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> Non
     town.on_board(long_ago)
     answer = town("check", "--json", code=1).json
     assert [(one["problem"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
-    assert town("check", "--type", "other").code == 0
+    assert town("check", "--type", "shell").code == 0
 
 
 def test_a_partition_that_is_done_is_named_with_what_brings_it_back(town: CommandLine) -> None:
@@ -203,6 +203,7 @@ def test_a_partition_that_is_done_is_named_with_what_brings_it_back(town: Comman
 CLICKS = ("--board", "blackboard.clicks")
 
 
+@pytest.mark.cases_of_one_store("schedules are refused above the store")
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -221,7 +222,6 @@ def test_no_schedule_is_given_to_what_is_held(town: CommandLine, option: str, va
     """It could be done by it, and no worker would serve it any more."""
     refused = f"{option.replace('-', '_')}: the partitions of blackboard.clicks are held"
     assert refused in town.refused("edit", "1", f"--{option}", value, *CLICKS)
-    assert refused in town.refused("add", "3", "--type", "clicks", f"--{option}", value, *CLICKS)
     key = option.replace("-", "_")
     text = value if value.isdigit() else f'"{value}"'
     file = town.write(f'[[items]]\nid = "1"\ntype = "clicks"\n{key} = {text}\n', "clicks.toml")
@@ -261,7 +261,16 @@ def test_the_board_of_a_group_is_paused_partition_by_partition(
 def test_a_partition_is_of_its_groups_type(town: CommandLine) -> None:
     refused = "type: the partitions of blackboard.clicks are of the type clicks"
     assert refused in town.refused("edit", "1", "--type", "shell", *CLICKS)
-    assert refused in town.refused("add", "3", "--type", "shell", *CLICKS)
+
+
+def test_a_group_has_the_partitions_that_its_program_names(town: CommandLine) -> None:
+    """A worker would give its pump any other, too."""
+    refused = "id: blackboard.clicks has the partitions that the pump clicks names, and no others"
+    assert refused in town.refused("add", "3", "--type", "clicks", *CLICKS)
+    assert refused in town.refused("rename", "1", "one", *CLICKS)
+    file = town.write('[[items]]\nid = "3"\ntype = "clicks"\n', "clicks.toml")
+    assert refused in town("apply", file.name, "--dry-run", *CLICKS, code=2).err
+    assert len(town("show", "--json", *CLICKS).json) == 3
 
 
 def failed(town: CommandLine, partition: str, *, times: int = 2) -> None:

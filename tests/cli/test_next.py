@@ -49,12 +49,30 @@ __all__ = ["blackboard"]
         ),
         (["--at", "2026-11-21T09:00", "--after", "2026-11-01"], ["2026-11-21T09:00:00Z"]),
         (["--at", "2026-11-21T09:00", "--after", "2026-11-22"], []),
+        (
+            [
+                *("--cron", "0 9 * * *", "--after", "2026-11-20T12:00Z"),
+                *("--blackout", "sat-sun, holidays", "--until", "2026-11-25"),
+            ],
+            ["2026-11-24T09:00:00Z", "2026-11-25T09:00:00Z"],
+        ),
+        (
+            ["--every", "8h", "--after", "2026-11-21T09:00Z", "--max-runs", "1"],
+            ["2026-11-21T17:00:00Z"],
+        ),
     ],
 )
 def test_the_times_of_a_schedule(
     blackboard: CommandLine, args: list[str], times: list[str]
 ) -> None:
+    blackboard.write('[calendars]\nholidays = ["11-23"]\n')
     assert blackboard("next", *args, "--json").json == times
+
+
+def test_a_glob_has_an_object_however_many_items_it_means(blackboard: CommandLine) -> None:
+    blackboard("add", "k1", "--type", "feed", "--every", "8h")
+    assert isinstance(blackboard("next", "k1", "--json").json, list)
+    assert blackboard("next", "k*", "--json").json.keys() == {"k1"}
 
 
 def test_five_times_from_now_by_default(blackboard: CommandLine) -> None:
@@ -85,6 +103,8 @@ def test_people_get_words_wall_time_and_utc(blackboard: CommandLine) -> None:
         (["--every", "8"], "every: "),
         (["--rrule", "x"], "rrule: "),
         (["--every", "8h", "--tz", "Mars"], "timezone: "),
+        (["--blackout", "sat"], "blackout: it is of a schedule"),
+        (["a", "--tz", "UTC"], "timezone: it is of a schedule"),
         (["--every", "8h", "--after", "soon"], "after: "),
         (["--every", "8h", "-n", "0"], "Invalid value for '-n'"),
     ],

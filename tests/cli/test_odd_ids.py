@@ -1,9 +1,12 @@
 """Any text works as an id, from `add` to `rm`, and none steers a terminal."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from blackboard.model import State
 from tests.cli.command_line import CommandLine, blackboard, processed
 
 __all__ = ["blackboard"]
@@ -79,6 +82,17 @@ def test_odd_ids_survive_a_file(town: CommandLine) -> None:
     assert town("apply", "items.toml").out.startswith("nothing to do: ")
     town("--board", "copy", "apply", "items.toml")
     assert town("--board", "copy", "export").out == town("export").out
+
+
+def test_the_remedy_for_an_odd_id_can_be_typed(town: CommandLine) -> None:
+    for one in ("--help", "-x", "two words"):
+        town("add", "--type", "hello", "--every", "8h", "--", one)
+        town("pause", "--", one)
+        for said in (town("why", "--", one).out, town("run", "--", one, code=1).err):
+            [remedy] = re.findall("`blackboard (.*?)`", said)
+            town(*shlex.split(remedy))
+            assert town.item(one).state is State.ACTIVE
+            town("pause", "--", one)
 
 
 def test_an_odd_id_steers_no_terminal(town: CommandLine) -> None:

@@ -126,6 +126,7 @@ def test_nothing_but_reports_is_read(towns: CommandLine) -> None:
     assert "does not end with .report.json" in towns("report", "davis", code=1).err
 
 
+@pytest.mark.cases_of_one_store("reports are shown above the store")
 @pytest.mark.parametrize(
     "change",
     [
@@ -143,6 +144,14 @@ def test_a_report_without_a_table_has_no_rows(towns: CommandLine, change: dict[s
 
 def test_an_item_that_has_not_run_says_so(towns: CommandLine) -> None:
     assert "keene has not run yet" in towns("report", "keene", code=1).err
+
+
+def test_reports_are_shown_also_where_other_items_have_none(towns: CommandLine) -> None:
+    reported(towns, REPORT)
+    said = towns("report", "*", code=1)
+    assert said.out.startswith("davis: feeds ")
+    assert said.err == "blackboard: keene has not run yet, so there is no report\n"
+    assert len(towns("report", "*", "--json", code=1).json) == 1
 
 
 def test_a_report_that_is_gone_is_named(towns: CommandLine) -> None:

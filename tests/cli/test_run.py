@@ -1,5 +1,6 @@
 """`run`: due now, followed to its outcome, or run in this very process."""
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable
@@ -7,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from blackboard.cli import many
+from blackboard.cli import run as run_module
 from blackboard.model import Mark, Member, Outcome, Run, State
 from blackboard.protocol import claims
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.keys import permits_partition
-from blackboard.protocol.members import announce
+from blackboard.protocol.members import announce, workers
 from blackboard.protocol.permits import Limit, occupied, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
@@ -42,7 +45,7 @@ async def coroutine(item, ctx):
 
 @handler("failing")
 def failing(item, ctx):
-    raise ValueError("no such town")
+    raise ValueError("no such town\\x9b31m")
 
 @handler("stopped")
 def stopped(item, ctx):
@@ -246,14 +249,95 @@ def test_wait_gives_up_when_no_worker_takes_the_type(
     assert towns.item("davis").state is State.ACTIVE
 
 
-@pytest.mark.parametrize(("running", "words"), [(True, "still runs (host:1"), (False, "not been")])
+@pytest.mark.parametrize(
+    ("running", "words"),
+    [
+        (True, "davis still runs (host:1:worker) after 10s, and goes on\n"),
+        (False, "davis has not been started after 10s; it stays due\n"),
+    ],
+)
 def test_wait_has_an_end_of_its_own(
     towns: CommandLine, meanwhile: Callable[..., None], *, running: bool, words: str
 ) -> None:
     meanwhile(*([lambda: towns.start("davis")] if running else []), then=4.0)
     said = towns("run", "davis", "--wait", "--timeout", "10s", code=1)
     assert words in said.err
-    assert "it stays due" in said.err
+
+
+def test_wait_for_many_reads_what_they_have_in_common_once(
+    towns: CommandLine, meanwhile: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"town-{number}" for number in range(8)]
+    towns("add", *names, "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
+    looks = list[str]()
+    read_workers = workers
+
+    async def counted(board: BoardTable) -> Any:
+        looks.append("workers")
+        return await read_workers(board)
+
+    monkeypatch.setattr(run_module, "workers", counted)
+    meanwhile(lambda: towns.finish(towns.start("town-3")), then=11.0)
+    said = towns("run", "town-*", "--wait", code=1)
+    assert said.out.startswith("town-3 ok in ")
+    assert said.err.count(": no worker takes 'calendars'") == 7
+    assert looks.count("workers") < len(names)
+
+
+def test_wait_for_many_reads_a_few_of_them_at_a_time(
+    towns: CommandLine, meanwhile: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"town-{number}" for number in range(5)]
+    towns("add", *names, "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
+    for module in (many, run_module):
+        monkeypatch.setattr(module, "AT_ONCE", 2)
+    most = dict[str, int]()
+
+    def count(owner: Any, name: str) -> None:
+        read, under_way = getattr(owner, name), 0
+
+        async def counted(*about: Any) -> Any:
+            nonlocal under_way
+            under_way += 1
+            most[name] = max(most.get(name, 0), under_way)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            try:
+                return await read(*about)
+            finally:
+                under_way -= 1
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(BoardTable, "existing")
+    count(run_module, "_ended")
+
+    def finish_all() -> None:
+        for name in names:
+            towns.finish(towns.start(name))
+
+    meanwhile(finish_all, then=11.0)
+    towns("run", "town-*", "--wait")
+    assert most == {"existing": 2, "_ended": 2}
+
+
+def test_of_many_the_looks_are_further_apart(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "MOST_READ", 0.5)
+    pauses = list[float]()
+    passed = 0.0
+
+    async def sleep(_: Any, seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+        pauses.append(seconds)
+
+    monkeypatch.setattr("blackboard.clock.SystemClock.sleep", sleep)
+    monkeypatch.setattr("blackboard.clock.SystemClock.monotonic", lambda _: passed)
+    towns("add", "dayton", "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
+    towns("run", "da*", "--wait", "--timeout", "9s", code=1)
+    assert pauses[:3] == [4.0, 4.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -442,6 +526,7 @@ def test_a_run_here_that_ends_badly_is_told_and_kept(
 ) -> None:
     said = here(jobs, item_id, code=1)
     assert error in said.err
+    assert "\x9b" not in said.err, "it steers no terminal"
     (run,) = history(jobs, item_id)
     assert run.outcome is outcome
     assert run.error.startswith(error)

@@ -172,6 +172,18 @@ def test_of_a_large_board_only_what_is_shown_is_read(large: CommandLine) -> None
     assert said.out.splitlines()[-1] == "1,000 items, 1 paused, next now (counted 3m ago)"
 
 
+def test_a_board_that_has_lost_items_since_they_were_counted_is_read(large: CommandLine) -> None:
+    counted(large, age=timedelta(minutes=3), items=1_000)
+    said = large("show", "--limit", "100")
+    assert "more" not in said.out
+    assert said.out.splitlines()[-1].startswith("23 items, ")
+
+
+def test_a_limit_above_the_counted_items_leaves_none_out(large: CommandLine) -> None:
+    counted(large, age=timedelta(minutes=3), items=21)
+    assert "... and 1 more" in large("show", "--limit", "22").out
+
+
 FOUND = {
     "--state overdue": ["davis", "part-03"],
     "--state running": ["part-04", "part-05"],
@@ -205,6 +217,7 @@ def test_of_a_large_board_what_runs_or_is_late_is_found_by_its_keys(large: Comma
         assert large("show", "--json", *args.split(), "--type", "shell").json == []
 
 
+@pytest.mark.cases_of_one_store("columns are sorted above the store")
 @pytest.mark.parametrize(
     "args", [("part-*",), ("--type", "feed"), ("--state", "paused"), ("--sort", "runs")]
 )

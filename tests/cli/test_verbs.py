@@ -399,5 +399,7 @@ def test_a_failure_is_acknowledged_until_the_item_runs_again(towns: CommandLine)
     assert towns("show", "--json").json[0]["acknowledged"]["reason"] == "known"
     assert "already" in towns("ack", "davis").out
     towns("run", "davis")
-    towns.finish(towns.start("davis"), Outcome.FAILED)
+    held = towns.start("davis")
+    assert "davis runs: its outcome ends the alarm" in towns("ack", "davis", code=1).err
+    towns.finish(held, Outcome.FAILED)
     assert "failing" in towns("check", code=1).out

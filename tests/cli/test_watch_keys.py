@@ -52,7 +52,7 @@ def board(*names: str | ItemStatus, left: int = 0) -> ItemsFound:
 def watching(*names: str | ItemStatus, page: int = 3, left: int = 0) -> Watching:
     """A board of which so many items fit on the screen."""
     found = board(*names, left=left)
-    return read(sized(Watching(), page), found, limit=len(found.items))
+    return read(sized(Watching(), page), found)
 
 
 def typed(state: Watching, *keys: str) -> tuple[Watching, Sequence[Act]]:
@@ -107,23 +107,23 @@ def test_whole_screens_are_read_up_to_the_chosen_item() -> None:
     assert typed(state, "p")[0].message == "no item is chosen"
     state, _ = typed(state, "end")
     assert (state.chosen, state.limit) == (999, 1002)
-    state = read(state, board(*LETTERS), limit=1002)
+    state = read(state, board(*LETTERS))
     assert (state.total, place(state)) == (8, (5, 7, "h"))
     few = replace(state, most=5)
     assert few.limit == 5
-    assert read(few, board(*"abcde", left=3), limit=5).total == 5
+    assert read(few, board(*"abcde", left=3)).total == 5
 
 
 def test_the_choice_stays_with_its_item_where_the_board_moves() -> None:
     state, _ = typed(watching(*LETTERS), "j", "j")
-    moved = read(state, board("z", *LETTERS), limit=100)
+    moved = read(state, board("z", *LETTERS))
     assert place(moved) == (1, 3, "c")
-    gone = read(state, board(*"abdefgh"), limit=100)
+    gone = read(state, board(*"abdefgh"))
     assert place(gone) == (0, 2, "d")
-    few = read(typed(state, "end")[0], board("a"), limit=100)
+    few = read(typed(state, "end")[0], board("a"))
     assert place(few) == (0, 0, "a")
-    assert place(read(state, board(), limit=100)) == (0, 0, "")
-    first = read(watching(*LETTERS), board("z", *LETTERS), limit=100)
+    assert place(read(state, board())) == (0, 0, "")
+    first = read(watching(*LETTERS), board("z", *LETTERS))
     assert place(first) == (0, 0, "z")
 
 
@@ -164,7 +164,7 @@ def test_what_is_done_names_its_item(one: ItemStatus, keys: list[str], acts: lis
 
 def test_a_board_that_moves_under_a_prompt_changes_no_question() -> None:
     state, _ = typed(watching(*LETTERS), "p")
-    state = read(state, board("z", *LETTERS), limit=100)
+    state = read(state, board("z", *LETTERS))
     assert typed(state, "enter")[1] == [Act(verb=Verb.PAUSE, id="a")]
 
 

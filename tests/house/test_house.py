@@ -12,10 +12,12 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import IO
 
 import pytest
 from packaging.requirements import Requirement
@@ -62,6 +64,13 @@ if sys.argv[1] == "venv":
 
 
 @dataclass(frozen=True)
+class Running:
+    stdout: IO[str]
+    stderr: IO[str]
+    wait: Callable[[], int]
+
+
+@dataclass(frozen=True)
 class Machine:
     """A checkout of the two scripts, and a PATH."""
 
@@ -84,11 +93,27 @@ class Machine:
         script.write_text(STAND_IN_UV)
         self.has("uv", shlex.join([sys.executable, str(script)]) + ' "$@"')
 
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"PATH": str(self.programs), "HOME": str(self.checkout)}
+
     def call(self, *command: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-        path = {"PATH": str(self.programs), "HOME": str(self.checkout)}
+        env = {**self.environ, **environ}
         return subprocess.run(
-            command, cwd=cwd, env={**path, **environ}, capture_output=True, text=True, check=False
+            command, cwd=cwd, env=env, capture_output=True, text=True, check=False
         )
+
+    @contextmanager
+    def started(self, *args: str) -> Iterator[Running]:
+        """`./bb ARGS`, which goes on."""
+        command = [str(self.checkout / "bb"), *args]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, cwd=self.checkout, env=self.environ, stdout=pipe, stderr=pipe, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            yield Running(process.stdout, process.stderr, process.wait)
 
     def bb(self, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
         return self.call(str(self.checkout / "bb"), *args, cwd=self.checkout, **environ)
@@ -212,17 +237,23 @@ def test_a_set_up_that_was_cut_off_is_begun_again(machine: Machine) -> None:
     assert machine.bb("show").stdout == "blackboard show\n"
 
 
-def test_two_that_set_up_at_once_make_one_environment(machine: Machine) -> None:
+def test_two_that_set_up_at_once_make_one_environment(machine: Machine, tmp_path: Path) -> None:
     """The second waits. It would remove what the first makes."""
+    go_on = tmp_path / "go on"
     machine.has_uv()
-    script = machine.programs.parent / "uv.py"
-    script.write_text(f"import time; time.sleep(0.5)\n{STAND_IN_UV}")
-    with ThreadPoolExecutor() as both:
-        done = list(both.map(machine.bb, ["show"] * 2))
-    assert [one.stdout for one in done] == ["blackboard show\n"] * 2
-    waiting, setting_up = sorted(one.stderr.rstrip("\n") for one in done)[::-1]
-    assert waiting == "bb: waiting for another ./bb, which makes .venv"
-    assert SETTING_UP.fullmatch(setting_up)
+    wait = f"while not pathlib.Path({str(go_on)!r}).exists(): time.sleep(0.01)\n"
+    (tmp_path / "uv.py").write_text(f"import pathlib, time\n{wait}{STAND_IN_UV}")
+    with machine.started("show") as first:
+        line = first.stderr.read(len("bb: installing"))
+        with machine.started("show") as second:
+            waiting = second.stderr.readline()
+            go_on.touch()
+            assert (second.wait(), second.stdout.read()) == (0, "blackboard show\n")
+            assert waiting + second.stderr.read() == (
+                "bb: waiting for another ./bb, which makes .venv\n"
+            )
+        assert (first.wait(), first.stdout.read()) == (0, "blackboard show\n")
+        assert SETTING_UP.fullmatch(line + first.stderr.read().rstrip("\n"))
 
 
 def test_a_command_runs_where_it_was_called(machine: Machine, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,14 @@ def left_core() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
+def left_no_descriptor() -> None:
+    """No file can be opened any more, not even the list of those that are open."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+    with suppress(OSError):
+        while True:
+            KEPT.append(Path(__file__).open())  # noqa: SIM115
+
+
 WAYS: dict[str, Callable[[], object]] = {
     "a variable": lambda: os.environ.update(SECRET="of this item"),
     "a variable of C": lambda: ctypes.CDLL(None).setenv(b"SECRET", b"of this item", 1),
@@ -73,6 +82,7 @@ WAYS: dict[str, Callable[[], object]] = {
     "a closed stream": sys.stdout.close,
     "another stream": left_stdout,
     "a stdout that does not wait": left_nonblocking,
+    "no descriptor that is free": left_no_descriptor,
     "a file": lambda: KEPT.append(Path(__file__).open()),  # noqa: SIM115
     "a socket": left_socket,
     "a descriptor": lambda: os.dup(1),

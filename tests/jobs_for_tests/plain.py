@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any
 
-from blackboard import Context, Fail, Item, Retry, Skip, handler
+from blackboard import BlackboardError, Context, Fail, Item, Retry, Skip, handler
 
 
 @handler("describe", every="8h", timeout="10m", retries=2, fenced=True, slots=3)
@@ -75,6 +75,16 @@ def report(item: Item, ctx: Context) -> Any:
     return [type(item.params).__name__, item.params.url, item.params.days]
 
 
+class Blocked(Fail):
+    def __init__(self, page: str) -> None:
+        self.page = page
+
+
+class Unreadable(Fail):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 def answer(kind: str) -> None:
     """Raises an answer."""
     match kind:
@@ -95,6 +105,8 @@ def answer(kind: str) -> None:
                 raise Fail("the item has no address") from problem
         case "no-answer":
             raise Retry("soon")
+        case "of-an-own-class" | "unreadable":
+            raise Blocked("page 7") if kind == "of-an-own-class" else Unreadable("x")
 
 
 @handler("answer", every="1h")
@@ -127,6 +139,24 @@ def log_in_a_fork(item: Item, ctx: Context) -> None:
 def save_what_is_asked_for(item: Item, ctx: Context) -> Any:
     ctx.save(item.params["value"])
     return {"before": ctx.checkpoint}
+
+
+@handler("report-in-a-fork")
+def report_in_a_fork(item: Item, ctx: Context) -> list[str]:
+    """What a fork gets for each way to report."""
+    answer, written = os.pipe()
+    if (pid := os.fork()) == 0:
+        for report, args in ((ctx.save, (1,)), (ctx.progress, (1, 2)), (ctx.warn, ("x",))):
+            try:
+                report(*args)
+            except BlackboardError as problem:
+                os.write(written, f"{problem}\n".encode())
+        ctx.log.warning("dropped")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(written)
+    with open(answer) as file:  # noqa: PTH123 - a descriptor
+        return file.read().splitlines()
 
 
 @handler("save-in-threads")

@@ -1,14 +1,18 @@
 """Handlers with resources. What is done to them is written to the file named by RESOURCES."""
 
 import asyncio
+import logging
 import os
+import sys
 import tempfile
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from blackboard import Context, Item, handler
+from blackboard import Context, Item, LeaseLost, Skip, handler
 
 
 def note(what: str) -> None:
@@ -32,13 +36,26 @@ class Pool:
 @contextmanager
 def pool() -> Iterator[Pool]:
     note("opened")
-    if "RESOURCES_FAIL" in os.environ:
-        raise OSError("no route")
+    match os.environ.get("RESOURCES_FAIL"):
+        case "skip":
+            raise Skip("no database today")
+        case "exit":
+            sys.exit()
+        case str():
+            raise OSError("no route")
     one = Pool()
     yield one
     if one.file is not None:
         one.file.close()
     note("closed")
+
+
+@contextmanager
+def slow_to_close() -> Iterator[None]:
+    yield
+    note("closing")
+    while "go" not in Path(os.environ["RESOURCES"]).read_text():
+        time.sleep(0.005)
 
 
 @asynccontextmanager
@@ -57,6 +74,61 @@ def pooled(item: Item, ctx: Context) -> Any:
     if item.params.get("leaves"):
         os.environ["LEFT"] = "1"
     return ctx.resources.use()
+
+
+@handler("slow-to-close", resources=slow_to_close)
+def leaves_a_variable_and_closes_slowly(item: Item, ctx: Context) -> str:
+    os.environ["LEFT"] = "1"
+    return "done"
+
+
+class Outliving:
+    """A thread of one run, which goes on in the next."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.heard: list[str] = []
+        self.thread = threading.Thread()
+
+    def start(self, item: Item, ctx: Context) -> None:
+        def go_on() -> None:
+            if item.params.get("saves"):
+                self.save(ctx)
+            self.gate.wait()
+            logging.getLogger("lib").warning("of %s", item.params["token"])
+            print(f"{item.params['token']} is printed")  # noqa: T201
+            ctx.log.warning("of the first")
+            ctx.warn("of the first")
+            ctx.progress(1, 2)
+            self.save(ctx)
+
+        self.thread = threading.Thread(target=go_on, daemon=True)
+        self.thread.start()
+
+    def save(self, ctx: Context) -> None:
+        try:
+            ctx.save("of the first")
+        except LeaseLost as lost:
+            self.heard.append(str(lost))
+
+
+@contextmanager
+def outliving() -> Iterator[Outliving]:
+    yield Outliving()
+
+
+@handler("outlived", resources=outliving)
+def outlived(item: Item, ctx: Context) -> Any:
+    work: Outliving = ctx.resources
+    if "token" in item.params:
+        work.start(item, ctx)
+        if item.params.get("saves"):
+            ctx.lost.wait()
+        return os.getpid()
+    work.gate.set()
+    work.thread.join()
+    ctx.save("of the second")
+    return [os.getpid(), work.heard]
 
 
 @handler("beside")

@@ -7,7 +7,7 @@ import pytest
 from blackboard.metrics import MOST_NAMES, OTHERS, exposition
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Member, Statistics, Token, TypeCounts, replace
-from blackboard.protocol.additions import add, ensure
+from blackboard.protocol.additions import add_election, ensure
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
 from blackboard.protocol.groups import GroupLeases
@@ -74,7 +74,7 @@ async def test_the_figures_are_those_of_the_rows(scene: Scene) -> None:
         await pause(partitions, name, scene.mark())
     elections = await open_elections(scene.board, create=True)
     for name in ("led", "free", "stopped"):
-        await add(elections, item_id=name, item_type="mutex", spec=Spec(stale_after="5m"))
+        await add_election(elections, name, "mutex", Spec(stale_after="5m"))
     await take(elections, "led")
     await pause(elections, "stopped", scene.mark())
     await pause_board(scene.board, scene.mark())

@@ -11,7 +11,7 @@ from blackboard.errors import BadInput
 from blackboard.events import StoreChanged, Walked
 from blackboard.inputs import Endpoint
 from blackboard.metrics import server
-from blackboard.metrics.server import LARGEST, MOST, pages_of, serving
+from blackboard.metrics.server import LARGEST, MOST_CONNECTIONS, pages_of, serving
 from blackboard.metrics.worker import WorkerMetrics
 from tests.metrics.shortage import answered_after_shortage
 from tests.support.patience import patience
@@ -116,7 +116,7 @@ def test_a_request_that_does_not_end_has_no_answer(monkeypatch: pytest.MonkeyPat
 
 def test_too_many_connections_are_closed_and_the_others_served() -> None:
     async def story(_metrics: WorkerMetrics, where: Endpoint) -> None:
-        waiting = [await asyncio.open_connection(*where) for _ in range(MOST)]
+        waiting = [await asyncio.open_connection(*where) for _ in range(MOST_CONNECTIONS)]
         for _, writer in waiting:
             writer.write(b"GET /healthz HTTP/1.1\r\n")
         reader, writer = await asyncio.open_connection(*where)

@@ -187,6 +187,17 @@ def test_a_variable_that_makes_no_address_is_named(run: Run) -> None:
     assert str(refused(run, way)) == ("it is no http or https address (with what ${HOOK} is here)")
 
 
+def test_a_proxy_that_never_ends_its_answer_keeps_no_thread(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, before = Raw(b"", b"x"), threading.active_count()
+    monkeypatch.setenv("https_proxy", proxy.address)
+    problem = refused(run, address("https://hooks.example.org", seconds=0.3))
+    assert str(problem) == "it did not answer within 0.3 s"
+    assert proxy.closed.wait(patience(10.0)), "the connection is closed"
+    eventually(lambda: threading.active_count() < before, "no thread is left")
+
+
 def test_a_proxy_that_refuses_is_told_by_its_number(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@
     python -m tests.proof --record     writes the figures of the run into the page, part by part
     python -m tests.proof --only worlds,chaos
 
-What else is said goes to pytest. A part that fails keeps the figures that the page has of it. Exit
+All other arguments go to pytest. If a part fails, its figures on the page stay as they are. Exit
 code 1: a part has failed; 130: it was interrupted.
 """
 
@@ -27,8 +27,8 @@ from tests.proof.parts import HERE, PARTS, RESULTS, Left, Part
 
 INTERRUPTED = 130
 SHARED_OUT = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
-"""Three on two processors: what waits and what computes overlap. One test after the other, the
-longest first."""
+"""Options of pytest-xdist: three processes on two processors, so that waiting and computing
+overlap; tests are given out one by one, the longest first."""
 
 
 def tell(line: str) -> None:
@@ -37,7 +37,7 @@ def tell(line: str) -> None:
 
 
 def pytest(folders: Sequence[str], options: Sequence[str], *, is_long: bool, left: str = "") -> int:
-    """Runs tests of the proof. They leave their figures in `left`; its exit code."""
+    """Runs tests of the proof, which leave their figures in `left`. Returns pytest's exit code."""
     called = [*(str((HERE / one).relative_to(ROOT)) for one in folders), "--durations=20", *options]
     form = {FORM: "long" if is_long else "", FOLDER: left}
     return subprocess.run(
@@ -46,12 +46,14 @@ def pytest(folders: Sequence[str], options: Sequence[str], *, is_long: bool, lef
 
 
 def shared_out(name: str, *, is_long: bool) -> tuple[str, ...]:
-    """The long form of chaos needs the machine for itself."""
+    """Options to run a part in several processes; none for the long form of chaos, which needs the
+    machine for itself.
+    """
     return () if is_long and name == "chaos" else SHARED_OUT
 
 
 def record(name: str, part: Part, options: Sequence[str], *, is_long: bool, page: Path) -> bool:
-    """Whether the part did well, and the page has its figures."""
+    """Runs a part, and writes its figures into the page. Returns whether it succeeded."""
     origin, before = Origin.of_this_checkout(is_long=is_long), _processor()
     with TemporaryDirectory() as left:
         if part.tests:
@@ -67,7 +69,7 @@ def record(name: str, part: Part, options: Sequence[str], *, is_long: bool, page
 
 
 def one_by_one(names: Sequence[str]) -> Iterator[str]:
-    """The parts, each told when it begins; how far it is, pytest tells."""
+    """Yields the parts, and prints a line when each begins; pytest shows its progress."""
     begun = time.monotonic()
     for number, name in enumerate(names, 1):
         tell(f"[{number} of {len(names)}] {name}, after {span(time.monotonic() - begun)}")
@@ -75,7 +77,7 @@ def one_by_one(names: Sequence[str]) -> Iterator[str]:
 
 
 def _processor() -> float:
-    """Seconds of this process and of those that it has waited for."""
+    """Seconds of CPU of this process and of the child processes that it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 

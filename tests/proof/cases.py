@@ -1,9 +1,9 @@
-"""The situations that a system of this kind is known to fail in, and what has to hold in each.
+"""Situations in which systems of this kind are known to fail, and what must hold in each.
 
-They come from the tests and the incident reports of other schedulers, locks and lease libraries;
-`after` names whose. Each is shown by tests that carry its mark (`@pytest.mark.case("LF01")`), on
+They come from the tests and the incident reports of other schedulers, locks and lease libraries,
+which `after` names. Each is shown by tests that have its mark (`@pytest.mark.case("LF01")`), on
 every store that it touches: those in `stores`, with the reason in `why` where they are fewer than
-all. A situation without tests has no part in this system that could come into it; `why` says so.
+all. A situation without tests cannot occur in this system; `why` says for what reason.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ NO_STORE = "decided without a store"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A situation, and what has to hold in it."""
+    """A situation, and what must hold in it."""
 
     says: str
     after: str = ""
     stores: tuple[str, ...] = EVERY_STORE
     why: str = ""
     absent: bool = False
-    """Whether this system has no part that it could happen to."""
+    """Whether it cannot occur in this system."""
 
 
 GUARANTEES: dict[str, Case] = {

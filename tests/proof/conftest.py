@@ -1,5 +1,5 @@
-"""The order of the proof: what may take longest begins first, so that no processor waits for it at
-the end.
+"""The order of the proof: the longest tests begin first, so that no processor waits for them at the
+end.
 """
 
 from pathlib import Path

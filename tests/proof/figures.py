@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 FOLDER = "BLACKBOARD_FIGURES"
-"""In the environment: where figures are left."""
+"""The environment variable with the folder for figures."""
 
 
 def leave(name: str, figures: Mapping[str, object]) -> None:
-    """In `<name>.json` of the folder that the environment names; nowhere if it names none."""
+    """Writes figures to `<name>.json` in the folder that the environment names, if it names one."""
     if folder := os.environ.get(FOLDER):
         Path(folder, f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")

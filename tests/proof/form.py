@@ -1,7 +1,7 @@
-"""How much the proof does: its short form, or the long one of a night."""
+"""The form of the proof: the short one, or the long one, which takes a night."""
 
 import os
 
 FORM = "BLACKBOARD_PROOF"
-"""In the environment: `long` for the long form."""
+"""The environment variable; `long` is the long form."""
 LONG = os.environ.get(FORM) == "long"

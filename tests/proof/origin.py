@@ -1,4 +1,4 @@
-"""Which product figures are of: its version, its commit, and the day."""
+"""The origin of figures: the version of the product, its commit, and the day."""
 
 import subprocess
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "reliability.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What was measured, and when."""
+    """The product that was measured, and when."""
 
     version: str
     commit: str
@@ -36,7 +36,7 @@ class Origin:
         )
 
     def line(self, seconds: float) -> str:
-        """Markdown; `seconds` of processors."""
+        """The origin as Markdown; `seconds` is the CPU time of the run."""
         commit = f"`{self.commit}`" + (" with changes" if self.changed else "")
         form = ", the long form" if self.is_long else ""
         took = f"{span(seconds)} of processor time"

@@ -16,7 +16,7 @@ def blocks(text: str) -> dict[str, str]:
 
 
 def with_blocks(text: str, new: Mapping[str, str]) -> str:
-    """The page with these blocks instead of its own. Raises KeyError for one that it lacks."""
+    """The page with these blocks in place of its own. Raises KeyError for one that it lacks."""
     old = blocks(text)
     for name, block in new.items():
         begins = f"<!-- figures: {name} -->\n\n"

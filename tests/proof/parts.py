@@ -14,7 +14,7 @@ from tests.proof.simulator.worlds import Totals
 
 HERE = Path(__file__).parent
 RESULTS = "tests.xml"
-"""Of pytest, beside the figures."""
+"""The file with the results of pytest, in the folder of the figures."""
 
 Blocks = Iterator[tuple[str, str]]
 """Names of blocks, and their text."""
@@ -22,7 +22,7 @@ Blocks = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What the tests of a part have left in a folder."""
+    """The files that the tests of a part have left in a folder."""
 
     folder: Path
 
@@ -42,7 +42,7 @@ class Left:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     tests: str
-    """A folder here. "": it runs none."""
+    """The folder of its tests, in this one; "" if it runs none."""
     blocks: Callable[[Left], Blocks]
     source: str
     """The block that ends with the origin of the figures; "" for none."""
@@ -96,7 +96,7 @@ def damage(left: Left) -> Blocks:
 
 
 def cases(left: Left) -> Blocks:
-    """Of all tests, which are collected for it."""
+    """The table of cases, from all tests, which are collected for it."""
     yield "cases", cases_table()
 
 
@@ -110,4 +110,4 @@ PARTS = {
     "damage": Part(tests="damage", blocks=damage, source=""),
     "cases": Part(tests="", blocks=cases, source=""),
 }
-"""The mutants first: they are one long test, and the others are run beside it."""
+"""The parts, the mutants first: they are one long test, and the others run at the same time."""

@@ -1,8 +1,8 @@
 """Which tests show which cases, and on which stores: as pytest collects them, and as a table.
 
-A test shows a case when it carries its mark, and on the stores that it runs on: those of its
-parameter, the emulator when it asks for that, else the one that the mark names (`on="sqlite"`).
-Collecting takes some seconds, in a process of its own; nothing is run.
+A test shows a case if it has its mark, on the stores on which it runs: those of its parameter, the
+emulator if it uses that, else the one that the mark names (`on="sqlite"`). Collecting takes some
+seconds, in a process of its own; no test runs.
 """
 
 import io
@@ -23,7 +23,7 @@ from tests.proof.cases import CASES, EVERY_STORE, Case
 ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = ("store", "lasting_store")
 LAST = 2_000
-"""Characters of what pytest said, when it could not collect."""
+"""The last characters of pytest's output that are shown when it could not collect."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,11 +34,11 @@ class Shown:
     test: str
     """The test as pytest names it, without its parameters."""
     stores: tuple[str, ...] = ()
-    """None: it needs none."""
+    """The stores on which it runs; empty if it needs none."""
 
 
 def shown() -> list[Shown]:
-    """All tests that carry the mark of a case, case by case."""
+    """All tests that have the mark of a case, case by case."""
     environ = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
     collected = subprocess.run(
         [sys.executable, "-m", "tests.proof.shown"],
@@ -55,7 +55,7 @@ def shown() -> list[Shown]:
 
 
 def problems(found: Iterable[Shown], cases: Mapping[str, Case] = CASES) -> list[str]:
-    """Cases that no test shows, or not on every store; and marks of cases that there are not."""
+    """Cases that no test shows, or not on every store; and marks of cases that do not exist."""
     tests, stores = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
     for one in found:
         tests[one.case].append(one.test)
@@ -74,7 +74,7 @@ def problems(found: Iterable[Shown], cases: Mapping[str, Case] = CASES) -> list[
 
 
 def cases_table(found: Iterable[Shown] | None = None) -> str:
-    """Markdown: a row for each test of each case, what has to hold beside the first of them."""
+    """A table in Markdown, with a row for each test; the first of a case has what must hold."""
     tests = defaultdict[str, list[Shown]](list)
     for one in sorted(shown() if found is None else found):
         tests[one.case].append(one)
@@ -97,7 +97,7 @@ def _says(case: Case) -> str:
 
 
 class Collected:
-    """A plugin of pytest that notes the marks of what is collected."""
+    """A plugin of pytest that notes the marks of collected tests."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], set[str]] = {}
@@ -120,13 +120,13 @@ def _stores(item: pytest.Item, on: str | None) -> list[str]:
 
 
 def marked_files() -> list[str]:
-    """The files of tests that carry the mark of a case."""
+    """The test files with a mark of a case."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(file) for file in files if "mark.case(" in file.read_text(encoding="utf-8")]
 
 
 def main() -> int:
-    """Say what was collected, as JSON; or what pytest said when it could not collect."""
+    """Print the collected tests as JSON; or pytest's output, if it could not collect."""
     collected, said = Collected(), io.StringIO()
     with redirect_stdout(said):
         code = pytest.main(

@@ -8,11 +8,11 @@ from blackboard.phrases import plural
 from blackboard.simulator.network import Fate
 
 Figures = dict[str, Any]
-"""As JSON has them."""
+"""Figures as decoded from JSON."""
 
 
 def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Numbers have commas."""
+    """A table in Markdown; numbers have thousands separators."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
@@ -42,7 +42,7 @@ WENT_WRONG = {
     Fate.REPLY_LOST: "a reply was lost",
     Fate.LATE: "a batch landed after its sender had given up",
 }
-"""As the simulator counts what befalls workers, and single requests."""
+"""The counters of the simulator for faults of workers and of single requests, in words."""
 
 
 def worlds(figures: Figures) -> str:
@@ -99,7 +99,7 @@ def overlap(worlds: Figures, calm: Figures) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """In percent; nothing is 0, and little is not."""
+    """A share in percent; 0 only if it is exactly 0."""
     return f"{100 * part / whole:.2g} %" if part else "0"
 
 
@@ -198,7 +198,7 @@ STARVED = (
 
 
 def chosen(columns: Sequence[tuple[str, str]], figures: Iterable[Figures]) -> str:
-    """A row for each, with the columns under their titles."""
+    """A table with a row for each of the figures, and their columns under titles."""
     head = [title for _, title in columns]
     return table(head, (tuple(one[name] for name, _ in columns) for one in figures))
 

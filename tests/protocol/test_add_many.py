@@ -7,9 +7,9 @@ import pytest
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import State
 from blackboard.protocol.additions import New, add, add_many, ensure
-from blackboard.protocol.edits import remove
+from blackboard.protocol.edits import edit, remove
 from blackboard.protocol.keys import FLOOR_KEY, item_key, meta_partition
-from blackboard.spec import Spec
+from blackboard.spec import RunSettings, Spec
 from blackboard.table import ANY, Delete, Insert, Merge
 from tests.support.boards import Scene, disagreements, story
 from tests.support.faults import Fault
@@ -128,3 +128,38 @@ async def test_what_others_add_meanwhile_costs_another_reading(scene: Scene) -> 
     await ensure(scene.board, IDS, "feed")
     assert scene.table.requests.total - before <= 12
     assert await ids_of(scene) == IDS
+
+
+@pytest.mark.parametrize("name", ["town.clicks", "town.leaders"])
+@pytest.mark.of_one_store("an item is refused above the store")
+@story
+async def test_nothing_is_added_to_what_workers_and_candidates_make(
+    scene: Scene, name: str
+) -> None:
+    """They would serve it, though no program names it."""
+    board = scene.board.group(name.partition(".")[2])
+    refused = pytest.raises(BadInput, match=f"id: {name} has the (partitions|elections)")
+    with refused:
+        await add(board, item_id="x", item_type="clicks", spec=Spec())
+    with refused:
+        await add_many(board, new("x"), tombstones={})
+    await add_many(board, [], tombstones={})
+    await ensure(board, ["a"], "clicks")
+    assert [item.id async for item in board.items()] == ["a"]
+
+
+@pytest.mark.of_one_store("an item is refused above the store")
+@story
+async def test_an_item_is_of_no_type_whose_partitions_workers_make(scene: Scene) -> None:
+    """No worker runs it."""
+    board = scene.board.asked_through(resolve=lambda *_: RunSettings(endless=True))
+    problem = "type: 'clicks' is a pump, .*--board town.clicks show`"
+    with pytest.raises(BadInput, match=problem):
+        await add(board, item_id="x", item_type="clicks", spec=Spec())
+    await scene.add("davis")
+    with pytest.raises(BadInput, match=problem):
+        await edit(board, "davis", lambda spec, _: spec, item_type="clicks")
+    left = await add_many(board, [New(id="x", type="clicks", spec=Spec())], tombstones={})
+    assert "'clicks' is a pump" in left["x"]
+    await ensure(board.group("clicks"), ["a"], "clicks")
+    assert await ids_of(scene) == ["davis"]

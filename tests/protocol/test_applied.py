@@ -6,22 +6,27 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import Item, State
+from blackboard.model import Item, State, replace
+from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now
 from blackboard.rules.applied import (
     ADDED,
     ALWAYS,
     LONGEST_NAME,
     MOST,
+    OWN,
     REMEMBERED,
     RETRIED_FOR,
     is_applied,
 )
 from blackboard.rules.next_run import slots_in_line
+from blackboard.rules.transitions import LONGEST_QUEUE
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, add_here, ready_for, says
 
+MANY = LONGEST_QUEUE - 2
+"""Runs that may wait, and one more of another."""
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 Doing = Callable[[Scene], Awaitable[object]]
@@ -40,7 +45,7 @@ async def edited_by_another(scene: Scene) -> None:
 
 
 async def run_by_others(scene: Scene) -> None:
-    for n in range(2 * ALWAYS):
+    for n in range(MANY):
         await run_now(scene.other, "davis", once={"n": n})
 
 
@@ -68,6 +73,7 @@ def test_every_verb_is_undone_by_another() -> None:
     assert {verb for verb, _ in UNDONE} == set(VERBS)
 
 
+@pytest.mark.cases_of_one_store("names are remembered above the store")
 @pytest.mark.parametrize(("verb", "undo"), UNDONE)
 @story
 async def test_a_retry_does_not_undo_what_another_operator_did_meanwhile(
@@ -88,7 +94,8 @@ async def test_a_retry_does_not_undo_what_another_operator_did_meanwhile(
     assert [await scene.board.item("davis")] == left
 
 
-@pytest.mark.parametrize("others", [1, ALWAYS, 3 * ALWAYS])
+@pytest.mark.cases_of_one_store("names are remembered above the store")
+@pytest.mark.parametrize("others", [1, MANY])
 @story
 async def test_a_verb_counts_once_however_many_came_in_between(
     scene: Scene, *, others: int
@@ -105,7 +112,8 @@ async def test_a_verb_counts_once_however_many_came_in_between(
     assert len(slots_in_line(await scene.item())) == 1 + others
 
 
-@pytest.mark.parametrize("verb", ["pause", "edit", "run_now"])
+@pytest.mark.cases_of_one_store("names are remembered above the store")
+@pytest.mark.parametrize("verb", ["pause", "edit"])
 @story
 async def test_a_verb_in_doubt_is_not_tried_again_when_its_name_may_be_forgotten(
     scene: Scene, *, verb: str
@@ -129,6 +137,7 @@ async def test_a_verb_in_doubt_is_not_tried_again_when_its_name_may_be_forgotten
     assert [await scene.board.item("davis")] == left
 
 
+@pytest.mark.of_one_store("names are remembered above the store")
 @story
 async def test_an_adding_in_doubt_is_given_up_in_time(scene: Scene) -> None:
     async def meanwhile() -> None:
@@ -154,6 +163,7 @@ async def test_a_lost_race_is_no_doubt_and_is_tried_again_however_late(scene: Sc
     assert (await scene.item()).state is State.PAUSED
 
 
+@pytest.mark.of_one_store("names are remembered above the store")
 @story
 async def test_an_item_remembers_as_many_names_as_fit_and_refuses_more(scene: Scene) -> None:
     await scene.add("davis")
@@ -170,6 +180,7 @@ async def test_an_item_remembers_as_many_names_as_fit_and_refuses_more(scene: Sc
     assert len((await scene.item()).applied) == ALWAYS
 
 
+@pytest.mark.of_one_store("names are remembered above the store")
 @story
 async def test_long_names_for_which_the_row_has_no_room_are_refused_as_well(scene: Scene) -> None:
     """A character may take two of UTF-16, or six of JSON."""
@@ -184,13 +195,18 @@ async def test_long_names_for_which_the_row_has_no_room_are_refused_as_well(scen
     assert ALWAYS < len((await scene.item()).applied) < MOST
 
 
+@pytest.mark.of_one_store("names are remembered above the store")
 @story
 async def test_a_name_that_no_item_holds_is_refused(scene: Scene) -> None:
     await scene.add("davis")
+    for kept in OWN:
+        with pytest.raises(BadInput, match=f"without '{kept}'"):
+            await run_now(scene.board, "davis", trigger=f"{kept}17")
     with pytest.raises(BadInput, match="64 at the most"):
         await run_now(scene.board, "davis", trigger="x" * (LONGEST_NAME + 1))
 
 
+@pytest.mark.of_one_store("names are remembered above the store")
 @story
 async def test_a_life_remembers_of_the_one_before_what_was_added_alone(scene: Scene) -> None:
     await scene.add("davis")
@@ -203,6 +219,7 @@ async def test_a_life_remembers_of_the_one_before_what_was_added_alone(scene: Sc
     assert all(name.startswith(ADDED) for name in names)
 
 
+@pytest.mark.of_one_store("names are remembered above the store")
 @story
 async def test_a_verb_that_changes_nothing_leaves_no_name(scene: Scene) -> None:
     await scene.add("davis")
@@ -212,6 +229,23 @@ async def test_a_verb_that_changes_nothing_leaves_no_name(scene: Scene) -> None:
     assert await scene.item() == before
 
 
+@pytest.mark.of_one_store("what was read and what was sent differ above the store")
+@story
+async def test_an_edit_without_an_answer_says_what_it_changed_and_not_what_others_did(
+    scene: Scene,
+) -> None:
+    """Another was faster; the next try is applied, and its answer is lost."""
+    await scene.add("davis")
+    scene.table.script(
+        lambda: edit(scene.other, "davis", says(every="1h", owner="eve")), Fault.LOST
+    )
+    done = await edit(scene.board, "davis", lambda spec, _: replace(spec, retries=7))
+    assert done.changed
+    assert done.before is not None
+    assert changed_fields(done.before, done.item) == ["retries"]
+
+
+@pytest.mark.of_one_store("names are remembered above the store")
 @story
 async def test_what_is_applied_again_later_under_its_name_is_the_same_request(
     scene: Scene,
@@ -222,3 +256,77 @@ async def test_what_is_applied_again_later_under_its_name_is_the_same_request(
     asked = await run_now(scene.board, "davis", trigger="mine", once={"n": 2})
     again = await run_now(scene.board, "davis", trigger="mine", once={"n": 2})
     assert (again.changed, again.slot, again.ahead) == (False, asked.slot, asked.ahead)
+
+
+async def asked_by_others(scene: Scene, number: int) -> None:
+    """So many runs are asked for by others, some minutes apart, and none of them waits for long."""
+    for n in range(number):
+        scene.later(minutes=5)
+        await run_now(scene.other, "davis", trigger=f"order {n}")
+        await scene.let_go(await scene.claimed("davis", board=scene.other), board=scene.other)
+
+
+@pytest.mark.of_one_store("names are remembered above the store")
+@story
+async def test_a_trigger_that_comes_again_hours_later_makes_no_second_run(scene: Scene) -> None:
+    """A webhook is delivered again after minutes, hours or days, and others came in between."""
+    await scene.add("davis", every="365d")
+    await scene.let_go(await scene.claimed())
+    await run_now(scene.board, "davis", trigger="order 17 of ann", once={"order": 17})
+    await scene.let_go(await scene.claimed())
+    await asked_by_others(scene, ALWAYS - 1)
+    before = await scene.item()
+    again = await run_now(scene.board, "davis", trigger="order 17 of ann", once={"order": 17})
+    assert not again.changed
+    assert await scene.item() == before
+
+
+@pytest.mark.of_one_store("names are remembered above the store")
+@story
+async def test_a_trigger_whose_run_waits_makes_no_second_one_whatever_was_done_since(
+    scene: Scene,
+) -> None:
+    await scene.add("davis")
+    await scene.claimed()
+    asked = await run_now(scene.board, "davis", trigger="order 17", once={"order": 17})
+    for n in range(ALWAYS + 1):
+        scene.later(minutes=11)
+        await edit(scene.other, "davis", says(every=f"{n + 10}h"))
+    again = await run_now(scene.board, "davis", trigger="order 17", once={"order": 17})
+    assert (again.changed, again.slot, again.ahead) == (False, asked.slot, asked.ahead)
+    assert len((await scene.item()).requests) == 1
+
+
+@pytest.mark.of_one_store("which names an item remembers is a rule")
+@pytest.mark.parametrize("is_behind_another", [False, True])
+@story
+async def test_a_trigger_whose_run_is_in_hand_and_waits_makes_no_second_one(
+    scene: Scene, *, is_behind_another: bool
+) -> None:
+    """As while no worker is there."""
+    await scene.add("davis", every="365d")
+    await scene.let_go(await scene.claimed())
+    scene.later(minutes=1)
+    if is_behind_another:
+        await run_now(scene.board, "davis", once={"order": 16})
+        scene.later(minutes=1)
+    asked = await run_now(scene.board, "davis", trigger="order 17", once={"order": 17})
+    if is_behind_another:
+        await scene.let_go(await scene.claimed())
+    for n in range(ALWAYS + 1):
+        scene.later(minutes=11)
+        await edit(scene.other, "davis", says(every="365d", owner=f"ann {n}"))
+    again = await run_now(scene.board, "davis", trigger="order 17", once={"order": 17})
+    assert (again.changed, again.slot) == (False, asked.slot)
+    assert (await scene.item()).requests == ()
+
+
+@pytest.mark.of_one_store("names are remembered above the store")
+@story
+async def test_the_latest_names_fit_whatever_they_are(scene: Scene) -> None:
+    """A character may take six of JSON: no request is refused for names that are old."""
+    await scene.add("davis", every="365d")
+    for n in range(ALWAYS + 1):
+        scene.later(minutes=11)
+        await run_now(scene.board, "davis", trigger=f"{n:03}".ljust(LONGEST_NAME, "\0"))
+    assert len((await scene.item()).applied) == ALWAYS + 1, "that of the run in hand is one more"

@@ -90,6 +90,7 @@ def test_json_without_an_end_is_no_spec_and_is_shown_as_it_stands() -> None:
     assert mark_in(Row("key", "1", {"mark": DEEP})).by == "unknown"
 
 
+@pytest.mark.cases_of_one_store("rows are judged above the store")
 @pytest.mark.parametrize(
     "at", ["2026-01-01T00:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-05:00", "x"]
 )

@@ -46,6 +46,18 @@ async def test_the_number_of_shards_is_fixed(scene: Scene) -> None:
         await make_board(scene.table.table, scene.clock, shards=2)
 
 
+@pytest.mark.of_one_store("what is written is checked above the store")
+@pytest.mark.parametrize("shards", [0, 101, 2.0, True])
+@story
+async def test_no_shards_are_written_that_no_program_reads(scene: Scene, shards: int) -> None:
+    table = scene.table.table
+    with pytest.raises(BadInput, match=r"^shards: "):
+        await make_board(table, scene.clock, shards=shards, name="wide")
+    with pytest.raises(BadInput, match="no board 'wide'"):
+        await opened(table, scene.clock, name="wide")
+
+
+@pytest.mark.cases_of_one_store("what is missing is seen above the store")
 @pytest.mark.parametrize(("had", "asked"), [(1, 4), (4, 1), (4, 16), (16, 4), (16, 1), (100, 16)])
 @story
 async def test_a_board_whose_row_is_missing_is_made_anew_with_as_many_shards_alone(
@@ -69,7 +81,7 @@ async def test_where_several_numbers_of_shards_fit_the_remedy_names_none(scene: 
     board = await make_board(table, clock, shards=16, name="wide")
     await add(board, item_id="davis", item_type="feed", spec=Spec())  # in shard 0
     await table.commit("wide-meta", [Delete(keys.BOARD_KEY, ANY)])
-    with pytest.raises(BadInput, match=r"as in wide-00 .*--shards N`, the number that it had"):
+    with pytest.raises(BadInput, match=r"wide-00.*--shards N`, the number that it had"):
         await make_board(table, clock, shards=1, name="wide")
 
 

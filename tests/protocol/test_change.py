@@ -7,7 +7,7 @@ import pytest
 from blackboard.errors import BadInput, Missing
 from blackboard.model import VERSION, State, replace
 from blackboard.protocol.additions import add
-from blackboard.protocol.edits import TRIES, edit, pause, remove, run_now
+from blackboard.protocol.edits import READINGS, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
 from blackboard.rules.applied import is_applied
 from blackboard.rules.transitions import removed
@@ -38,6 +38,7 @@ async def test_rr04_an_item_that_a_newer_version_wrote_is_left_alone(scene: Scen
     await scene.table.table.commit(scene.board.partition("davis"), [older])
 
 
+@pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.case("LR07")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE])
@@ -61,6 +62,7 @@ async def test_what_comes_back_is_the_item_as_it_is_now(scene: Scene, verb: str)
     assert (await VERBS[verb](scene)).item == await scene.item()
 
 
+@pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.parametrize("verb", VERBS)
 @story
 async def test_a_lost_race_is_read_again(scene: Scene, verb: str) -> None:
@@ -72,6 +74,7 @@ async def test_a_lost_race_is_read_again(scene: Scene, verb: str) -> None:
         assert after.spec == '{"every":"1h","retries":7}'
 
 
+@pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.parametrize("verb", VERBS)
 @story
 async def test_an_item_that_is_not_there_is_told_with_a_remedy(scene: Scene, verb: str) -> None:
@@ -83,12 +86,13 @@ async def test_an_item_that_is_not_there_is_told_with_a_remedy(scene: Scene, ver
         await VERBS[verb](scene)
 
 
+@pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.parametrize("verb", [*VERBS, "add"])
 @story
 async def test_an_item_that_never_rests_is_given_up_with_an_error(scene: Scene, verb: str) -> None:
     if verb != "add":
         await ready_for(verb, scene)
-    scene.table.script(*[Fault.NEVER] * TRIES)
+    scene.table.script(*[Fault.NEVER] * READINGS)
     with pytest.raises(Unknown, match=r"it is not certain that davis was changed: .*try again"):
         await (add_here(scene) if verb == "add" else VERBS[verb](scene))
 
@@ -107,6 +111,7 @@ async def test_a_store_that_is_busy_or_away_is_the_callers_to_handle(
     assert await scene.item() == before
 
 
+@pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.parametrize("verb", ["edit", "pause", "run_now", "unlock", "cancel"])
 @story
 async def test_a_retry_does_not_reach_the_next_life_of_an_id(scene: Scene, verb: str) -> None:
@@ -211,6 +216,7 @@ async def test_an_adding_in_doubt_adds_nothing_when_another_life_was_there_meanw
     assert (await scene.item()).state is State.REMOVED
 
 
+@pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.case("LR01")
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.LATE, Fault.NEVER])
 @pytest.mark.parametrize("over", [False, True])

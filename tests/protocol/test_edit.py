@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BlackboardError, Unchangeable
 from blackboard.model import State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import cancel, edit, pause, resume, run_now
+from blackboard.protocol.edits import acknowledge, cancel, edit, pause, resume, run_now
 from blackboard.protocol.releases import release
 from blackboard.protocol.rows import text_of
 from blackboard.spec import RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Merge
-from tests.support.boards import BY, Scene, finished, story
+from tests.support.boards import BY, Scene, finished, settings_of, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, ready_for, says
 
@@ -332,6 +332,30 @@ async def test_a_done_item_that_was_run_again_gets_a_schedule(scene: Scene) -> N
     assert (await scene.token()).slot.hour == 20
 
 
+# ---- acknowledge
+
+
+@story
+async def test_only_the_failure_that_was_seen_is_acknowledged(scene: Scene) -> None:
+    async def refused(words: str, fence: int) -> None:
+        before = await scene.item()
+        with pytest.raises(Unchangeable, match=words):
+            await acknowledge(scene.board, "davis", scene.mark("seen"), fence=fence)
+        assert await scene.item() == before
+
+    await scene.add("davis")
+    await refused("davis has not failed", fence=0)
+    await scene.let_go(await scene.claimed("davis"), "failed")
+    await run_now(scene.board, "davis")
+    held = await scene.claimed("davis")
+    await refused("davis runs: its outcome ends the alarm or renews it", fence=2)
+    await scene.let_go(held, "failed")
+    await refused("davis has run since run 1", fence=1)
+    assert (await acknowledge(scene.board, "davis", scene.mark("seen"), fence=2)).changed
+    assert (await scene.item()).is_acknowledged
+    assert not (await acknowledge(scene.board, "davis", scene.mark("seen"), fence=2)).changed
+
+
 # ---- pause and resume
 
 
@@ -397,12 +421,22 @@ def by_handler(item_type: str, spec: str) -> RunSettings:
     return resolve([decode_spec(spec), Spec(every="8h", timezone="Asia/Tokyo")])
 
 
+@story
+async def test_another_type_has_no_schedule_of_the_type_before(scene: Scene) -> None:
+    scene.board.resolve = by_handler
+    await scene.add("davis", params={"x": 1})
+    scene.other.resolve = lambda *of: replace(settings_of(*of), has_handler=False)
+    await edit(scene.other, "davis", lambda spec, _: spec, item_type="hello")
+    assert (await scene.item()).schedule == ""
+
+
 @pytest.mark.parametrize("verb", ["edit", "cancel"])
 @story
 async def test_a_schedule_that_a_handler_says_holds_where_the_handler_is_unknown(
     scene: Scene, verb: str
 ) -> None:
     scene.board.resolve = by_handler
+    scene.other.resolve = lambda *of: replace(settings_of(*of), has_handler=False)
     await scene.add("davis", params={"x": 1})
     settings = [by_handler("feed", '{"params":{"x":1}}')]
     answer = await claim(scene.board, [await scene.token()], owner="me", settings=settings)

@@ -8,12 +8,13 @@ import pytest
 from blackboard.doctor import Examination, examine
 from blackboard.model import VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
-from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.edits import cancel, pause, remove
 from blackboard.protocol.retention import (
     Pruned,
     Retention,
     is_kept,
     prune,
+    prune_all,
     prune_unreleased,
     prunes_after,
     prunes_itself,
@@ -255,6 +256,29 @@ async def test_a_repair_prunes_every_history(scene: Scene) -> None:
     assert (await scene.item("a")).state is State.REMOVED
     again = await examine(scene.board, Examination(retention=TEN, repair=True))
     assert "history" not in {one.code for one in again.findings}
+
+
+@story
+async def test_a_foreign_row_hides_no_history_from_a_repair(scene: Scene) -> None:
+    await unlooked(scene)
+    foreign = [Insert(f"{keys.RUN}{one}", {"x": 1}) for one in ("=", "b", "ba:c")]
+    await scene.table.table.commit(scene.board.shard(0), foreign)
+    assert await prune_all(scene.board, retention=TEN) == 120
+    await scene.table.table.commit(scene.board.shard(0), [Delete(one.key, ANY) for one in foreign])
+
+
+@pytest.mark.of_one_store("which histories are pruned is judged above the store")
+@story
+async def test_the_history_of_an_item_whose_runs_are_all_cancelled_is_pruned(
+    scene: Scene,
+) -> None:
+    await scene.add("davis", every="1h")
+    for _ in range(12):
+        scene.later(hours=2)
+        made = await scene.claimed("davis")
+        await cancel(scene.other, "davis", scene.mark(), fence=made.fence)
+    scene.later(hours=2)
+    assert await housekept(scene) == Pruned(runs=2)
 
 
 @story

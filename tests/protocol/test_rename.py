@@ -9,7 +9,7 @@ import pytest
 
 from blackboard.errors import AlreadyThere, BadInput, BeingRenamed, BlackboardError, Missing
 from blackboard.model import State
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.edits import acknowledge, edit, pause, remove, resume, run_now
 from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.protocol.rename import rename
@@ -111,6 +111,20 @@ async def test_runs_that_were_asked_for_are_taken_along(scene: Scene) -> None:
     assert after.ready - after.slot < timedelta(minutes=1)
 
 
+@pytest.mark.cases_of_one_store("which names are kept is judged above the store")
+@pytest.mark.parametrize("name", ["order 17", "rename-photos-17", "renamed-photos-17"])
+@story
+async def test_a_trigger_of_before_makes_no_second_run(scene: Scene, *, name: str) -> None:
+    await scene.add("davis", every="365d")
+    await run_now(scene.board, "davis", trigger=name, once={"order": 17})
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    await rename(scene.board, "woodland", "yolo", scene.mark())
+    assert not (await run_now(scene.board, "yolo", trigger=name, once={"order": 17})).changed
+    assert not (await scene.item("yolo")).requests
+    with pytest.raises(AlreadyThere):  # it is the copy of woodland
+        await rename(scene.board, "davis", "yolo", scene.mark())
+
+
 @story
 async def test_a_failure_that_was_acknowledged_stays_so(scene: Scene) -> None:
     """Also where the new id had an item with a higher fence."""
@@ -152,6 +166,7 @@ async def test_an_id_that_is_taken_or_missing_is_refused(scene: Scene) -> None:
     assert (await scene.item("woodland")).born >= fence
 
 
+@pytest.mark.cases_of_one_store("where a rename was interrupted is seen above the store")
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, "killed"])
 @pytest.mark.parametrize("request_", range(4))
 @story
@@ -372,6 +387,41 @@ async def test_a_rename_is_done_although_what_was_sent_does_not_go_along(
     done = await rename(scene.board.asked_through(table), "davis", "woodland", scene.mark())
     assert done.item == await scene.item("woodland")
     assert done.item.state is State.ACTIVE
+
+
+@story
+async def test_what_was_sent_takes_the_place_of_what_an_earlier_item_of_the_id_has_left(
+    scene: Scene,
+) -> None:
+    partition = notices_partition("town")
+
+    def notice(item_id: str, kind: str, fence: int) -> Insert:
+        return Insert(notice_key(item_id, kind), {"item": item_id, "fence": fence})
+
+    await scene.add("woodland")
+    await scene.let_go(await scene.claimed("woodland"), "failed", error="no feed")
+    left = [notice("woodland", "failed", 1), notice("woodland", "warned", 0)]
+    await scene.table.table.commit(partition, [*left, notice("davis", "failed", 1)])
+    await remove(scene.board, "woodland")
+    await served(scene)
+    for _ in range(2):
+        done = await rename(scene.board, "davis", "woodland", scene.mark())
+    rows = [row async for row in scene.table.table.scan(partition)]
+    assert [(row.key, row.data["item"], row.data["fence"]) for row in rows] == [
+        (notice_key("woodland", "failed"), "woodland", done.item.fence)
+    ]
+
+
+@pytest.mark.parametrize("name", ["town.clicks", "town.leaders"])
+@pytest.mark.of_one_store("a name is refused above the store")
+@story
+async def test_what_is_held_keeps_its_name(scene: Scene, name: str) -> None:
+    """Its workers or candidates would make it anew, and serve both."""
+    board = scene.board.group(name.partition(".")[2])
+    await ensure(board, ["a"], "clicks")
+    with pytest.raises(BadInput, match=f"id: {name} has the (partitions|elections)"):
+        await rename(board, "a", "b", scene.mark())
+    assert [(item.id, item.state) async for item in board.items()] == [("a", State.ACTIVE)]
 
 
 @story

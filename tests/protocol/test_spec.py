@@ -103,6 +103,10 @@ def test_a_rule_of_another_zone_than_what_was_said_is_refused() -> None:
         ({"retries": -1}, "retries"),
         ({"retries": 10_001}, "retries"),
         ({"missed_limit": 0}, "missed_limit"),
+        ({"missed_limit": 1_001}, "missed_limit"),
+        ({"every": "1h", "blackout": "sat," * 2_500 + "sun"}, "blackout"),
+        ({"cron": "; ".join(["0 9 * * *"] * 101)}, "cron"),
+        ({"cron": ",".join(["0"] * 5_000) + " 9 * * *"}, "cron"),
         ({"missed": "some"}, "missed"),
     ],
 )

@@ -17,7 +17,7 @@ from blackboard.clock import SeededChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.rules.breaker import Backoff
 from blackboard.rules.grab import Channel, Hash, Notified, Times
-from blackboard.tables.azure_address import child_environment
+from blackboard.runners.commands import child_environment
 from blackboard.worker import redis_bus
 from blackboard.worker.redis_bus import RedisBus, redis_url
 from tests.support.grabbing import GrabNode, Pumps

@@ -5,17 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import NEVER, Item, State, replace
-from blackboard.rules.next_run import (
-    LONGEST_AFTER,
+from blackboard.rules.next_run import LONGEST_AFTER, TOLERANCE, is_ahead
+from blackboard.rules.transitions import brought_back
+from blackboard.rules.wrong_clock import (
     LONGEST_WAIT,
-    TOLERANCE,
     Planning,
     ahead,
-    is_ahead,
     is_set_back,
     still_to_come,
 )
-from blackboard.rules.transitions import brought_back
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from tests.board.test_settings import handler
@@ -31,7 +29,7 @@ SECOND = timedelta(seconds=1)
 
 def planning(**said: object) -> Planning:
     by = settings(**said)
-    return Planning(settings=by, schedules=[by.schedule] if by.schedule else [])
+    return Planning(settings=by, written=by.schedule)
 
 
 def test_a_minute_is_nobodys_fault() -> None:
@@ -171,6 +169,7 @@ def made(said: Said) -> Item:
 def test_what_a_clock_that_is_right_explains_is_left_alone(name: str) -> None:
     schedule, said = EXPLAINED[name]
     one, by = made(said), planning(**schedule)
+    by = by if one.schedule else replace(by, written=None)
     assert ahead(one, by, now=NOON) == ""
     assert one.state is State.REMOVED or brought_back(one, by, now=NOON) == one
 
@@ -216,7 +215,7 @@ def test_a_wait_that_only_a_handler_explains_is_not_judged_without_it(name: str)
         "the handler": {"t": patient},
         "another": {"t": replace(patient, spec=Spec())},
     }.items():
-        by = Planning(settings=resolver(Settings(), handlers)("t", spec), schedules=[schedule])
+        by = Planning(settings=resolver(Settings(), handlers)("t", spec), written=schedule)
         told[known] = ahead(made(LONG[name]), by, now=NOON) != ""
         for moment in ("start", "stop"):
             wrong = made({**LONG[name], moment: NOON + YEARS})
@@ -315,12 +314,12 @@ def test_either_schedule_may_explain_a_time() -> None:
     assert old is not None
     assert new is not None
     one = made({"slot": NOON + 20 * DAY})
-    both = Planning(settings=settings(every="1h"), schedules=[new, old])
+    both = Planning(settings=settings(every="1h"), written=old)
     assert not is_set_back(one, both, now=NOON)
     assert is_set_back(one, planning(every="1h"), now=NOON)
     daily = settings(**DAILY).schedule
     assert daily is not None
-    both = Planning(settings=settings(every="1h"), schedules=[new, daily])
+    both = Planning(settings=settings(every="1h"), written=daily)
     assert not is_set_back(made({"slot": THREE, "ready": THREE + HOUR}), both, now=NOON)
 
 

@@ -15,6 +15,7 @@ from blackboard.rules.applied import (
     may_retry,
     remembering,
 )
+from blackboard.rules.next_run import MILLISECOND
 from tests.support.plans import item
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -40,12 +41,21 @@ def names(count: int, *, age: timedelta) -> tuple[Applied, ...]:
 def test_the_latest_names_and_all_young_ones_are_remembered(
     before: int, age: timedelta, kept: int | None
 ) -> None:
-    found = remembering(names(before, age=age), "mine", now=NOON)
+    found = remembering(item(applied=names(before, age=age)), "mine", now=NOON)
     if kept is None:
         assert found is None
         return
     assert found is not None
     assert (len(found), found[0]) == (kept, Applied(name="mine", at=NOON))
+
+
+def test_the_name_of_the_run_in_hand_is_remembered() -> None:
+    """Its slot is the time of the request, or a millisecond earlier."""
+    asked = Applied(name="mine", at=NOON - timedelta(days=1))
+    others = names(ALWAYS, age=timedelta(hours=1))
+    for slot, kept in ((asked.at, True), (asked.at - MILLISECOND, True), (NOON, False)):
+        one = item(slot=slot, applied=(*others, asked))
+        assert (asked in (remembering(one, "another", now=NOON) or ())) is kept
 
 
 def test_a_sender_gives_up_well_before_its_name_may_be_forgotten() -> None:

@@ -11,13 +11,13 @@ from blackboard.rules.due import (
     deadline,
     decide_lock,
     decide_token,
-    interval,
     is_stale,
     lease,
     may_take_over,
     renew_every,
     time_limit,
 )
+from blackboard.schedule.schedule import interval_of
 from blackboard.spec import RunSettings, Spec, resolve
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -261,7 +261,7 @@ def test_a_run_that_comes_shortly_before_its_schedule_has_the_time_of_any_other(
 ) -> None:
     """A first run, or one that was asked for; and the last one that there is."""
     slot = datetime(2026, 11, 21, 3, tzinfo=UTC) - before
-    assert interval(settings(**said), slot) == timedelta(days=1)
+    assert interval_of(settings(**said).schedule, slot) == timedelta(days=1)
     assert time_limit(settings(**said), slot) == timedelta(days=1)
     assert lease(settings(**said, stale_after="interval"), slot) == timedelta(days=1)
 

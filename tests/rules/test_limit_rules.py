@@ -7,17 +7,10 @@ import pytest
 from blackboard.model import NEVER, Outcome, QueuedRun, State, Token, replace
 from blackboard.protocol.batches import token_of
 from blackboard.rules.due import Move, decide_token
-from blackboard.rules.next_run import (
-    Planning,
-    first_slot,
-    is_exhausted,
-    is_set_back,
-    planned_after,
-    slot_brought_back,
-    still_to_come,
-)
+from blackboard.rules.next_run import first_slot, is_exhausted, planned_after
 from blackboard.rules.transitions import passed_over, put_off, released, rescheduled, run_of
 from blackboard.rules.upcoming import upcoming
+from blackboard.rules.wrong_clock import Planning, is_set_back, slot_brought_back, still_to_come
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, MINUTE, NOON, item, running, settings
@@ -73,7 +66,7 @@ def test_one_that_has_run_enough_is_rightly_done(runs: int, coming: datetime | N
     limited = settings(**HOURLY, max_runs=3)
     assert limited.schedule is not None
     done = replace(item(state=State.DONE, start=NOON), runs=runs, schedule=limited.text)
-    planning = Planning(settings=limited, schedules=[parse_schedule(limited.text)])
+    planning = Planning(settings=limited, written=parse_schedule(limited.text))
     assert still_to_come(done, planning, now=NOON) == coming
 
 
@@ -134,6 +127,17 @@ def test_a_slot_that_a_window_puts_off_is_run_when_it_ends(said: dict[str, objec
         assert after == replace(WAITING, ready=NOON + 2 * HOUR)
 
 
+def test_a_slot_in_windows_that_are_newer_than_it_is_left_out() -> None:
+    """As of a calendar that was changed, and of which no item was told."""
+    in_window = replace(WAITING, slot=NOON + HOUR, planned=NOON + HOUR, ready=NOON + HOUR)
+    for said, slot in ((HOURLY, NOON + 2 * HOUR), ({"every": "5h"}, in_window.slot)):
+        after = put_off(in_window, settings=closed(**said), now=NOON + HOUR)
+        assert (after.slot, after.planned, after.ready) == (slot, slot, NOON + 2 * HOUR)
+    named = replace(in_window, first=in_window.slot)
+    after = put_off(named, settings=closed(**HOURLY), now=NOON + HOUR)
+    assert (after.slot, after.ready) == (named.slot, NOON + 2 * HOUR)
+
+
 def test_what_windows_put_off_comes_spread_over_its_jitter() -> None:
     said = closed(**HOURLY, jitter="10m")
     after = put_off(WAITING, settings=said, now=NOON)
@@ -156,6 +160,18 @@ def test_a_run_that_was_asked_for_does_not_wait_for_the_end_of_a_window() -> Non
     assert (after.ready, after.planned) == (NOON + 3 * MINUTE, WAITING.slot)
 
 
+def test_a_run_that_is_put_back_after_an_edit_does_not_wait_for_the_end_of_a_window() -> None:
+    """It is for none of the slots of the new schedule, as one that was asked for."""
+    edited = rescheduled(running(), settings=closed(**HOURLY), now=NOON + MINUTE)
+    stopped = run_of(edited, Outcome.CANCELLED, now=NOON + 2 * MINUTE)
+    again = released(edited, stopped, settings=closed(**HOURLY), fraction=0.5, requeue=True)
+    assert again.planned == NOON + 2 * HOUR
+    move = decide_token(
+        token_of(again), now=stopped.stop, types={"feed"}, settings=closed(**HOURLY)
+    )
+    assert move is Move.RUN
+
+
 def test_a_window_without_an_end_ends_an_item() -> None:
     ever = settings(**HOURLY, blackout="mon-sun")
     assert decide_token(token_of(WAITING), now=NOON, types={"feed"}, settings=ever) is Move.PUT_OFF
@@ -176,13 +192,13 @@ def test_what_a_window_puts_off_is_not_set_back() -> None:
     for said in ({"every": "1h"}, HOURLY):
         weekend = settings(**said, blackout="fri-mon")
         assert weekend.schedule is not None
-        planning = Planning(settings=weekend, schedules=[weekend.schedule])
+        planning = Planning(settings=weekend, written=weekend.schedule)
         ran = replace(WAITING, start=NOON - DAY, schedule=weekend.text)
         waits = put_off(ran, settings=weekend, now=NOON)
         assert waits.ready == NOON + 60 * HOUR
         assert not is_set_back(waits, planning, now=NOON + MINUTE)
         assert is_set_back(replace(waits, ready=waits.ready + 2 * DAY), planning, now=NOON)
-    unknown = Planning(settings=settings(), schedules=[])
+    unknown = Planning(settings=settings(), written=None)
     assert not is_set_back(replace(WAITING, start=NOON - DAY), unknown, now=NOON)
 
 
@@ -190,7 +206,7 @@ def test_what_waits_for_the_end_of_windows_is_not_set_back() -> None:
     """An `every` may wait for longer than its interval."""
     weekend = settings(every="1h", blackout="sat-sun")
     assert weekend.schedule is not None
-    planning = Planning(settings=weekend, schedules=[weekend.schedule])
+    planning = Planning(settings=weekend, written=weekend.schedule)
     monday = NOON + 36 * HOUR
     waits = replace(item(start=NOON - DAY, slot=monday), schedule=weekend.text)
     assert slot_brought_back(waits, planning, now=NOON + MINUTE) == monday

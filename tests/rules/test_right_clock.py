@@ -14,7 +14,6 @@ from blackboard.inputs import first_of
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.protocol.batches import token_of
 from blackboard.rules.due import Move, decide_token
-from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.transitions import (
     ItemEvent,
     added,
@@ -33,6 +32,7 @@ from blackboard.rules.transitions import (
     run_of,
     unlocked,
 )
+from blackboard.rules.wrong_clock import Planning, ahead
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, MINUTE, NOON, settings
@@ -163,11 +163,8 @@ class Life:
 
     @property
     def planning(self) -> Planning:
-        schedules = [self.by.schedule] if self.by.schedule else []
-        if self.item.schedule:
-            written = parse_schedule(self.item.schedule, self.item.timezone)
-            schedules += [] if written in schedules else [written]
-        return Planning(settings=self.by, schedules=schedules)
+        text, zone = self.item.schedule, self.item.timezone
+        return Planning(settings=self.by, written=parse_schedule(text, zone) if text else None)
 
 
 @effort(max_examples=400)

@@ -19,7 +19,7 @@ from blackboard.model import (
     replace,
 )
 from blackboard.rules import transitions
-from blackboard.rules.next_run import MILLISECOND, Planning
+from blackboard.rules.next_run import MILLISECOND
 from blackboard.rules.transitions import (
     TRANSITIONS,
     IllegalTransition,
@@ -47,6 +47,7 @@ from blackboard.rules.transitions import (
     saved,
     unlocked,
 )
+from blackboard.rules.wrong_clock import Planning
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, settings
 
@@ -81,7 +82,7 @@ def set_back(one: Item) -> Item:
 
 
 def planning(by: RunSettings) -> Planning:
-    return Planning(settings=by, schedules=[by.schedule] if by.schedule else [])
+    return Planning(settings=by, written=by.schedule)
 
 
 OUTCOMES: dict[ItemEvent, list[Callable[[Item, RunSettings], Item]]] = {
@@ -562,7 +563,45 @@ def test_what_is_still_to_come_counts_anew_also_under_other_limits() -> None:
 
 @pytest.mark.parametrize("before", [RUNNING, replace(WAITING, attempt=2)])
 def test_a_run_or_a_retry_keeps_its_slot(before: Item) -> None:
-    assert planned_by(before) == replace(before, schedule=HOURLY_ROW, timezone="Asia/Tokyo")
+    row = replace(before, schedule=HOURLY_ROW, timezone="Asia/Tokyo")
+    assert planned_by(before) == replace(row, planned=NOON + HOUR)
+    due = replace(before, schedule=HOURLY_ROW)
+    limited = settings(cron=HOURLY, until="2026-11-22")
+    assert planned_by(due, limited) == replace(due, schedule=limited.text)
+
+
+LATE = replace(RUNNING, slot=NOON - 4 * DAY, planned=NOON - 4 * DAY, start=NOON - HOUR)
+OFTEN = "*/5 * * * *"
+
+
+@pytest.mark.parametrize(
+    ("said", "slot"),
+    [
+        ({"cron": OFTEN, "missed": "all"}, NOON + 5 * MINUTE),
+        ({"cron": OFTEN, "missed": "one"}, NOON + 5 * MINUTE),
+        ({"cron": OFTEN, "missed": "none"}, NOON + 10 * MINUTE),
+        ({"cron": OFTEN, "missed": "all", "until": "2026-11-21T11:55Z"}, None),
+        ({"rrule": "FREQ=HOURLY", "missed": "all"}, NOON + HOUR),
+        ({"every": "4h"}, NOON + 3 * HOUR),
+        ({"at": "2026-11-21T11:30Z"}, None),
+        ({"at": "2026-11-21T12:30Z"}, NOON + HOUR / 2),
+    ],
+)
+@pytest.mark.parametrize("retried", [False, True])
+def test_no_slot_before_an_edit_is_made_up_for(
+    said: dict[str, Any], slot: datetime | None, *, retried: bool
+) -> None:
+    """Also where the edit meets a run, or a retry, for a slot that was long ago."""
+    by = settings(**said)
+    before = replace(LATE, running=False, attempt=2) if retried else LATE
+    during = replace(planned_by(before, by), running=True)
+    after = released(
+        during, run_of(during, Outcome.OK, now=NOON + 7 * MINUTE), settings=by, fraction=0.5
+    )
+    assert (after.state, after.planned) == (
+        State.ACTIVE if slot else State.DONE,
+        slot or after.planned,
+    )
 
 
 def test_a_slot_that_was_asked_for_makes_way_for_a_new_schedule_unless_it_runs() -> None:

@@ -3,17 +3,19 @@
 import asyncio
 import math
 import pickle
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from blackboard import BadInput, Fail, Retry, Skip
-from blackboard.handlers.context import SHORTEST_AFTER
+from blackboard.handlers.context import SHORTEST_AFTER, HandlerAnswer
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Runner
+from blackboard.runners.output import ended_by
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.secrets import Mask
+from blackboard.runners.secrets import NOTHING, Mask
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
 
 OK, FAILED = Outcome.OK, Outcome.FAILED
@@ -31,6 +33,7 @@ BAD = "429 Too Many Requests, token ${TOKEN} (asked for a retry in 300 s)"
         ("skip", Ended(outcome=OK, error="the feed is closed on Sundays, token ${TOKEN}")),
         ("fail", Ended(outcome=FAILED, error="no such feed, token ${TOKEN}", final=True)),
         ("fail-and-retry", Ended(outcome=FAILED, error="the feed is down")),
+        ("of-an-own-class", Ended(outcome=FAILED, error="page 7", final=True)),
     ],
 )
 @pytest.mark.parametrize(
@@ -65,6 +68,58 @@ def test_an_answer_that_cannot_be_read_fails_the_run() -> None:
         assert "after: 'soon' is not a duration" in ended.error
 
     on_the_loop(story)
+
+
+class Closed(Skip):
+    reason = "closed on Sundays"
+
+    def __init__(self) -> None: ...
+
+
+@dataclass
+class NotFound(Fail):
+    url: str
+
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        return f"{self.url} is not there"
+
+
+class Busy(Retry):
+    after = timedelta(days=400)
+
+    def __init__(self, host: str) -> None: ...
+
+
+class Silent(Fail):
+    def __init__(self, page: int) -> None:
+        super().__init__("")
+        self.page = page
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Closed(), "closed on Sundays"),
+        (NotFound("h7"), "h7 is not there"),
+        (Busy("h7"), "h7 (asked for a retry in 31,622,400 s)"),
+        (Silent(7), "silent"),
+    ],
+)
+def test_an_own_class_may_state_its_reason_in_its_own_way(
+    answer: HandlerAnswer, words: str
+) -> None:
+    assert ended_by(answer, NOTHING).error == words
+
+
+@pytest.mark.parametrize(("on", "type_"), [(on_the_loop, "a-answer"), (with_processes, "answer")])
+def test_an_answer_of_an_own_class_that_cannot_be_read_fails_the_run(on: Any, type_: str) -> None:
+    async def story(runner: Runner) -> None:
+        ended = await run(runner, type_, kind="unreadable")
+        assert (ended.outcome, ended.final) == (FAILED, False)
+        assert ended.error.startswith("Unreadable: (its message raised SystemExit)")
+
+    on(story)
 
 
 def test_a_child_whose_run_was_skipped_is_used_again() -> None:

@@ -14,9 +14,10 @@ import pytest
 from blackboard.model import LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_LINE, LONGEST_LOG
 from blackboard.runner import Runner
+from blackboard.runners.handler_run import RunReport
 from blackboard.runners.logs import Logged, kept_logs, own_logs
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.secrets import Mask
+from blackboard.runners.secrets import NOTHING, Mask
 from tests.support.clocks import START
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
 
@@ -160,3 +161,30 @@ def test_outside_of_runs_logging_works_as_python_has_it(capsys: Any) -> None:
 def test_a_line_as_it_stands_in_a_row_says_no_more_than_it_has_to() -> None:
     line = LogLine(at=datetime(2026, 11, 21, 9, tzinfo=UTC), level="INFO", text="x")
     assert msgspec.json.encode(line) == b'{"at":"2026-11-21T09:00:00Z","level":"INFO","text":"x"}'
+
+
+def test_what_is_logged_while_a_message_is_sent_is_sent_after_it() -> None:
+    """By a signal handler or a finalizer, which Python calls between two pieces of a message."""
+    pieces: list[object] = []
+
+    def send(message: Any) -> None:
+        pieces.append(message.logged.text)
+        if message.logged.text == "first":
+            for text in ("second", "third"):
+                report.log(replace(logged, text=text))
+        pieces.append("end")
+
+    logged = Logged(level=logging.INFO, text="first", at=START)
+    report = RunReport(NOTHING, limit=100, send=send)
+    report.log(logged)
+    assert pieces == ["first", "end", "second", "end", "third", "end"]
+
+
+def test_a_line_of_a_logger_is_masked_once() -> None:
+    async def story(runner: Runner) -> None:
+        mask = Mask({"PASSWORD": "PASSWORD"})
+        call = replace(call_of("log", texts=["by PASSWORD"]), mask=mask)
+        ended = await asyncio.wait_for(runner.start(call, Told(), math.inf).wait(), PATIENCE)
+        assert ended.log[1].text == "by ${PASSWORD}"
+
+    with_processes(story)

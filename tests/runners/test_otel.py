@@ -3,8 +3,11 @@ process.
 """
 
 import asyncio
+import math
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.handlers.handler import handler, handlers_of
 from blackboard.handlers.registry import Registry
+from blackboard.model import replace
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.tracing import TracingRunner, check
@@ -37,7 +41,7 @@ from blackboard.subscribers import Events
 from tests.support.boards import Scene, story
 from tests.support.processes import own_environ
 from tests.support.receivers import Listener, listening
-from tests.support.runs import run
+from tests.support.runs import PATIENCE, Told, call_of, run, with_processes
 
 SPANS = InMemorySpanExporter()
 PROVIDER = TracerProvider(shutdown_on_exit=False)
@@ -141,6 +145,55 @@ async def test_where_nothing_is_traced_nothing_is_wrapped(scene: Scene) -> None:
     )
     calls = worker._worker.runs.calls
     assert (type(calls.inline), type(calls.process)) == (InlineRunner, ProcessRunner)
+
+
+def test_a_worker_ends_while_threads_of_handlers_stand() -> None:
+    """They may hold all threads that the loop has."""
+    over = threading.Event()
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        standing = loop.run_in_executor(None, over.wait)
+        runner = TracingRunner(InlineRunner(), clock=SystemClock(), tracer=TRACER)
+        try:
+            await asyncio.wait_for(runner.close(), PATIENCE)
+            assert not standing.done()
+        finally:
+            over.set()
+        await standing
+
+    asyncio.run(story())
+
+
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
+
+def test_a_traced_child_in_which_a_handler_left_something_behind_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What sends the spans is no leftover of a run: a thread, and one socket."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+
+    async def story(runner: ProcessRunner) -> None:
+        async def pid(type_: str, **params: Any) -> int:
+            call = replace(call_of(type_, **params), trace=TRACE)
+            ended = await asyncio.wait_for(runner.start(call, Told(), math.inf).wait(), PATIENCE)
+            found: int = ended.result[0]
+            return found
+
+        first = await pid("tidy")
+        assert await pid("tidy") == first
+        assert await pid("leave-behind", what="a file") == first
+        second = await pid("leave-behind", what="a thread")
+        assert second != first
+        leaking = await pid("leave-behind", what="a socket")
+        assert leaking != second
+        assert await pid("leave-behind", what="a socket") == leaking
+        assert await pid("tidy") != leaking
+
+    with_processes(story)
 
 
 # ---- a worker and its child processes, with a collector

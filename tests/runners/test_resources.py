@@ -1,9 +1,10 @@
 """`@handler(resources=...)`: opened once in a worker or a child process, and closed at its end."""
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.resources import LoopResources
 from tests.support.runs import (
+    PATIENCE,
+    Told,
+    call_of,
+    eventually,
     is_gone,
     on_the_loop,
     run,
@@ -109,6 +114,129 @@ def test_what_cannot_be_opened_fails_the_run_and_is_tried_again(
     assert lines(notes) == ["opened", "opened", "closed"]
 
 
+@pytest.mark.parametrize(
+    ("on", "type_"),
+    [(on_the_loop, "a-pooled"), (on_the_loop, "a-plainly-pooled"), (with_processes, "pooled")],
+)
+@pytest.mark.parametrize(
+    ("how", "ended"),
+    [
+        ("skip", (Outcome.OK, "no database today")),
+        ("exit", (Outcome.FAILED, "SystemExit: ")),
+    ],
+)
+def test_what_skips_or_exits_while_it_is_opened_ends_the_run(
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    on: Any,
+    type_: str,
+    how: str,
+    ended: tuple[Outcome, str],
+) -> None:
+    """An exit is no success there: the handler was not called."""
+    monkeypatch.setenv("RESOURCES_FAIL", how)
+
+    async def story(runner: Any) -> None:
+        found = await run(runner, type_)
+        assert (found.outcome, found.error.splitlines()[0]) == ended
+
+    on(story)
+    assert lines(notes) == ["opened"]
+
+
+def test_a_run_that_has_ended_keeps_its_outcome_while_its_child_closes_them(notes: Path) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        execution = runner.start(call_of("slow-to-close"), Told(), math.inf)
+        await eventually(lambda: notes.exists() and "closing" in lines(notes))
+        execution.stop(Outcome.TIMEOUT, "it ran longer than 2s")
+        with notes.open("a") as file:
+            file.write("go\n")
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert (ended.outcome, ended.result) == (Outcome.OK, "done")
+
+    with_processes(story)
+
+
+def test_an_opening_that_hangs_is_given_up_with_its_run_whichever_others_wait() -> None:
+    async def story() -> None:
+        openings, resources = list[str](), LoopResources()
+
+        class Hanging:
+            async def __aenter__(self) -> str:
+                openings.append("opening")
+                if len(openings) == 1:
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        openings.append("cancelled")
+                return "open"
+
+            async def __aexit__(self, *_: object) -> None: ...
+
+        first, second = (asyncio.create_task(resources.of("t", Hanging)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        assert await asyncio.wait_for(second, PATIENCE) == "open"
+        assert sorted(openings) == ["cancelled", "opening", "opening"]
+        assert await resources.close(1.0) == []
+
+    asyncio.run(story())
+
+
+def test_an_opening_goes_on_when_a_run_is_stopped_that_also_waited_for_another_one() -> None:
+    """It has less time than a run: else runs that overlap would never see a slow one to its end."""
+
+    async def story() -> None:
+        gates, resources = [asyncio.Event(), asyncio.Event()], LoopResources()
+        gates_left = iter(gates)
+
+        class Slow:
+            async def __aenter__(self) -> int:
+                gate = next(gates_left)
+                await gate.wait()
+                return gates.index(gate)
+
+            async def __aexit__(self, *_: object) -> None: ...
+
+        runs = [asyncio.create_task(resources.of("t", Slow)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for one in runs[:2]:
+            one.cancel()
+            await asyncio.wait([one])
+        gates[1].set()
+        assert await asyncio.wait_for(runs[2], PATIENCE) == 1
+        assert await resources.close(1.0) == []
+
+    asyncio.run(story())
+
+
+def test_what_opens_after_it_was_given_up_is_closed_at_once() -> None:
+    async def story() -> None:
+        notes, resources = list[str](), LoopResources()
+
+        @asynccontextmanager
+        async def stubborn() -> AsyncIterator[None]:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                notes.append("opened")
+            yield
+            notes.append("closed")
+
+        run_ = asyncio.create_task(resources.of("t", stubborn))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        run_.cancel()
+        await asyncio.wait([run_])
+        assert await resources.close(1.0) == []
+        assert notes == ["opened", "closed"]
+
+    asyncio.run(story())
+
+
 def test_a_run_that_is_stopped_while_they_open_stops_no_other() -> None:
     async def story() -> None:
         gate, resources = asyncio.Event(), LoopResources()
@@ -190,8 +318,6 @@ async def async_bare() -> AsyncIterator[int]:
 
 
 def test_resources_that_could_not_be_opened_are_refused_where_they_are_declared() -> None:
-    from contextlib import asynccontextmanager
-
     def plain(item: Item, ctx: Context) -> None: ...
 
     async def coroutine(item: Item, ctx: Context) -> None: ...

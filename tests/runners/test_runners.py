@@ -3,6 +3,8 @@
 import logging
 import math
 import os
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -34,6 +36,17 @@ def test_a_plain_handler_is_given_its_item_and_its_context_on_the_main_thread() 
             "on_main_thread": True,
             "stdin": "",
         }
+
+    with_processes(story)
+
+
+def test_a_path_among_the_folders_of_modules_is_passed_over_as_python_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
+
+    async def story(runner: ProcessRunner) -> None:
+        assert (await run(runner, "return", value=1)).outcome is Outcome.OK
 
     with_processes(story)
 

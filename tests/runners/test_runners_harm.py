@@ -29,7 +29,11 @@ from tests.support.runs import (
 @pytest.mark.parametrize(
     ("how", "error", "printed"),
     [
-        ("exit", "the child process ended: exit code 3 (os._exit or sys.exit", ""),
+        (
+            "exit",
+            "the child process ended: exit code 3 (os._exit in the handler?); it printed",
+            "",
+        ),
         ("segfault", "the child process was killed by SIGSEGV", "crashing.py"),
         ("killed", "the child process was killed by SIGKILL (out of memory?)", ""),
         ("terminated", "the child process was killed by SIGTERM", ""),

@@ -89,6 +89,22 @@ def test_what_coroutines_print_is_kept_apart_and_the_worker_prints_as_before(
     assert out == "not a handler\nthe worker says one of 3\nthe worker says from a thread\n"
 
 
+def test_a_coroutine_prints_in_a_worker_that_was_started_without_stdout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python has None there, and `print` does nothing then."""
+    monkeypatch.setattr(sys, "stdout", None)
+
+    async def story(runner: InlineRunner) -> None:
+        printing = runner.start(call_of("a-print"), Told(), math.inf)
+        await asyncio.sleep(0)
+        print("not a handler", flush=True)
+        assert (await printing.wait()).output.startswith("x 0\n")
+
+    on_the_loop(story)
+    assert sys.stdout is None
+
+
 @pytest.mark.parametrize("what", ["exit", "exit 0"])
 def test_a_coroutine_that_exits_without_a_code_has_done_its_work(what: str) -> None:
     async def story(runner: InlineRunner) -> None:

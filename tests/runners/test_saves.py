@@ -91,6 +91,31 @@ def test_the_threads_of_a_plain_function_save_one_after_another() -> None:
     with_processes(story)
 
 
+def test_a_fork_of_a_handler_reports_and_saves_nothing_and_learns_why() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        ended = await run(runner, "report-in-a-fork", told=told)
+        problem = "ctx reports and saves from the handler's own process, not from one it forks"
+        assert ended.result == [problem] * 3
+        assert (told.saved, told.progressed, told.logs, ended.warnings) == ([], [], [], ())
+
+    with_processes(story)
+
+
+def test_a_thread_that_outlives_its_run_changes_nothing_in_the_next() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        first = replace(call_of("outlived", token=SECRET), mask=Mask({"TOKEN": SECRET}))
+        ended = await runner.start(first, Told(), math.inf).wait()
+        told = Told()
+        second = await run(runner, "outlived", told=told)
+        assert second.result == [ended.result, ["the run is over"]]
+        assert (told.saved, told.progressed, second.warnings) == (['"of the second"'], [], ())
+        assert [one.text for one in second.log] == ["of ${TOKEN}"]
+        assert second.output == "${TOKEN} is printed\n"
+
+    with_processes(story)
+
+
 class Waiting(Told):
     """Its saves have no answer."""
 
@@ -109,6 +134,22 @@ def test_a_run_that_waits_for_its_save_is_stopped_like_any_other(type_: str) -> 
         assert (ended.outcome, ended.error) == (Outcome.TIMEOUT, "it ran longer than 1m")
 
     ON[type_](story)
+
+
+def test_a_save_that_has_no_answer_at_the_end_of_its_run_holds_up_none_of_the_next() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        waiting = Waiting()
+        first = call_of("outlived", token=SECRET, saves=True)
+        execution = runner.start(first, waiting, math.inf)
+        await eventually(lambda: waiting.saved == ['"of the first"'])
+        execution.lose("as the test has it")
+        pid = (await asyncio.wait_for(execution.wait(), PATIENCE)).result
+        told = Told()
+        second = await run(runner, "outlived", told=told)
+        assert second.result == [pid, ["the run is over"] * 2]
+        assert told.saved == ['"of the second"']
+
+    with_processes(story)
 
 
 def test_a_coroutine_that_saves_after_its_run_is_told_so() -> None:

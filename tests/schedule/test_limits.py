@@ -3,23 +3,28 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
+from time import process_time
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
+from blackboard.schedule import schedule as engine
 from blackboard.schedule.limits import WEEKDAYS, Limits, check_calendars, limits
 from blackboard.schedule.schedule import (
     Cron,
     Schedule,
     due_between,
+    interval_of,
     make_schedule,
     next_due,
     opens,
     parse_schedule,
 )
 from blackboard.schedule.times import last_moment
+from blackboard.schedule.words import describe
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -98,9 +103,14 @@ CALENDARS = {"holidays": ["2026-11-23", "11-24"], "nights": ["22:00-06:00"]}
 def test_a_calendar_is_named() -> None:
     one = schedule("cron 0 9,23 * * *", blackout="sat-sun, Holidays, nights", calendars=CALENDARS)
     assert slots(one, FRIDAY, 2) == ["Wed 25 09:00", "Thu 26 09:00"]
-    assert one.text == "cron 0 9,23 * * * (not sat-sun, holidays, nights)"
+    windows = "holidays[2026-11-23, 11-24], nights[22:00-06:00]"
+    assert one.text == f"cron 0 9,23 * * * (not sat-sun, {windows})"
+    assert describe(one).endswith("(not sat-sun, holidays, nights)")
+    assert parse_schedule(one.text) == one, "a schedule that is read back has its windows"
     with pytest.raises(BadInput, match="there is no calendar 'feasts'"):
         schedule("every 1h", blackout="feasts", calendars=CALENDARS)
+    with pytest.raises(BadInput, match="is no window"):
+        schedule("every 1h", blackout="holidays[01-01]", calendars=CALENDARS)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +186,35 @@ def test_the_last_moment_is_included_where_a_window_ends_just_then() -> None:
         assert slots(one, FRIDAY, 9) == ["Fri 20 22:00"]
         one = schedule(said, blackout="12:00-22:01", until=until)
         assert slots(one, FRIDAY, 9) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "blackout"),
+    [
+        ("rrule FREQ=SECONDLY;BYHOUR=22", "22:00-23:00"),
+        ("rrule FREQ=SECONDLY;BYMINUTE=7", ", ".join(f"{n:02}:07-{n:02}:08" for n in range(24))),
+        ("rrule FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1", "01-01"),
+    ],
+)
+def test_a_schedule_without_slots_is_soon_found_to_have_none(
+    monkeypatch: pytest.MonkeyPatch, said: str, blackout: str
+) -> None:
+    """A worker asks at each claim and at each release, and does nothing else meanwhile."""
+    one, began = schedule(said, blackout=blackout), process_time()
+    assert next_due(one, FRIDAY) is None
+    assert process_time() - began < 5
+    searches = Mock(side_effect=engine._unlimited)
+    monkeypatch.setattr(engine, "_unlimited", searches)
+    assert next_due(one, FRIDAY + HOUR) is None
+    assert not searches.called
+
+
+def test_a_long_time_without_slots_is_behind_a_search_that_found_none() -> None:
+    one = schedule("rrule DTSTART:20270101T090000\\nFREQ=DAILY", blackout="2026-01-01..2037-12-31")
+    assert next_due(one, FRIDAY) is None, "some ten years of windows"
+    assert next_due(one, datetime(2038, 1, 1, tzinfo=UTC)) == datetime(2038, 1, 1, 9, tzinfo=UTC)
+    assert interval_of(one, FRIDAY) == HOUR
+    assert next_due(one, datetime(2038, 1, 1, tzinfo=UTC)) == datetime(2038, 1, 1, 9, tzinfo=UTC)
 
 
 def test_slots_go_on_behind_several_windows() -> None:

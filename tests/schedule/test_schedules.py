@@ -147,7 +147,7 @@ WRITE_A_TIME = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is
         ),
         ({"cron": 5}, "cron: 5 is not text (write it in quotes)"),
         ({"at": "x" * 61}, f"at: '{'x' * 60}' is no time ({WRITE_A_TIME})"),
-        ({"at": "0999-12-31"}, f"at: '0999-12-31' is too far away ({WRITE_A_TIME})"),
+        ({"at": "1601-12-31"}, f"at: '1601-12-31' is too far away ({WRITE_A_TIME})"),
     ],
 )
 def test_a_refusal_shows_what_was_written_and_what_to_write(
@@ -160,9 +160,9 @@ def test_a_refusal_shows_what_was_written_and_what_to_write(
 
 @pytest.mark.parametrize(
     ("at", "allowed"),
-    [("1000-12-31", False), ("1001-01-01", True), ("8999-12-31", True), ("9000-01-01", False)],
+    [("1601-12-31", False), ("1602-01-01", True), ("8999-12-31", True), ("9000-01-01", False)],
 )
-def test_an_at_is_between_the_years_1000_and_9000(at: str, *, allowed: bool) -> None:
+def test_an_at_is_between_the_years_1602_and_9000(at: str, *, allowed: bool) -> None:
     if allowed:
         assert make_schedule(at=at) == Once(utc(at + "T00:00+00:00"))
     else:
@@ -272,7 +272,7 @@ NEXT = [
         "9999-12-30T23:59:59.999999+00:00",
         "9999-12-31T23:59:59.999999+00:00",
     ),
-    (NIGHTLY, "0001-01-01T00:00+00:00", "1000-01-01T03:00:00+00:53:28"),
+    (NIGHTLY, "0001-01-01T00:00+00:00", "1601-01-01T03:00:00+00:53:28"),
     (WEEKLY, "0001-01-01T00:00+00:00", "2000-01-03T00:00+01:00"),
     (NIGHTLY, "8999-12-31T23:59+00:00", "9000-01-01T02:00+00:00"),
     (NIGHTLY, "9000-01-01T00:00+00:00", None),

@@ -21,7 +21,7 @@ ERRORS = "| status | means |\n|---|---|\n"
 
 
 def page(text: str) -> str:
-    """The page with its tables as they are to be."""
+    """The page, with its tables written anew."""
     for head, lines in ((READS, _operations("GET")), (CHANGES, _operations("POST"))):
         text = _with_table(text, head, lines)
     errors = (f"| {status} | {words} |" for status, words in STATUSES.items())

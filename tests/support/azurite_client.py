@@ -1,4 +1,4 @@
-"""Requests to the emulator as they go over the wire, and what it answers."""
+"""Raw HTTP requests to the emulator, and its replies."""
 
 import base64
 import hmac
@@ -33,7 +33,7 @@ class Reply:
 
     @property
     def stamp(self) -> datetime:
-        """What an etag is made of: the row's Timestamp."""
+        """The row's Timestamp, as its etag has it."""
         [text] = re.findall(r"datetime'(.*)'", self.etag.replace("%3A", ":"))
         return datetime.fromisoformat(text)
 
@@ -58,7 +58,7 @@ class Client:
         at: datetime | str | None = None,
         **headers: str,
     ) -> Reply:
-        """`at` is the time that the emulator is told."""
+        """Sends a request. `at` is the time that the emulator takes for now."""
         resource = f"/{ACCOUNT}/{path}"
         signed = f"now\n/{ACCOUNT}{resource.partition('?')[0]}".encode()
         mac = hmac.digest(base64.b64decode(EMULATOR_KEY), signed, "sha256")

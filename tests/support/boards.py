@@ -1,7 +1,7 @@
-"""How a test makes a board and looks at it.
+"""Making boards in tests, and reading them.
 
-`@story` runs an async test on a fresh board of every store and, whatever the test did, looks at
-the end whether the rows still agree with each other.
+`@story` runs an async test on a fresh board of every store, and checks at the end that the rows
+still agree with each other.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ BY = "ann"
 
 
 def settings_of(item_type: str, spec: str) -> RunSettings:
-    """Of an item alone; the type "fenced" drops late results."""
+    """The settings from an item's spec alone; the type "fenced" drops late results."""
     return resolve([decode_spec(spec)], fenced=item_type == "fenced")
 
 
@@ -56,12 +56,12 @@ class Scene:
     table: FaultyTable
     clock: ManualClock
     board: BoardTable
-    """The one under test: over the table with faults."""
+    """The board under test, over the table with faults."""
     other: BoardTable
     """The same board in another process, whose requests are all answered."""
 
     async def add(self, item_id: str = "davis", *, item_type: str = "feed", **said: Any) -> Item:
-        """An item that runs every hour, unless it is said otherwise; due at once or at `at`."""
+        """Adds an item that runs every hour by default; due at once or at `at`."""
         from blackboard.protocol.additions import add
 
         said = said or {"every": "1h"}
@@ -72,8 +72,8 @@ class Scene:
         ).item
 
     async def fill(self, count: int, **said: Any) -> list[str]:
-        """Items of one shard that run every eight hours, unless it is said otherwise; ready one
-        after the other, all of them by now. In few batches.
+        """Adds items of one shard, in few batches; they run every eight hours by default. They have
+        become ready one after the other, all of them by now.
         """
         now, spec = self.clock.now(), encode_spec(Spec(**(said or {"every": "8h"})))
         ids = [f"item-{n:04d}" for n in range(count)]
@@ -156,7 +156,7 @@ class Scene:
         return [row async for row in found if row.key.startswith(prefix)]
 
     def later(self, **by: float) -> datetime:
-        """Turn the clock on."""
+        """Advance the clock."""
         self.clock.advance(timedelta(**by).total_seconds())
         return self.clock.now()
 
@@ -181,7 +181,7 @@ def finished(
 
 
 class TurningClock(ManualClock):
-    """Each wait turns the clock on and ends at once: no test has to turn it."""
+    """A clock that each sleep advances at once: no test has to advance it."""
 
     async def sleep(self, seconds: float) -> None:
         self.advance(seconds)
@@ -193,7 +193,9 @@ Test = Callable[..., Awaitable[None]]
 def on_each_store(
     told: Callable[..., Coroutine[Any, Any, None]], test: Test
 ) -> Callable[..., None]:
-    """`told` as pytest calls it, in the place of `test`, whose first parameter it brings."""
+    """`told` as a test function on each store, in the place of `test`. It makes the value of the
+    first parameter of `test`.
+    """
 
     def run(open_table: OpenTable, **arguments: Any) -> None:
         asyncio.run(told(open_table, **arguments))
@@ -208,7 +210,7 @@ def on_each_store(
 
 
 def story(test: Test) -> Callable[..., None]:
-    """Run an async test on a fresh board of each store; see that the rows agree at the end."""
+    """Run an async test on a fresh board of each store; check that the rows agree at the end."""
 
     async def told(open_table: OpenTable, **arguments: Any) -> None:
         clock = TurningClock()
@@ -232,7 +234,7 @@ def story(test: Test) -> Callable[..., None]:
 
 
 async def disagreements(board: BoardTable) -> list[str]:
-    """What is wrong with a board that does not change meanwhile, from its rows alone."""
+    """The errors in the rows of a board that does not change meanwhile."""
     found: list[str] = []
     for number in range(board.shards):
         rows = {row.key: row async for row in board.table.scan(board.shard(number))}
@@ -241,7 +243,7 @@ async def disagreements(board: BoardTable) -> list[str]:
 
 
 def disagreeing(rows: dict[str, Row]) -> list[str]:
-    """What is wrong with the rows of one shard."""
+    """The errors in the rows of one shard."""
     shadows: dict[str, Shadow] = {}
     runs: list[Run] = []
     for key, row in rows.items():

@@ -1,4 +1,4 @@
-"""A clock turned by hand, waking by it, and chance that repeats itself."""
+"""A clock that tests advance, waking by it, and random numbers that repeat."""
 
 import asyncio
 import math
@@ -15,7 +15,7 @@ START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 
 
 class ManualClock:
-    """Time passes when `advance` says so; `jump` moves the wall clock alone."""
+    """A clock that only `advance` moves; `jump` moves the wall clock alone."""
 
     def __init__(self, now: datetime = START, monotonic: float = 1000.0) -> None:
         self._now = now
@@ -30,7 +30,7 @@ class ManualClock:
         return self._monotonic
 
     async def sleep(self, seconds: float) -> None:
-        """Returns when the clock has been advanced so far; at once, after others, for 0."""
+        """Returns when the clock has been advanced so far; for 0, after other tasks have run."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -39,7 +39,7 @@ class ManualClock:
         await wake
 
     def advance(self, seconds: float) -> None:
-        """Both scales go on; sleeps that end by now return, the earliest first."""
+        """Moves both clocks on; sleeps that have ended return, the earliest first."""
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
         while self._sleepers and self._sleepers[0][0] <= self._monotonic:

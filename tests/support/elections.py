@@ -1,8 +1,8 @@
 """Candidates of an election without a store: a driver of the pure rules, and a world with faults.
 
-`Town` steps candidates by hand and writes down what they send, as a transcript. `Storm` lets them
-live through a time in which messages are lost, doubled, late and reordered, and
-candidates die, stand still and come back; all of it drawn from one seed.
+`Town` steps candidates by hand and records what they send, as a transcript. `Storm` runs them while
+messages are lost, doubled, late and reordered, and candidates die, stand still and come back; all
+of it is drawn from one seed.
 """
 
 import heapq
@@ -35,7 +35,7 @@ def candidate(rank: int) -> Identifier:
 
 
 class Town:
-    """Candidates of ranks 1, 2, 3... that all know each other. Time and messages go on by hand."""
+    """Candidates of ranks 1, 2, 3... that all know each other. Tests move time and messages."""
 
     def __init__(
         self, kind: str, size: int, *, dead: Iterable[int] = (), preempt: bool = True
@@ -43,7 +43,7 @@ class Town:
         self.now = 0.0
         self.dead = set(dead)
         self.leader: int | None = None
-        """Who holds the lock."""
+        """The rank of the holder of the lock."""
         self.states = {
             rank: Candidacy(
                 kind=ElectionKind(kind),
@@ -61,10 +61,10 @@ class Town:
         self.transcript: list[str] = []
         self.stand: set[int] = set()
 
-    # ---- what a test does
+    # ---- steps
 
     def looks(self, *ranks: int) -> None:
-        """These check, in this order. Those who stand take the lock if it is free."""
+        """These candidates check, in this order. Those that stand take the lock if it is free."""
         for rank in ranks or self.alive:
             leader = None if self.leader is None else candidate(self.leader)
             self._step(rank, Looked(others=self.states[rank].others, leader=leader))
@@ -76,14 +76,14 @@ class Town:
                 self.transcript.append(f"{rank} steps down")
 
     def delivers(self, *, most: int = 1_000) -> None:
-        """Messages arrive in the order of their sending, and those that they cause."""
+        """Delivers all messages in the order of their sending, and those that they cause."""
         for _ in range(most):
             if not self.mail:
                 return
             self.delivered(0)
 
     def delivered(self, place: int, *, again: bool = False) -> None:
-        """One message arrives; `again`: and will once more."""
+        """Delivers one message; with `again` it stays, to be delivered once more."""
         message = self.mail[place] if again else self.mail.pop(place)
         to = int(message.to)
         if to in self.dead:
@@ -99,11 +99,11 @@ class Town:
         self.now += seconds
 
     def dies(self, rank: int) -> None:
-        """With its lock, which is stale at once here."""
+        """A candidate dies. Its lock is stale at once here."""
         self.dead.add(rank)
         self.leader = None if self.leader == rank else self.leader
 
-    # ---- what it sees
+    # ---- the state
 
     @property
     def alive(self) -> list[int]:
@@ -136,11 +136,11 @@ class Living:
     state: Candidacy
     stand: bool = False
     fence: int = 0
-    """Of the lock that it believes to hold; 0: none."""
+    """The fence of the lock that it believes to hold; 0: none."""
     sent: float = 0.0
-    """When the claim, or the last renewal, was sent."""
+    """The moment when the claim, or the last renewal, was sent."""
     away: bool = False
-    """It is dead, or stands still."""
+    """Whether it is dead or stands still."""
     later: list[Event] = field(default_factory=list)
     """Messages that wait while it stands still."""
 
@@ -168,12 +168,12 @@ class Storm:
             for n, rank in enumerate(ranks)
         }
         self.trouble = self.draw.random()
-        """How much of it there is."""
+        """The level of faults, from 0 to 1."""
         self.holder, self.fence, self.renewed = "", 0, 0.0
         self.terms: dict[int, str] = {}
         self.problems: list[str] = []
         self.rivals = 0
-        """Checks of a candidate that was named while another one was, too."""
+        """The number of checks by a candidate that stood while another one stood, too."""
         self._queue: list[tuple[float, int, str, Event | None]] = []
         self._number = 0
         for name in self.all:
@@ -192,7 +192,7 @@ class Storm:
 
     @property
     def acting(self) -> list[str]:
-        """Those who hold the lock and are before their deadline."""
+        """The candidates that act as leader: before the deadline of their lock."""
         return [name for name in self.all if self._acts(name)]
 
     @property
@@ -229,7 +229,7 @@ class Storm:
         self._at(self.draw.uniform(1.0, LEASE), "death")
 
     def _back(self, name: str) -> None:
-        """It goes on where it stood, or was started anew."""
+        """A candidate continues after it stood still, or is started anew."""
         one = self.all[name]
         one.away = False
         if self.draw.random() < 0.5:
@@ -326,11 +326,11 @@ class Storm:
 
 
 LONGEST = 6 * LEASE
-"""Seconds without faults in which an election has an end."""
+"""Seconds without faults after which each election has ended."""
 
 
 def hold_elections(number: int) -> None:
-    """Each with a seed of its own: none has two leaders of a term, and each ends and stays so."""
+    """Runs elections, each with its own seed: no term has two leaders, and each election ends."""
     rivals = terms = 0
     for seed in range(number):
         storm = Storm(seed)

@@ -1,4 +1,4 @@
-"""Metrics that workers serve: asks for them, and reads them by the parsers of prometheus_client."""
+"""Requests the metrics of workers, and parses them with prometheus_client."""
 
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ PREFIX = "blackboard_"
 
 
 def families(body: bytes) -> Iterator[Metric]:
-    """Its metrics. Raises ValueError where it is in neither format."""
+    """The metrics of a response. Raises ValueError where it is in neither format."""
     text = body.decode()
     if text.endswith("# EOF\n"):
         yield from openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
@@ -37,7 +37,7 @@ def samples(body: bytes, prefix: str = PREFIX) -> dict[tuple[str, ...], float]:
 
 
 def urls(started: Started, count: int = 1) -> list[str]:
-    """Where the metrics are served, without the path."""
+    """The URLs at which the metrics are served, without the path."""
 
     def found() -> list[str]:
         assert started.process.poll() is None, started.text

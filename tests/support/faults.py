@@ -1,6 +1,6 @@
-"""A table that loses replies, lets batches land late, and is busy or away: by script or by seed.
+"""A table that loses replies, applies batches late, and is busy or away: by script or by seed.
 
-It keeps the contract's word: Busy and Unavailable apply nothing; Unknown may have applied the
+It keeps the contract of a table: Busy and Unavailable apply nothing; Unknown may have applied the
 batch, may apply it at any later moment (`land`), or never.
 """
 
@@ -30,9 +30,9 @@ class Fault(StrEnum):
     LOST = "lost"
     """Applied, and the reply lost."""
     LATE = "late"
-    """No reply; it lands when it is told to."""
+    """No reply; `land` applies it."""
     NEVER = "never"
-    """No reply, and it never lands."""
+    """No reply, and it is never applied."""
     BUSY = "busy"
     AWAY = "away"
     REFUSED = "refused"
@@ -43,14 +43,14 @@ Action = Callable[[], Awaitable[object]]
 
 
 class FaultyTable(ForwardingTable):
-    """Any store, with the faults that a script or a seed says."""
+    """Any store, with faults by a script or a seed."""
 
     def __init__(self, table: Table, *, chance: Chance | None = None, rate: float = 0.0) -> None:
         super().__init__(table)
         self.batches: list[tuple[Op, ...]] = []
         """Everything that was sent, in order."""
         self.partitions: set[str] = set()
-        """Those that were written or read."""
+        """The partitions that were written or read."""
         self.in_flight: list[tuple[str, tuple[Op, ...]]] = []
         self._chance = chance
         self._rate = rate
@@ -58,13 +58,13 @@ class FaultyTable(ForwardingTable):
         self._reads: deque[Fault | Action] = deque()
 
     def script(self, *faults: Fault | Action) -> None:
-        """What happens to the next commits, one after the other. An action is done just before
-        a commit, which then goes through.
+        """Sets the faults of the next commits, one after the other. An action is done just before a
+        commit, which then succeeds.
         """
         self._commits.extend(faults)
 
     def script_reads(self, *faults: Fault | Action) -> None:
-        """As `script`, of the next scans; of faults only BUSY and AWAY."""
+        """The same for the next scans; only with the faults BUSY and AWAY."""
         self._reads.extend(faults)
 
     @property
@@ -73,7 +73,7 @@ class FaultyTable(ForwardingTable):
         return not self._commits and not self._reads
 
     async def land(self) -> list[bool]:
-        """All batches in flight land; whether each was applied."""
+        """Applies all batches in flight; returns for each whether it was applied."""
         landed = []
         while self.in_flight:
             landed.append(await self.land_one())

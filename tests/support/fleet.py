@@ -1,8 +1,8 @@
-"""A board and workers that run by themselves on a clock that the test turns, over a bad network.
+"""A board and workers that run by themselves on a clock that the test advances, over a network.
 
 `@with_fleet` runs an async test on a fresh board of every store. A request reaches its store
-through a network that may delay it, lose what is written, or let nothing through; the clock stands
-still while a store works. At the end the rows must agree with each other.
+through a network that may delay it, lose batches, or let nothing through; the clock stands still
+while a store works. At the end the rows must agree with each other.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from tests.support.workers import HANDLERS, FakeRun, FakeRunner, board_on
 Found = TypeVar("Found", bound=BoardEvent)
 
 QUIET = 40
-"""Turns of the loop in which nobody asks a store for anything: all wait for the clock."""
+"""Turns of the loop without a request to a store, after which all tasks wait for the clock."""
 
 
 class SkewedClock:
-    """A clock whose wall shows something else; its seconds are as long as those of the other."""
+    """A clock whose wall clock is wrong by some seconds, at the same rate as another clock."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -54,22 +54,22 @@ class SkewedClock:
 
 @dataclass(kw_only=True)
 class Network:
-    """What is between some workers and their store."""
+    """The network between some workers and their store."""
 
     away: bool = False
-    """Nothing comes through."""
+    """Whether no request comes through."""
     mute: bool = False
-    """What is written does not come through; what is read does."""
+    """Whether no batch comes through; reads do."""
     delays: tuple[float, float] | None = None
-    """A way takes so many seconds, at the least and at the most."""
+    """The least and the most seconds of one way."""
     a_second: int = 0
-    """Rows that the store writes in a second before it is busy; 0: as many as are asked for."""
+    """Rows that the store writes in a second before it is busy; 0: no limit."""
     asked: list[tuple[float, str]] = field(default_factory=list)
-    """When, in monotonic seconds, and by whom."""
+    """Requests: the moment of each, in monotonic seconds, and its worker."""
     busy: int = 0
-    """How often the store was."""
+    """How often the store was busy."""
     written: dict[int, int] = field(default_factory=dict)
-    """Rows, by second."""
+    """Rows that were written, by second."""
     overtaken: int = 0
     """Requests that arrived after one that was sent later."""
     latest: int = 0
@@ -78,7 +78,7 @@ class Network:
 
 
 class Inside:
-    """The requests that a store is working at."""
+    """The requests that a store is processing."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -96,7 +96,7 @@ class Inside:
 
 
 class NetworkTable(ForwardingTable):
-    """A table under a network."""
+    """A table behind a network."""
 
     def __init__(self, table: Table, network: Network, *, clock: Clock, owner: str) -> None:
         super().__init__(table)
@@ -105,7 +105,7 @@ class NetworkTable(ForwardingTable):
         self._owner = owner
         self.inside = Inside()
         self.alive = True
-        """Whether the process that has it lives."""
+        """Whether the process that uses it is alive."""
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         await self._there()
@@ -151,7 +151,7 @@ class NetworkTable(ForwardingTable):
 
 
 class TimedRunner(FakeRunner):
-    """Calls nothing; what it started ends well after some seconds."""
+    """Calls no handlers; its runs end `ok` after some seconds."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         super().__init__(at_once=not seconds)
@@ -190,7 +190,7 @@ class Hired:
         return [event for event in self.told if isinstance(event, kind)]
 
     async def dies(self) -> None:
-        """As by SIGKILL: it says nothing more to anybody."""
+        """Ends it as SIGKILL does: it sends no more requests."""
         self.table.alive = False
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
@@ -216,8 +216,8 @@ class Fleet(Scene):
         skew: float = 0.0,
         table: Table | None = None,
     ) -> Hired:
-        """A worker whose handlers take `lasts` seconds, and whose wall clock is wrong by `skew`.
-        Its table goes by the store's clock.
+        """Starts a worker whose handlers take `lasts` seconds, and whose wall clock is wrong by
+        `skew` seconds. Its table uses the store's clock.
         """
         clock = SkewedClock(self.clock, skew)
         own = table or await self.open_table(self.clock)
@@ -245,8 +245,8 @@ class Fleet(Scene):
         return self.workers[-1]
 
     async def turn(self, seconds: float, *, step: float = 1.0, drift: float = 0.0) -> None:
-        """Turn the clock on, a little at a time; everybody does meanwhile what there is to do.
-        `drift` is what the wall clock gains in a second.
+        """Advance the clock by steps; after each all tasks run until they wait. `drift` is the
+        number of seconds that the wall clock gains in a second.
         """
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
@@ -254,7 +254,7 @@ class Fleet(Scene):
             await self.settle()
 
     async def settle(self) -> None:
-        """Wait until everybody waits for the clock."""
+        """Wait until all tasks wait for the clock."""
         quiet = 0
         while quiet < QUIET:
             await asyncio.sleep(0)
@@ -276,8 +276,8 @@ class Fleet(Scene):
 
 
 def with_fleet(test: Test) -> Callable[..., None]:
-    """Run an async test in a fresh fleet of each store. A parameter `begins` says by how many
-    seconds the clocks of all, the store's too, are wrong from the beginning.
+    """Run an async test with a fresh fleet on each store. A parameter `begins` is the number of
+    seconds by which all clocks, also the store's, are wrong from the beginning.
     """
 
     async def told(open_table: OpenTable, **arguments: Any) -> None:

@@ -14,7 +14,7 @@ from blackboard.simulator.processes import HostClock, ProcessLoop, Timeline, str
 from blackboard.worker.grab import LeaseGrab
 
 Drain = tuple[float, float]
-"""Seconds that a pump takes to end, from and to."""
+"""The shortest and the longest time that a pump takes to end, in seconds."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Pumps:
     running: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The nodes whose pump of a partition runs."""
     owners: dict[str, str] = field(default_factory=dict)
-    """The lock rows: the holders that live."""
+    """The holders in the lock rows, by partition."""
     moves: int = 0
     """Starts of a pump."""
     at_once: int = 0
@@ -48,7 +48,7 @@ class Pumps:
             del self.owners[partition]
 
     def killed(self, node: str) -> None:
-        """Its pumps end. Its locks stay: they go stale later."""
+        """Ends the pumps of a node. Its locks stay: they go stale later."""
         for nodes in self.running.values():
             nodes.discard(node)
 
@@ -164,8 +164,8 @@ class GrabWorld:
         self.nodes: dict[str, _SimulatedNode] = {}
 
     def join(self, *names: str, late: float = 0.0) -> None:
-        """Nodes start, each in its own second. Each request and message takes 1 to 10 ms, and up to
-        `late` seconds more.
+        """Starts nodes, each at a moment within the next second. A request or message takes 1 to
+        10 ms, and up to `late` seconds more.
         """
         for name in names:
             loop = ProcessLoop(self.timeline)
@@ -188,7 +188,7 @@ class GrabWorld:
             self.timeline.at(begin, lambda of=loop, it=node: of.spawn(it.run(self.partitions)))
 
     def _guard(self) -> Callable[[], LockHolders]:
-        """The lock rows, as a node sees them that reads them now and then."""
+        """The lock rows as a node sees them that reads them every `view_every` seconds."""
         read_at = -self.view_every
         view = LockHolders({})
 
@@ -221,7 +221,7 @@ class GrabWorld:
             one.loop.kill()
 
     def run(self, seconds: float) -> None:
-        """Time passes."""
+        """Lets time pass."""
         self.timeline.run(self.timeline.now + seconds)
         assert not self.timeline.failures, self.timeline.failures
 
@@ -240,11 +240,11 @@ class GrabWorld:
 
 FOUR = ("elk", "fox", "jay", "owl")
 QUIET_HOUR = 3600.0
-"""Seconds."""
+"""Seconds in which no partition should move."""
 
 
 def settled(world: GrabWorld, *nodes: str, late: dict[str, float] | None = None) -> None:
-    """Nodes have joined, each answering up to so many seconds late, and nothing moves any more."""
+    """Lets nodes join, each up to so many seconds late, and waits until nothing moves any more."""
     for name in nodes:
         world.join(name, late=(late or {}).get(name, 0.0))
     world.run(900)

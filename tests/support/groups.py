@@ -1,4 +1,4 @@
-"""A group whose partitions workers share: real pumps, on a clock that is turned by hand."""
+"""A group whose partitions workers share: real pumps, on a clock that the test advances."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ GROUP = "clicks"
 
 @dataclass
 class Log:
-    """What the pumps of a group did."""
+    """A record of what the pumps of a group did."""
 
     fleet: Fleet
     running: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -42,12 +42,12 @@ class Log:
     together: int = 0
     """Pumps that began while another of their partition ran."""
     deaf: bool = False
-    """Whether they pay no attention to being asked to end."""
+    """Whether pumps ignore that they are asked to end."""
     failing: bool = False
     unasked: Container[str] = ()
     """Partitions whose pumps return without being asked to."""
     unlocked: bool = False
-    """Whether people take locks away: what runs is then not over before the next begins."""
+    """Whether people take locks away: then a pump may go on after the next one has begun."""
 
     async def pump(self, item: HandlerItem, ctx: Context) -> None:
         now = self.fleet.clock.monotonic
@@ -79,7 +79,7 @@ class Log:
         return sorted(Counter(self.owners.values()).values())
 
     def gaps(self, since: float) -> list[float]:
-        """Seconds from each end to the next beginning of its partition."""
+        """Seconds from each end of a pump to the next start in its partition."""
         found = []
         for moment, partition, _ in self.ended:
             if moment >= since:
@@ -101,7 +101,7 @@ class Hand:
         self.worker.stop()
 
     async def dies(self) -> None:
-        """As by SIGKILL."""
+        """Ends it as SIGKILL does."""
         self.table.alive = False
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
@@ -116,7 +116,7 @@ class Group:
     handler: Handler
     hands: dict[str, Hand] = field(default_factory=dict)
     shared: SharedBus = field(default_factory=SharedBus)
-    """Of pumps with the balance `grab`."""
+    """The bus of pumps with the balance `grab`."""
     settings: Settings = field(default_factory=Settings)
 
     @property

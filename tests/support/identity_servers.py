@@ -50,7 +50,7 @@ class Giver:
     token: str
     status: int = 200
     asked: list[dict[str, str]] = field(default_factory=list)
-    """The queries, with the secret header of each."""
+    """The queries that arrived, with the secret header of each."""
     port: int = 0
 
     @property
@@ -70,7 +70,7 @@ class Giver:
 
 @contextmanager
 def giving(token: str, *, status: int = 200) -> Iterator[Giver]:
-    """A giver of tokens on a port of its own, for the length of a `with`."""
+    """A server that gives out tokens, on a port of its own, for the length of a `with`."""
     giver = Giver(token, status)
 
     class Handler(BaseHTTPRequestHandler):
@@ -85,7 +85,7 @@ def giving(token: str, *, status: int = 200) -> Iterator[Giver]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Silent."""
+            """Logs nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     giver.port = server.server_port
@@ -106,7 +106,7 @@ class Https:
     url: str
     """The store URL of its table `town`."""
     authority: Path
-    """The certificate of who signed its own."""
+    """The certificate of the authority that signed the emulator's own."""
 
 
 @contextmanager
@@ -125,8 +125,8 @@ def emulator_over_https(folder: Path) -> Iterator[Https]:
 
 @contextmanager
 def emulator(*options: str, key: str = "") -> Iterator[int]:
-    """An emulator of our own with such options, for the length of a `with`; its port. Its account
-    has `key`, if not the one that everybody knows.
+    """The port of an emulator that is started with these options, for the length of a `with`. Its
+    account has `key`, or by default the well-known one.
     """
     port = free_port()
     program = [str(node_folder() / "bin" / "node"), str(install() / "start.cjs")]

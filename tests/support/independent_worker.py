@@ -1,7 +1,7 @@
 """A worker that was written from docs/rows.md alone, with nothing but azure-data-tables.
 
-It knows nothing of the package: what it does about a row, the page says. It takes items that have
-an `every` and a `stale_after`, and whatever it runs ends well.
+It uses nothing of the package, only what the page says about rows. It takes items that have an
+`every` and a `stale_after`, and all its runs end `ok`.
 """
 
 import json
@@ -22,8 +22,8 @@ from azure.data.tables.aio import TableClient
 
 Entity = dict[str, Any]
 Op = tuple[str, str, Entity, str]
-"""Verb, key, columns, and the etag that is expected: one, `*`, or none of an Insert. A Delete has
-the id for its column."""
+"""Verb, key, columns, and the expected etag: an etag, `*`, or "" for an Insert. A Delete has the
+column `item` alone."""
 
 
 def encoded(item_id: str) -> str:
@@ -46,10 +46,10 @@ def seconds_of(duration: str) -> float:
 
 @dataclass(kw_only=True)
 class Held:
-    """A run that an independent worker holds: what it knows of its item, and of its lock."""
+    """A run of an independent worker, with its item and its lock as they were last read."""
 
     item: Entity
-    """As a release is built from it; {} when it has to be read first."""
+    """The item from which a release is built; {} if it has to be read first."""
     item_etag: str
     lock: Entity
     lock_etag: str
@@ -61,7 +61,7 @@ class Held:
 
 
 class Dates(SansIOHTTPPolicy[Any, Any]):
-    """Remembers the service's time, and when it was told."""
+    """Remembers the service's time, and the moment of the response that had it."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.monotonic = monotonic
@@ -85,7 +85,7 @@ class IndependentWorker:
         self.board, self.owner, self.types = board, owner, types
         self.shards = 0
         self.deaf = False
-        """Whether the next answer to a batch gets lost."""
+        """Whether the next reply to a batch is lost."""
 
     async def open(self) -> None:
         board = await self.table.get_entity(f"{self.board}-meta", "board")
@@ -105,7 +105,7 @@ class IndependentWorker:
         return self.board if self.shards == 1 else f"{self.board}-{number:02d}"
 
     async def commit(self, *ops: Op) -> list[str]:
-        """A batch; the new etags."""
+        """Sends a batch; returns the new etags."""
         item_id = next(columns["item"] for _, _, columns, _ in ops if "item" in columns)
         parts: list[Any] = []
         for verb, key, columns, etag in ops:
@@ -145,7 +145,7 @@ class IndependentWorker:
         }
 
     async def walk(self, *, most: int = 100) -> list[Held]:
-        """Take what is due and what is stale."""
+        """Take due items, and override stale locks."""
         taken: list[Held] = []
         for number in range(self.shards):
             partition = self.board if self.shards == 1 else f"{self.board}-{number:02d}"
@@ -200,7 +200,7 @@ class IndependentWorker:
         return held
 
     async def is_mine(self, held: Held) -> bool:
-        """Whether the lock has its nonce. Its etag is the present one then."""
+        """Whether the lock has the run's nonce. If so, notes the lock's present etag."""
         item_id = held.lock["item"]
         lock, etag = await self.read(item_id, f"lock:{encoded(item_id)}")
         if lock.get("nonce") != held.lock["nonce"]:
@@ -246,7 +246,7 @@ class IndependentWorker:
         return True
 
     async def release(self, held: Held, *, result: str) -> str:
-        """Let a good run go: "done", or "late"."""
+        """Release a run that ended `ok`. Returns "done" or "late"."""
         item_id, part = held.lock["item"], encoded(held.lock["item"])
         while True:
             if not held.item:
@@ -287,7 +287,7 @@ class IndependentWorker:
         return ops
 
     async def settle(self, held: Held, *, result: str) -> str:
-        """The lock is not mine: my release landed, or I am late."""
+        """The lock is not mine: my release was applied, or I am late."""
         item_id, fence = held.lock["item"], held.lock["fence"]
         item, item_etag = await self.read(item_id, f"item:{encoded(item_id)}")
         run = self.run(held.lock, item, outcome="ok", now=self.dates.now(), result=result)

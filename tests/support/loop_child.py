@@ -1,8 +1,8 @@
-"""A process whose event loop turns until a command on stdin says otherwise: a guard judges it.
+"""A process with a watched event loop, which commands on stdin block.
 
-Commands: `block` and `hold` keep the loop from turning, in Python and with the
-interpreter's lock held; `free` ends the watch over it; `end` ends it. Each beat says
-`turning` once it was passed on.
+`block` and `hold` block the loop: in Python, or with the interpreter's lock held; `wait` blocks it
+for twice its `PATIENCE`; `free` ends the watch over it; any other command ends the process. Each
+turn of the loop is reported to the watch, and then printed as `turning`.
 """
 
 import asyncio

@@ -67,7 +67,7 @@ def described() -> list[Described]:
 
 
 def _described(metric: Metric, labels: Iterable[str]) -> Described:
-    """As Prometheus' text has it: an info is a gauge there, with the labels of its sample."""
+    """A metric as in Prometheus' text format: an info is a gauge, with the labels of its sample."""
     if metric.type == "info":
         [sample] = metric.samples
         return Described(sample.name, "gauge", tuple(sample.labels), metric.documentation)
@@ -82,7 +82,7 @@ def tables() -> Iterator[str]:
 
 
 def page(text: str) -> str:
-    """The page, with its tables as they are to be."""
+    """The page, with its tables written anew."""
     made = tables()
     pattern = re.escape(HEAD) + r"(?:\|.*\n)*"
     written, count = re.subn(pattern, lambda _: next(made), text)

@@ -24,26 +24,26 @@ VOLATILE = (
 )
 
 FIGURES = re.compile(r"\d[\d,.]*(%|[dhms]\b)?( \d+[hms]\b)?")
-"""What a simulation found: another number whenever a worker asks its store in another order."""
+"""Figures of a simulation, which differ if a worker sends its requests in another order."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What stands between two fences."""
+    """The text between two code fences."""
 
     language: str
     text: str
 
     @property
     def file(self) -> str | None:
-        """The file it is, when its first line names one."""
+        """The path of the file that the block is, if its first line names one."""
         match = re.match(r"# ([\w./]+\.(?:py|toml|txt))\n", self.text)
         return match[1] if match else None
 
 
 @dataclass(frozen=True)
 class Command:
-    """A line that is typed, and what the README shows below it."""
+    """A line to type, and the output that the page shows below it."""
 
     line: str
     shown: str
@@ -61,7 +61,7 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 def same_each_time(command: Command, output: str) -> str:
-    """An output, as far as it is the same each time."""
+    """An output, with the parts that vary replaced."""
     if "--after" in command.line:
         return output
     if " simulate " in command.line:
@@ -72,14 +72,14 @@ def same_each_time(command: Command, output: str) -> str:
 
 
 def environment() -> Mapping[str, str]:
-    """`blackboard` on the path, and nothing that says where a board is or how wide a terminal."""
+    """The environment with `blackboard` on PATH, without COLUMNS and settings of boards."""
     kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     kept = {name: value for name, value in kept.items() if not name.startswith("BLACKBOARD_")}
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def typed(command: Command, folder: Path) -> str:
-    """What the command prints; it must succeed."""
+    """Runs a command, which must succeed; returns what it prints."""
     done = subprocess.run(
         shlex.split(command.line),
         cwd=folder,
@@ -95,7 +95,7 @@ def typed(command: Command, folder: Path) -> str:
 
 
 def follow(text: str, folder: Path) -> list[Command]:
-    """Do what the page says, in order; the commands that were typed."""
+    """Follows the page in order; returns its commands."""
     done = []
     for block in blocks(text):
         if block.file:

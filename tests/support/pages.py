@@ -1,4 +1,4 @@
-"""Reading a page of the documentation: its tables, and what stands in backticks."""
+"""Reading a page of the documentation: its tables, and its words in backticks."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Page:
 
     @property
     def prose(self) -> str:
-        """Without its line ends."""
+        """The text without line ends."""
         return " ".join(self.text.split())
 
     @property
@@ -59,12 +59,12 @@ def cells(line: str) -> list[str]:
 
 
 def words(cell: str) -> list[str]:
-    """What stands in backticks."""
+    """The words in backticks."""
     return re.findall(r"`([^`]*)`", cell)
 
 
 async def scene_in_memory() -> Scene:
-    """A fresh board, of which nothing was sent yet."""
+    """A fresh board, with no requests recorded yet."""
     clock = ManualClock()
     faulty = FaultyTable(MemoryTable(clock))
     board = await make_board(faulty, clock)

@@ -1,7 +1,7 @@
-"""How long tests wait for what has to happen: longer, the slower the machine is while they run.
+"""How long tests wait for a condition: longer, the slower the machine is while they run.
 
-How slow it is is measured once, when a run of the tests begins, and handed to its processes; and
-again before a test gives up.
+The speed of the machine is measured once, when a run of the tests begins, and passed to its
+processes; and again before a test gives up.
 """
 
 import os
@@ -10,10 +10,10 @@ import sys
 import time
 
 NAME = "SLOWNESS_OF_THIS_MACHINE"
-"""In the environment: what was measured."""
+"""The environment variable with the result of `measured`."""
 WORK = "import asyncio, json, sqlite3, subprocess"
 USUAL = 0.2
-"""Seconds that a Python with this work takes on a quiet machine, generously."""
+"""Seconds that a Python process with `WORK` takes on a quiet machine, at most."""
 TIMES = 3
 
 
@@ -32,20 +32,20 @@ os.environ[NAME] = str(SLOWNESS)
 
 
 def patience(seconds: float) -> float:
-    """What a quiet machine does in so many seconds this one does in those."""
+    """The seconds in which this machine does what a quiet one does in `seconds`."""
     return seconds * SLOWNESS
 
 
 def is_over(begun: float, seconds: float) -> bool:
-    """Whether so many seconds have passed since a moment (monotonic), and would have on a machine
-    that is as slow as this one has become.
+    """Whether so many seconds have passed since a monotonic moment, also if this machine has become
+    slower since the tests began.
     """
     passed = time.monotonic() - begun
     return passed > seconds and passed > seconds * measured() / SLOWNESS
 
 
 def is_within(took: float, seconds: float) -> bool:
-    """Whether something took no longer than that on a machine that is as slow as this one was when
-    the tests began, or has become.
+    """Whether something took no longer than `seconds` on a quiet machine, by the speed of this one
+    when the tests began, or now.
     """
     return took <= patience(seconds) or took <= seconds * measured()

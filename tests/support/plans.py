@@ -27,7 +27,7 @@ def running(
     state: State = State.ACTIVE,
     once: str = "",
 ) -> Item:
-    """An item that runs, for the slot noon, and started at once unless it is said otherwise."""
+    """An item that runs; by default for the slot noon, and started at once."""
     return Item(
         id="davis",
         type="feed",

@@ -4,11 +4,11 @@ import random
 import socket
 
 BELOW_THOSE_OF_CLIENTS = range(15_000, 30_000)
-"""Where the kernel takes none for a client, or for a server that listens on any port."""
+"""Ports that the kernel gives to no client, and to no server that listens on any port."""
 
 
 def free_port() -> int:
-    """A port that nothing listens on, and that no other test gets by chance."""
+    """A port that no process listens on, and that probably no other test uses."""
     while True:
         port = random.SystemRandom().choice(BELOW_THOSE_OF_CLIENTS)
         try:

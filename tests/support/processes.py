@@ -1,7 +1,7 @@
 """Real workers on a real board: how a test starts them, waits for what they do, and ends them.
 
-Whatever was started is killed at the end, also what its processes started. Nothing here says how
-long something takes: a test waits for a condition, and gives up only after `PATIENCE`.
+All processes are killed at the end, also those that they have started. No test assumes how long
+something takes: it waits for a condition, and gives up only after `PATIENCE`.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from tests.support.patience import is_over, patience
 HERE = Path(__file__).resolve().parents[1]
 FOLDER = HERE / "chaos_jobs"
 PATIENCE = patience(90.0)
-"""Seconds that something may take here before it counts as not happening."""
+"""Seconds to wait for a condition before a test fails."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Answer = TypeVar("Answer")
 
 
 def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = PATIENCE) -> Answer:
-    """What `condition` answers as soon as that is something. Looks that take long, as those of
-    processes do, are further apart: two thirds of the time are for what is waited for.
+    """Waits until `condition` returns a true value, and returns it. Slow conditions, such as those
+    that start processes, are checked less often: they take a third of the time at most.
     """
     begun = time.monotonic()
     while True:
@@ -54,13 +54,13 @@ def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = P
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines of a file that other processes write to: the last one may be half written yet."""
+    """The lines of a file that other processes write to, without an incomplete last one."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
 def halt(process: subprocess.Popen[bytes], store: str) -> None:
-    """SIGSTOP at a moment when the process does not write: one that stands still in the middle of a
-    write to SQLite holds up all others for as long.
+    """Sends SIGSTOP at a moment when the process does not write: a process that is stopped in a
+    write to SQLite blocks all others as long as it is stopped.
     """
     process.send_signal(signal.SIGSTOP)
     while Path(store).is_file() and not can_write(Path(store)):
@@ -80,7 +80,7 @@ def can_write(file: Path) -> bool:
 
 
 def own_environ() -> dict[str, str]:
-    """The environment here, without what would be settings of a board."""
+    """This environment, without variables that are settings of a board."""
     return {name: text for name, text in os.environ.items() if "BLACKBOARD" not in name}
 
 
@@ -90,7 +90,7 @@ class Started:
 
     process: subprocess.Popen[bytes]
     told: Path
-    """What it writes on stderr."""
+    """The file with its stderr."""
 
     @property
     def pid(self) -> int:
@@ -102,11 +102,11 @@ class Started:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What it has told as JSON lines."""
+        """The JSON lines that it has logged."""
         return [json.loads(line) for line in self.text.splitlines() if line.startswith("{")]
 
     def has_told(self, event: str, **about: Any) -> bool:
-        """Whether there was such an event, with such values."""
+        """Whether it has logged such an event, with such values."""
         return any(
             one["event"] == event and all(one.get(name) == about[name] for name in about)
             for one in self.events
@@ -116,7 +116,7 @@ class Started:
         self.process.send_signal(number)
 
     def ended(self, *, seconds: float = PATIENCE) -> int:
-        """Wait for its end; its exit code, negative for the signal that ended it."""
+        """Waits for its end; returns its exit code, negative for the signal that ended it."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -132,7 +132,7 @@ class Site:
     """The address of the board's store."""
     started: list[Started] = field(default_factory=list)
     orphans: list[psutil.Process] = field(default_factory=list)
-    """Seen below a process that was started here."""
+    """Descendants that were found of processes that were started here."""
 
     # ---- processes
 
@@ -144,7 +144,7 @@ class Site:
         store: str = "",
         environ: Mapping[str, str] = NOTHING,
     ) -> Started:
-        """`blackboard worker`, with all handlers of the chaos jobs; at another address of the
+        """Starts `blackboard worker` with all handlers of the chaos jobs; with another URL of the
         store, if one is given.
         """
         jobs = ("--init", "--jobs", str(FOLDER), "--cycle", cycle, "--slots", str(slots))
@@ -171,7 +171,7 @@ class Site:
         return self.started[-1]
 
     def works(self, worker: Started) -> Started:
-        """Wait until it has said that it works."""
+        """Waits until it has logged that it works."""
         eventually(
             lambda: "worker started" in worker.text or worker.process.poll() is not None,
             "the worker starts",
@@ -180,7 +180,7 @@ class Site:
         return worker
 
     def below(self, started: Started) -> list[psutil.Process]:
-        """All processes that it has started, and those they have started."""
+        """All its descendants."""
         with suppress(psutil.NoSuchProcess):
             found = psutil.Process(started.pid).children(recursive=True)
             self.orphans += found
@@ -196,12 +196,12 @@ class Site:
                 one.process.wait()
         for orphan in self.orphans:
             with suppress(psutil.NoSuchProcess):
-                orphan.kill()  # a number that was given away again is noticed
+                orphan.kill()  # psutil notices a process number that was reused
 
     # ---- the board
 
     def run(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Do something with the board, as a process of its own would."""
+        """Runs a coroutine function on the board, opened as in a process of its own."""
 
         async def done() -> Answer:
             clock = SystemClock()
@@ -222,7 +222,7 @@ class Site:
         return asyncio.run(done())
 
     def add(self, *ids: str, type_: str, every: str | None = "1h", **said: Any) -> None:
-        """Items that are due at once. What is no field of a spec is a param."""
+        """Adds items that are due at once. Arguments that are no fields of a spec are params."""
         fields = {name: said.pop(name) for name in tuple(said) if name in Spec.__struct_fields__}
         spec = Spec(every=every, params={"folder": str(self.folder), **said}, **fields)
 
@@ -252,12 +252,12 @@ class Site:
         return [(run.fence, run.outcome.value) for run in self.runs(item_id)]
 
     def is_ok(self, *ids: str) -> bool:
-        """Whether the latest run of each ended well, and none runs."""
+        """Whether the latest run of each item ended `ok`, and none of them runs."""
         found = [self.item(item_id) for item_id in ids]
         return all(one.outcome is Outcome.OK and not one.running for one in found)
 
     def doctor(self, environ: Mapping[str, str] = NOTHING) -> dict[str, Any]:
-        """What `blackboard doctor` finds."""
+        """The report of `blackboard doctor`."""
         doctor = subprocess.run(
             [sys.executable, "-m", "blackboard", "doctor", "--store", self.store, "--json"],
             capture_output=True,
@@ -267,17 +267,17 @@ class Site:
         )
         return dict(json.loads(doctor.stdout))
 
-    # ---- what handlers leave behind
+    # ---- files of handlers
 
     def mark(self, name: str) -> None:
-        """What some handlers wait for."""
+        """Makes a file that some handlers wait for."""
         (self.folder / name).touch()
 
     def has_begun(self, item_id: str, fence: int = 1) -> bool:
         return (self.folder / f"began-{item_id}-{fence}").exists()
 
     def begun(self, item_id: str, fence: int = 1) -> int:
-        """Wait until that run of the item has begun; the process it is in."""
+        """Waits until a run of the item has begun; returns the number of its process."""
         eventually(lambda: self.has_begun(item_id, fence), f"run {fence} of {item_id} begins")
         return int((self.folder / f"began-{item_id}-{fence}").read_text())
 
@@ -287,7 +287,7 @@ HANDLERS: Registry = load([str(FOLDER)], HERE)
 
 @contextmanager
 def site(folder: Path, store: str) -> Iterator[Site]:
-    """A site in `folder`; what was started there is killed at the end."""
+    """A site in `folder`; all its processes are killed at the end."""
     made = Site(folder, store)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""A board on Azurite as it is with and without a proxy between, and workers that run it."""
+"""A board on Azurite, with and without a proxy in front of it, and workers that run it."""
 
 import asyncio
 from collections import Counter
@@ -33,11 +33,11 @@ Found = TypeVar("Found", bound=BoardEvent)
 
 SLOTS = 8
 AT_ONCE = 16
-"""Items that are added at a time."""
+"""The most items that are added at a time."""
 
 
 async def opened(port: int, table: str) -> AzureTable:
-    """A table of the emulator, or of what stands before it, at a port of this machine."""
+    """A table of the emulator, or of a proxy in front of it, at a port of this machine."""
     address = azure_address(f"azurite://127.0.0.1:{port}/{table}")
     credential = credential_for(address, lambda name: None, interactive=False)
     return await AzureTable.open(address, SystemClock(), credential=credential, create=True)
@@ -45,21 +45,21 @@ async def opened(port: int, table: str) -> AzureTable:
 
 @dataclass(kw_only=True)
 class Place:
-    """One board, seen through a proxy, and as it is."""
+    """One board, opened through a proxy and directly."""
 
     proxy: Proxy
     name: str
     through: BoardTable
     direct: BoardTable
     ran: Counter[tuple[str, datetime]] = field(default_factory=Counter)
-    """Calls of handlers, by item and what they were due for."""
+    """Calls of handlers, by item and slot."""
     told: list[BoardEvent] = field(default_factory=list)
-    """By all workers."""
+    """The events of all workers."""
     tables: list[Table] = field(default_factory=list)
 
     async def add(self, *ids: str) -> None:
-        """Items that are due, and again in an hour: an item that has to wait is not run here. A
-        client may take the store's time for a second earlier than it is.
+        """Adds items that became due a minute ago, and are due again in an hour. Tests wait for no
+        item; and a client may take the store's time to be a second earlier than it is.
         """
         spec, due = Spec(every="1h"), await self.direct.table.now() - timedelta(minutes=1)
         for number in range(0, len(ids), AT_ONCE):
@@ -71,7 +71,7 @@ class Place:
             await asyncio.gather(*adding)
 
     async def works(self, owner: str) -> None:
-        """Be a worker until nothing is due and nothing runs."""
+        """Runs a worker until nothing is due and nothing runs."""
         await (await self.hired(owner)).work(Mode.UNTIL_IDLE)
 
     async def hired(self, owner: str) -> Worker:
@@ -105,16 +105,14 @@ class Place:
         return [event for event in self.told if isinstance(event, kind)]
 
     async def histories(self) -> dict[str, list[Run]]:
-        """By item, the oldest run first."""
+        """The runs of each item, the oldest first."""
         return {
             item.id: [run async for run in self.direct.runs(item.id)][::-1]
             async for item in self.direct.items()
         }
 
     async def problems(self) -> list[str]:
-        """What must not be on a board whose items were due once, and none of whose locks went
-        stale.
-        """
+        """The errors on a board whose items were due once, and on which no lock went stale."""
         found = [f"ran {count} times: {what}" for what, count in self.ran.items() if count > 1]
         for item, runs in (await self.histories()).items():
             good = [run for run in runs if run.outcome is Outcome.OK]

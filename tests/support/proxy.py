@@ -1,8 +1,8 @@
-"""A proxy between a program and its table that does to requests what networks and services do.
+"""A proxy between a program and its table, with the faults of networks and services.
 
-Each fault is chosen for one request, by its kind: by a script (the next so many requests of this
-kind), or by a seeded chance. The proxy counts what arrives, by kind, whatever becomes of it: a
-witness beside the store's own counters. It runs in a thread of its own, so that a client
+Each fault is for one request, and is chosen by the kind of the request: by a script (for the next
+requests of this kind), or by a seeded chance. The proxy counts all requests that arrive, by kind:
+counts that are independent of the store's own. It runs in a thread of its own, so that a client
 may be a process, a thread or an event loop.
 """
 
@@ -24,7 +24,7 @@ from tests.support.patience import patience
 from tests.support.wire import Kind, Message, kind_of, read_message
 
 PATIENCE = patience(30.0)
-"""Seconds that something may take here before it counts as not happening."""
+"""Seconds to wait for a condition before a test fails."""
 
 Answered = TypeVar("Answered")
 
@@ -50,7 +50,7 @@ class Says:
     code: str
     retry_after: str | None = None
     in_header: bool = True
-    """Whether the code stands in a header too, as some services have it."""
+    """Whether the code is in a header, too, as with some services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class _Chance:
 
 @dataclass(eq=False)
 class Proxy:
-    """Listens on a port of its own for requests to the one at `upstream`. Use `proxied`."""
+    """Listens on a port of its own for requests to the port `upstream`. Made by `proxied`."""
 
     upstream: int
     port: int = 0
@@ -105,7 +105,7 @@ class Proxy:
     happened: Counter[tuple[Kind, str]] = field(default_factory=Counter)
     """Faults, by kind of request and name."""
     knocks: list[float] = field(default_factory=list)
-    """When connections were reset by `down`, in monotonic seconds."""
+    """The moments when `down` reset connections, in monotonic seconds."""
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -118,18 +118,18 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._down = False
 
-    # ---- what a test says
+    # ---- faults
 
     def script(self, kind: Kind, *faults: Fault | None) -> None:
-        """What happens to the next requests of a kind, one after the other; None is nothing."""
+        """Sets the faults of the next requests of a kind, one after the other; None is no fault."""
         self._scripts[kind].extend(faults)
 
     def chance(self, rate: float, *faults: Fault, kinds: Collection[Kind] = tuple(Kind)) -> None:
-        """From now on, one of the faults happens to so many of the requests of these kinds."""
+        """From now on, a share of the requests of these kinds, `rate`, meets one of the faults."""
         self._chances.append(_Chance(rate, faults, kinds))
 
     def calm(self) -> None:
-        """From now on nothing happens."""
+        """From now on there are no faults."""
         self._chances.clear()
         self._scripts.clear()
 
@@ -140,23 +140,23 @@ class Proxy:
 
     @property
     def held(self) -> int:
-        """Requests that have arrived and are not carried out yet."""
+        """The number of requests that have arrived and are not carried out yet."""
         return len(self._held)
 
     def land(self) -> int:
-        """What is held is carried out; how many that were."""
+        """Carries out the requests that are held; returns their number."""
         return self._do(self._land())
 
     def down(self) -> None:
-        """Every connection is reset, also new ones."""
+        """Resets every connection, also new ones."""
         self._do(self._turn_away(listen=True))
 
     def refuse(self) -> None:
-        """The port is closed: connections are refused."""
+        """Closes the port: connections are refused."""
         self._do(self._turn_away(listen=False))
 
     def up(self) -> None:
-        """There again, at the same port."""
+        """Accepts connections again, at the same port."""
         self._do(self._listen())
 
     # ---- its thread
@@ -220,7 +220,7 @@ class Proxy:
             writer.close()
 
     async def _answer(self, request: Message) -> Message | None:
-        """What the client is told; None: its connection is reset."""
+        """The reply to the client; None: its connection is reset."""
         kind = kind_of(request)
         self.asked[kind] += 1
         request = self._untold(request)
@@ -297,7 +297,7 @@ class Proxy:
         return Message("HTTP/1.1 200 OK", tuple(headers.items()), b'{"value":[]}')
 
     def _untold(self, request: Message) -> Message:
-        """A request that carries one of our tokens becomes the one that the token stands for."""
+        """The request itself; or, if it has a token of ours, the one that the token stands for."""
         for token, target in self._tokens.items():
             if token in request.target:
                 left = int(token.split("-")[1])
@@ -310,7 +310,7 @@ class Proxy:
 def error(
     status: int, code: str, retry_after: str | None = None, *, in_header: bool = True
 ) -> Message:
-    """An error as a table service tells it."""
+    """A reply with an error, as a table service writes it."""
     headers = {"Content-Type": "application/json", "Date": formatdate(usegmt=True)}
     if in_header:
         headers["x-ms-error-code"] = code

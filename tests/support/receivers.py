@@ -1,4 +1,4 @@
-"""Receivers of notices: a web server, and a way of sending that keeps them in memory."""
+"""Receivers of notices: a web server, and a way that keeps notices in memory."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass
 class Listener:
-    """Answers 200, or what is scripted; a request that finds `hold` waits until it is set."""
+    """Replies 200, or what is scripted; while there is a `hold`, requests wait until it is set."""
 
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
@@ -95,7 +95,7 @@ def listening() -> Iterator[Listener]:
         daemon_threads = True
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Whoever asked has gone: that is what some tests are about."""
+            """Logs nothing: in some tests the client closes the connection."""
 
     server = Server(("127.0.0.1", 0), Handler)
     listener.port = server.server_address[1]
@@ -113,7 +113,7 @@ def listening() -> Iterator[Listener]:
 
 @dataclass
 class Box:
-    """A way that keeps what it is sent, after it has refused what it was told to refuse."""
+    """A way that raises the errors in `refusals`, and then keeps all that is sent."""
 
     name: str = "box"
     got: list[Payload] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Box:
     asked: int = 0
 
     def check(self) -> None:
-        """It lacks nothing."""
+        """Does nothing: it needs no settings."""
 
     def where(self) -> str:
         return "here"
@@ -142,13 +142,13 @@ class Box:
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """Events and ids, in their order."""
+        """The event and the id of each notice, in their order."""
         return [(one["event"], one.get("id", "")) for one in self.got]
 
 
 @asynccontextmanager
 async def notifying(at: WorkerScene, *ways: Box, **settings: Any) -> AsyncIterator[Notifier]:
-    """A notifier beside a worker. At the end it has told what there was to tell."""
+    """A notifier of a worker's events, which runs for the length of a `with`."""
     worker = at.worker
     made = Notifier(
         board=worker.board,
@@ -175,7 +175,7 @@ async def notifying(at: WorkerScene, *ways: Box, **settings: Any) -> AsyncIterat
 
 
 async def notices(place: Workplace) -> list[Row]:
-    """What the board keeps of what was told."""
+    """The rows of notices."""
     partition = keys.notices_partition("town")
     return [
         row async for row in place.table.table.scan(partition) if row.key.startswith(keys.NOTICE)
@@ -194,7 +194,7 @@ async def in_states(place: Workplace, *expected: str) -> None:
 async def ends(
     place: Workplace, at: WorkerScene, outcome: Outcome = Outcome.OK, **said: Any
 ) -> None:
-    """The item's next run ends so; an hour later it is due again."""
+    """Ends the item's next run with an outcome; an hour later it is due again."""
     number = sum(run.ended.done() for run in at.inline.runs["davis"])
     await at.walk()
     run = await at.run("davis", number)
@@ -204,6 +204,6 @@ async def ends(
 
 
 async def told(box: Box, *expected: tuple[str, str]) -> None:
-    """Wait until this, and no more, was told."""
+    """Wait until exactly these notices were sent."""
     await until(lambda: len(box.told) >= len(expected), f"{expected} is told")
     assert box.told == list(expected)

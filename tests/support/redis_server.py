@@ -16,11 +16,11 @@ from tests.support.patience import is_over
 from tests.support.ports import free_port
 
 PASSWORD = "open%20sesame"
-"""As it is written in a URL."""
+"""The password as it is written in a URL."""
 
 
 def needed() -> str:
-    """The program. Where it is not installed the test is skipped; in CI that is a failure."""
+    """The path of redis-server. If it is not installed the test is skipped; in CI it fails."""
     found = shutil.which("redis-server")
     if found is None and os.environ.get("CI") == "true":
         pytest.fail("redis-server is not installed (apt-get install redis-server)")
@@ -31,7 +31,7 @@ def needed() -> str:
 
 @dataclass
 class RedisServer:
-    """A server that may be stopped, started again, and paused. It keeps nothing."""
+    """A server that may be stopped, started again, and paused. It saves nothing."""
 
     program: str
     folder: Path
@@ -45,7 +45,7 @@ class RedisServer:
         return f"redis://:{PASSWORD}@127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Starts it; returns when it answers."""
         command = [self.program, "--port", str(self.port), "--bind", "127.0.0.1"]
         settings = ["--save", "", "--appendonly", "no", "--dir", str(self.folder)]
         secret = self.folder / "redis.conf"

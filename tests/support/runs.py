@@ -24,18 +24,18 @@ HERE = Path(__file__).resolve().parents[1]
 JOBS = load(["jobs_for_tests"], HERE)
 DUE = datetime(2026, 3, 1, 4, 5, 6, 789000, tzinfo=UTC)
 PATIENCE = patience(30.0)
-"""Seconds that something may take here before it counts as not happening."""
+"""Seconds to wait for a condition before a test fails."""
 
 
 @dataclass
 class Told:
-    """A report that remembers."""
+    """A reporter that keeps what is reported."""
 
     logs: list[tuple[int, str]] = field(default_factory=list)
     progressed: list[tuple[int, int]] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
     refusal: BlackboardError | None = None
-    """Raised by the next saves."""
+    """The error that the next saves raise, if any."""
 
     async def save(self, checkpoint: str) -> None:
         if self.refusal is not None:
@@ -71,7 +71,7 @@ async def run(runner: Runner, type_: str, *, told: Told | None = None, **params:
 
 
 async def started(runner: Runner, type_: str, **params: Any) -> tuple[Execution, Told]:
-    """A handler that has reported its first progress, so that it is known to run."""
+    """Starts a handler, and waits until it has reported its first progress."""
     told = Told()
     execution = runner.start(call_of(type_, **params), told, math.inf)
     await eventually(lambda: bool(told.progressed))

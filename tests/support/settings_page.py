@@ -45,8 +45,8 @@ Durations are text such as `"90s"`, `"8h"`, `"1d12h"`. This page is written by
 BELOW = """\
 ## `[jobs.NAME]`
 
-Settings of a job, which its handlers get as `ctx.settings`. Those of `calendars` are in
-[calendars](calendars.md), those of `shell` in [handlers](handlers.md).
+Settings of a job, which its handlers get as `ctx.settings`, dates and times as text. Those of
+`calendars` are in [calendars](calendars.md), those of `shell` in [handlers](handlers.md).
 
 ## `[calendars]`
 
@@ -75,9 +75,9 @@ class Described(Struct, frozen=True):
     """The heads of the tables that may have it, such as `[board]`."""
     name: str
     kind: str
-    """In words: `text`, `a whole number`, `a list`."""
+    """The kind of its value in words: `text`, `a whole number`, `a list`."""
     default: str
-    """As TOML writes it, or in words; "" where there is none."""
+    """The default as TOML, or in words; "" where there is none."""
     meaning: str
 
 
@@ -103,14 +103,14 @@ def _below_fields(table: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
 
 
 def _kind(field: msgspec.structs.FieldInfo) -> str:
-    """What a value of it is, in words."""
+    """The kind of a field's value, in words."""
     inner = field.type.__args__[0] if isinstance(field.type, UnionType) else field.type
     name = (get_origin(inner) or inner).__name__
     return KINDS[{"list": "array", "tuple": "array", "dict": "object"}.get(name, name)]
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
-    """What it is when no layer gives it, as TOML writes it."""
+    """The value that a field has when no layer gives it, as TOML."""
     if field.required:
         return "required"
     value = getattr(RunSettings(), field.name, None) if field.default is None else field.default

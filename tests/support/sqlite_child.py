@@ -1,4 +1,4 @@
-"""Another process at a board: `sqlite_child.py count PATH TIMES`, `write PATH` or `hold PATH`."""
+"""A process that uses a file: `sqlite_child.py count PATH TIMES`, `write PATH` or `hold PATH`."""
 
 import asyncio
 import sqlite3
@@ -35,7 +35,7 @@ async def count_up(table: SqliteTable, times: int) -> None:
 
 
 async def write_for_ever(table: SqliteTable) -> None:
-    """Write the same number into many rows, one batch after another; say each that is done."""
+    """Write the same number into many rows, a batch for each number; print each when it is done."""
     row = await read(table, P, "row00")
     start = 1 if row is None else int(str(row.data["number"])) + 1
     for number in count(start):

@@ -1,4 +1,4 @@
-"""What tests do to a board's file."""
+"""Filling, locking and damaging a board's file."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ P = "town"
 
 
 def fill(run: Run, path: Path, rows: int = 2_000) -> None:
-    """A board with some hundred pages, closed."""
+    """Makes a board with some hundred pages, and closes it."""
 
     async def filled() -> None:
         table = await SqliteTable.open(path, ManualClock(), Opening(create=True))
@@ -30,7 +30,7 @@ def fill(run: Run, path: Path, rows: int = 2_000) -> None:
 
 @contextmanager
 def write_lock(path: Path) -> Iterator[None]:
-    """Another program writes."""
+    """Holds the write lock of a file, as another program."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield

@@ -20,7 +20,7 @@ from blackboard.tables.sqlite_open import Opening
 
 T = TypeVar("T")
 OpenTable = Callable[[Clock], Awaitable[Table]]
-"""Opens the store of this test, the same rows each time."""
+"""Opens the store of this test, with the same rows each time."""
 
 
 class Run(Protocol):
@@ -46,7 +46,7 @@ def _sqlite(folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
 
 
 class TurnedWire(AzureTransport):
-    """Tells the emulator what time it is, so that tests turn its clock as they turn their own."""
+    """Sends the time of a test's clock to the emulator, so that tests advance its clock, too."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -79,11 +79,11 @@ STORES: dict[str, Callable[[Path, Callable[[], Emulator]], OpenTable]] = {
     "azurite": _azurite,
 }
 LASTING = ("sqlite", "azurite")
-"""The stores that several processes open, each by its address."""
+"""The stores that several processes can open by their URLs."""
 
 
 def address(store: str, folder: Path, emulator: Callable[[], Emulator]) -> str:
-    """What `--store` takes for a store of that name, which is not made yet."""
+    """The value of `--store` for a store of that name, which does not exist yet."""
     if store == "azurite":
         return emulator().store(f"test{uuid4().hex}")
     return str(folder / "blackboard.db")
@@ -96,5 +96,5 @@ async def rows_of(
     last: str | None = None,
     limit: int | None = None,
 ) -> list[Row]:
-    """A whole range at once."""
+    """All rows of a range."""
     return [row async for row in table.scan(partition, first, last, limit)]

@@ -25,7 +25,7 @@ from tests.support.terminals import terminal
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COLUMNS, ROWS = 110, 60
 WATCHED = 11
-"""Rows of the terminal on which the board is watched."""
+"""Height of the terminal on which the board is watched, in rows."""
 JOBS = """
 import asyncio
 
@@ -118,7 +118,7 @@ def _board(folder: Path) -> Iterator[Site]:
 
 
 def _ends(worker: Started) -> list[str]:
-    """The calendars that were read."""
+    """The calendars that a worker has read."""
     ends = [one for one in worker.events if one["event"] == "ended"]
     return [one["item"] for one in ends if one["type"] == "calendars"]
 
@@ -139,12 +139,12 @@ def _written(board: Site, *command: str) -> str:
 
 
 def _of_any_time(text: str) -> str:
-    """With process numbers of the same length."""
+    """A text with process numbers of the same length."""
     return _WORKER.sub(lambda number: "7301264"[: len(number[0])], text)
 
 
 async def _watched(board: Site) -> str:
-    """The board as `show --watch` has it, with an item chosen."""
+    """The screen of `show --watch`, with an item chosen."""
     session = Session.start(
         Chosen(store=str(board.folder / board.store), config=str(board.folder / "blackboard.toml"))
     )

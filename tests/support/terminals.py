@@ -1,4 +1,4 @@
-"""How a test starts the command on a terminal of its own, and reads what it writes there."""
+"""Starting the command on a terminal of its own, and reading what it writes there."""
 
 import codecs
 import os
@@ -21,21 +21,21 @@ from typing import Any
 from tests.support.patience import patience
 
 PATIENCE = patience(60.0)
-"""Seconds that a test waits for what must come."""
+"""Seconds to wait for output before a test fails."""
 
 
 SEQUENCE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])")
 
 
 class Display:
-    """What is seen on a terminal: as much of one as `blackboard.cli.terminal` needs."""
+    """The contents of a terminal: as much of one as `blackboard.cli.terminal` needs."""
 
     def __init__(self) -> None:
         self.lines: dict[int, str] = {}
         self.row = 1
         self.column = 0
         self.is_other = False
-        """Whether it is the other screen."""
+        """Whether it shows the alternate screen."""
         self._left = ""
 
     def write(self, text: str) -> None:
@@ -100,16 +100,14 @@ class Terminal:
 
     def resize(self, rows: int, columns: int) -> None:
         ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process.send_signal(signal.SIGWINCH)  # the process has no terminal that steers it
+        self.process.send_signal(signal.SIGWINCH)  # the process has no controlling terminal
 
     def modes(self) -> list[Any]:
-        """Whether keys are echoed, and so on."""
+        """The modes of the terminal, such as whether keys are echoed."""
         return termios.tcgetattr(self._master)
 
     def wait_to_see(self, *texts: str, gone: str = "") -> str:
-        """Read until all of these texts are seen on the terminal, and that is gone; what is seen
-        then.
-        """
+        """Read until the terminal shows all of these texts, and not `gone`; returns its text."""
         while not all(one in self.display.text for one in texts) or (
             gone and gone in self.display.text
         ):
@@ -125,7 +123,7 @@ class Terminal:
         self.text = self.text.partition(text)[2]
 
     def end(self) -> int:
-        """The exit code, when the process has ended by itself; what it wrote last is in `text`."""
+        """Wait until the process ends by itself; the exit code. `text` has its last output."""
         while self._read():
             assert time.monotonic() < self._until, "it does not end"
         return self.process.wait(PATIENCE)

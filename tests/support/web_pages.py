@@ -1,4 +1,4 @@
-"""A board with a worker behind its pages, asked in this process: no socket, no server."""
+"""Pages of a board with a worker, requested in this process: no socket, no server."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from blackboard import Board, Context, Item, handler
 from tests.support.patience import patience
 
 ODD = "näs/ 1?&=%2F#+"
-"""An id that no part of an address could be."""
+"""An id that has to be encoded in each part of a URL."""
 RAN = ("davis", "eureka")
 
 
@@ -50,7 +50,7 @@ class PagedBoard:
         return self.board.web(**access)
 
     def do(self, verb: Callable[..., Any], *said: Any, **named: Any) -> Any:
-        """Call a coroutine function there."""
+        """Call a coroutine function on the event loop of the portal."""
         return self.portal.call(lambda: verb(*said, **named))
 
     def until(self, condition: Callable[[], Any]) -> None:
@@ -63,7 +63,7 @@ class PagedBoard:
 
 @contextmanager
 def paged_board(folder: Path) -> Iterator[PagedBoard]:
-    """Items that ran, failed, wait and are paused; nothing goes on."""
+    """A board with items that ran, failed, wait and are paused; no worker runs."""
     with start_blocking_portal() as portal:
         opened = blackboard.open(folder / "town.db", handlers=[feed, long], create=True)
         with portal.wrap_async_context_manager(opened) as board:
@@ -80,7 +80,7 @@ def paged_board(folder: Path) -> Iterator[PagedBoard]:
 
 @contextmanager
 def busy_board(folder: Path) -> Iterator[PagedBoard]:
-    """The same with a worker that goes on, and a run that does not end."""
+    """The same board with a worker, and a run that does not end."""
     with paged_board(folder) as made:
         made.do(made.board.add, "endless", "long")
         worker = made.board.worker(cycle="1s", grace="1s")

@@ -1,7 +1,7 @@
 """The pictures of the pages in docs/, made anew: `python -m tests.support.web_pictures`.
 
-A worker works two days off on a small board, under a clock that the program turns; then two workers
-in processes of their own run what takes longer, the pages are served, and a browser draws them.
+A worker runs two days of a small board, under a clock that the program advances; then two workers
+in processes of their own run longer items, the pages are served, and a browser draws them.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ PICTURES: Mapping[str, tuple[str, str]] = {
     "report": ("report?id=davis", "light"),
     "actions": ("actions", "light"),
 }
-"""Names of pictures; the addresses that they show, and the themes."""
+"""Names of pictures; the queries of the pages that they show, and the themes."""
 JOBS = """
 import asyncio
 
@@ -115,7 +115,7 @@ REPORT = {
 
 
 def jobs_under(clock: TurnedClock, report: Path) -> list[Callable[..., Any]]:
-    """Handlers that turn the clock instead of taking time."""
+    """Handlers that advance the clock instead of taking time."""
     numbers = count(1)
 
     def takes(seconds: float) -> int:
@@ -147,7 +147,7 @@ def jobs_under(clock: TurnedClock, report: Path) -> list[Callable[..., Any]]:
 
 
 def history(board: BoardUnderTest, clock: TurnedClock, folder: Path) -> None:
-    """Work two days off, up to now."""
+    """Runs two days of the board, up to now."""
     report = folder / "davis.report.json"
     report.write_text(json.dumps(REPORT), encoding="utf-8")
     jobs = jobs_under(clock, report)

@@ -1,4 +1,4 @@
-"""How a test looks at the pages of a board, without a browser."""
+"""Requesting and reading the pages of a board in tests, without a browser."""
 
 import asyncio
 from collections import defaultdict
@@ -45,11 +45,11 @@ PATHS = (
 )
 HERE = ("127.0.0.1", 50_000)
 PATIENCE = patience(20.0)
-"""Seconds that something may take here before it counts as not happening."""
+"""Seconds to wait for a condition before a test fails."""
 
 
 class PageClock(ManualClock):
-    """Refusals do not wait; how many there were is counted."""
+    """A clock on which the pause after a refusal takes no time, and is counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,19 +85,19 @@ class WebSite:
 
     @property
     def scene(self) -> Scene:
-        """The same board, for what a worker does to it."""
+        """The same board as a scene, for the steps of workers."""
         faulty = FaultyTable(self.board.table)
         return Scene(table=faulty, clock=self.clock, board=self.board, other=self.board)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What happens on the board, in the event loop of the pages."""
+        """Runs a coroutine function in the event loop of the pages."""
         portal = self.client.portal
         assert portal is not None
         found: T = portal.call(work)
         return found
 
     def add(self, *ids: str, item_type: str = "feed", **said: Any) -> None:
-        """Items that run every hour, unless it is said otherwise."""
+        """Adds items, which run every hour by default."""
         from blackboard.protocol.additions import add
 
         async def work() -> None:
@@ -119,7 +119,7 @@ class WebSite:
         return self.client.post(path, data=fields, headers=named(headers), follow_redirects=False)
 
     def csrf(self, path: str = "/") -> str:
-        """What a form of the page carries."""
+        """The CSRF token in the last form of a page."""
         return forms_of(self.get(path).text)[-1]["csrf"]
 
 
@@ -141,7 +141,7 @@ def served(
         yield WebSite(app=app, client=visitor, board=board, clock=clock)
 
 
-# ---- what a page says
+# ---- the contents of a page
 
 
 class _Page(HTMLParser):
@@ -150,10 +150,10 @@ class _Page(HTMLParser):
         self.addresses: list[str] = []
         self.forms: list[dict[str, str]] = []
         self.fields: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        """By the id of their form."""
+        """The fields of a form, by its id."""
         self._form = ""
         self._area: tuple[str, str] | None = None
-        """The form and the name of a text area, whose text comes."""
+        """The form and the name of the text area that is being parsed."""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         said = {name: value or "" for name, value in attrs}
@@ -182,21 +182,21 @@ class _Page(HTMLParser):
 
 
 def addresses_of(html: str) -> list[str]:
-    """All that a page points to."""
+    """All addresses that a page refers to."""
     page = _Page()
     page.feed(html)
     return page.addresses
 
 
 def forms_of(html: str) -> list[dict[str, str]]:
-    """The fields of the forms of a page that have some."""
+    """The fields of each form of a page that has any."""
     page = _Page()
     page.feed(html)
     return [one for one in page.forms if "csrf" in one]
 
 
 def fields_of(html: str, form: str) -> dict[str, str]:
-    """What a browser sends of a form: also fields that stand elsewhere and name it."""
+    """The fields that a browser sends for a form, also those outside of it that name it."""
     page = _Page()
     page.feed(html)
     return page.fields[form]
@@ -212,10 +212,12 @@ def main_of(html: str) -> str:
 
 @dataclass(kw_only=True)
 class Stream:
-    """What a live page is sent."""
+    """The stream of events for a live page."""
 
     status: int = 0
     text: str = ""
+    is_over: bool = False
+    """Whether the server has ended it."""
 
     @property
     def events(self) -> list[str]:
@@ -228,15 +230,17 @@ class Stream:
         ]
 
     async def until(self, holds: Callable[["Stream"], bool]) -> None:
-        """Wait for what is sent."""
+        """Wait until a condition holds for the stream."""
         async with asyncio.timeout(PATIENCE):
             while not holds(self):  # noqa: ASYNC110 - what is sent is looked at, not signalled
                 await asyncio.sleep(0.002)
 
 
 @asynccontextmanager
-async def streamed(app: ASGIApp, path: str, query: str = "") -> AsyncIterator[Stream]:
-    """A live page that a browser looks at meanwhile."""
+async def streamed(
+    app: ASGIApp, path: str, query: str = "", *, cookie: str = ""
+) -> AsyncIterator[Stream]:
+    """The stream of a live page, as for a browser, for the length of a `with`."""
     found, left = Stream(), asyncio.Event()
     scope = {
         "type": "http",
@@ -248,7 +252,7 @@ async def streamed(app: ASGIApp, path: str, query: str = "") -> AsyncIterator[St
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(b"host", b"127.0.0.1")],
+        "headers": [(b"host", b"127.0.0.1"), (b"cookie", cookie.encode())],
         "client": HERE,
         "server": ("127.0.0.1", 80),
     }
@@ -262,6 +266,7 @@ async def streamed(app: ASGIApp, path: str, query: str = "") -> AsyncIterator[St
             found.status = message["status"]
         else:
             found.text += message.get("body", b"").decode()
+            found.is_over = not message.get("more_body", False)
 
     async def answered() -> None:
         await app(scope, receive, send)

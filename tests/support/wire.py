@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages as a proxy reads them, and what a request asks of a table.
+"""HTTP/1.1 messages as a proxy reads them, and the kinds of requests to a table.
 
 Enough of HTTP for the two programs it stands between: bodies have a length or come in chunks,
 nothing is pipelined, and no client waits for `100 Continue`.
@@ -20,7 +20,7 @@ _KEY_IN_BODY = re.compile(r'"RowKey"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 class Kind(StrEnum):
-    """What a request is to the scheduler."""
+    """The purpose of a request in the scheduler."""
 
     CLAIM = "claim"
     RENEW = "renew"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
     OVERRIDE = "override"
     MEMBERSHIP = "membership"
     CHANGE = "change"
-    """Any other batch: what people do to items, and what is swept up."""
+    """Any other batch: changes by people, and deletions of old rows."""
     PAGE = "page"
     """A page of a query."""
     OTHER = "other"
@@ -52,7 +52,7 @@ class Message:
         return replace(self, start=f"{method} {target} {version}")
 
     def bytes(self, **more: str) -> bytes:
-        """As it goes over the wire, with a length; `more` are headers beside its own."""
+        """The message as bytes, with a length; `more` are headers besides its own."""
         own = [(name, value) for name, value in self.headers if name.lower() not in HOP_BY_HOP]
         length = [("Content-Length", str(len(self.body)))]
         has_length = self.start.split(" ")[1] not in BODYLESS
@@ -86,7 +86,7 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 def kind_of(request: Message) -> Kind:
-    """What a request to a table asks for."""
+    """The kind of a request to a table."""
     path = request.target.partition("?")[0]
     if path.endswith("$batch"):
         return _kind_of_batch(list(operations(request.body)))
@@ -99,7 +99,7 @@ def operations(batch: bytes) -> Iterator[tuple[str, str]]:
     """The operations of a batch: method and row key."""
     found = list(_OPERATION.finditer(batch))
     ends = [one.start() for one in found[1:]] + [len(batch)]
-    for one, end in zip(found, ends, strict=False):  # an odd batch has none at all
+    for one, end in zip(found, ends, strict=False):  # a malformed batch has none at all
         in_path = _KEY_IN_PATH.search(unquote(one[2].decode("ascii")))
         in_body = _KEY_IN_BODY.search(batch[one.end() : end].decode("utf-8"))
         key = in_path[1] if in_path else json.loads(in_body[1]) if in_body else ""

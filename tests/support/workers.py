@@ -1,4 +1,4 @@
-"""Workers in a test: the test turns their clock, wakes them, and ends their handlers.
+"""Workers in a test: the test advances their clock, wakes them, and ends their handlers.
 
 `@with_workers` runs an async test beside workers on a fresh board of every store. At the end all
 workers are stopped, and the rows must agree with each other.
@@ -42,13 +42,13 @@ from tests.support.stores import OpenTable
 Found = TypeVar("Found", bound=BoardEvent)
 
 SINGLY, IN_BULK = 2.2, 0.085
-"""Requests of a run, at the most."""
+"""The most requests of a run, for runs one by one, and for many at a time."""
 PATIENCE = patience(30.0)
-"""Seconds that something may take here before it counts as not happening."""
+"""Seconds to wait for a condition before a test fails."""
 TURNS = 2_000
-"""Of the loop, before it rests."""
+"""Turns of the loop before it rests between turns."""
 REST = 0.0005
-"""Seconds."""
+"""Seconds of a rest."""
 
 
 @handler("feed", retries=0)
@@ -86,14 +86,14 @@ HANDLERS: Mapping[str, Handler] = {one.type: one for each in _ALL for one in han
 
 
 def rests() -> Iterator[float]:
-    """Seconds to sleep between two looks at what others do: none while tasks may be about to do it,
-    then a moment, because a loop that never rests keeps the threads of stores from working.
+    """Seconds to sleep between two checks of a condition: 0 for `TURNS` checks, then `REST`,
+    because a loop that never rests slows down the threads of stores.
     """
     return chain(repeat(0.0, TURNS), repeat(REST))
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    """Let others work until it is so."""
+    """Let other tasks run until a condition holds."""
     rest = rests()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -104,7 +104,7 @@ async def until(condition: Callable[[], object], what: str) -> None:
 
 
 class HandWake:
-    """Wakes when it is told to, and remembers what was wished for."""
+    """A wake that the test controls, and that keeps the seconds for which it was asked."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -142,7 +142,7 @@ class HandWake:
 
 @dataclass
 class FakeRun:
-    """A handler that was called, and ends when the test says so, or when it is stopped."""
+    """A handler that was called, and ends when the test ends it, or when it is stopped."""
 
     call: HandlerCall
     report: Reporter
@@ -180,7 +180,7 @@ class FakeRun:
 
 
 class FakeRunner:
-    """Calls nothing."""
+    """A runner that calls no handlers."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         self.at_once = at_once
@@ -207,12 +207,12 @@ class FakeRunner:
 
 
 class FaultyShards(FaultyTable):
-    """Membership rows are written and read beside everything else: they come to no harm, so that a
-    script tells what happens to the board.
+    """A table without faults for membership rows: these are written and read independently, so a
+    script counts only the requests to the board.
     """
 
     looks_at_members = 0
-    """Pages of membership rows that were read."""
+    """How often the membership rows were read."""
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         if partition.endswith("-workers"):
@@ -233,7 +233,7 @@ class FaultyShards(FaultyTable):
 
 @dataclass(kw_only=True)
 class WorkerScene:
-    """A worker under way, and what is to be seen of it."""
+    """A worker that runs, with its events and its handlers."""
 
     worker: Worker
     wake: HandWake
@@ -259,11 +259,11 @@ class WorkerScene:
         return found()[number]
 
     async def walk(self) -> None:
-        """Another walk over all shards, as at the next beat, to its end."""
+        """Make the worker walk over all shards, as at the next beat; wait for the end."""
         await self._woken(self.wake.beat)
 
     async def looks_again(self) -> None:
-        """What it does when it wakes between two beats, to its end."""
+        """Wake the worker between two beats; wait for the end of what it does."""
         await self._woken(self.wake.now)
 
     async def _woken(self, wake: Callable[[], None]) -> None:
@@ -305,7 +305,7 @@ class Workplace(Scene):
     tables: list[Any] = field(default_factory=list)
 
     async def board_of_its_own(self) -> BoardTable:
-        """The board as one more process sees it."""
+        """The board, opened as by one more process."""
         table = await self.open_table(self.clock)
         self.tables.append(table)
         return await board_on(table, self.clock, self.settings, seed=len(self.tables) + 2)
@@ -320,7 +320,7 @@ class Workplace(Scene):
         at_once: bool = False,
         **settings: Any,
     ) -> WorkerScene:
-        """A worker that has made its first walk. It works on the board with the faults."""
+        """Starts a worker on the board with faults, and waits for its first walk."""
         told: list[BoardEvent] = []
         turned: list[float] = []
         events = Events(owner)
@@ -357,7 +357,7 @@ class Workplace(Scene):
         return made
 
     async def sleeps(self, seconds: float) -> None:
-        """Wait until something sleeps for so long."""
+        """Wait until a task sleeps for so long."""
 
         def found() -> bool:
             asleep = [when - self.clock.monotonic() for when, _, wake in self.clock._sleepers]
@@ -392,7 +392,9 @@ async def board_on(table: Any, clock: ManualClock, settings: Settings, **about: 
 
 
 def with_workers(test: Test) -> Callable[..., None]:
-    """Run an async test at a fresh workplace of each store. A parameter `shards` is the board's."""
+    """Run an async test at a fresh workplace of each store. A parameter `shards` is the number of
+    the board's shards.
+    """
 
     async def told(open_table: OpenTable, **arguments: Any) -> None:
         clock, settings = ManualClock(), Settings()
@@ -425,8 +427,8 @@ def with_workers(test: Test) -> Callable[..., None]:
 
 @asynccontextmanager
 async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
-    """An item whose slot was missed and is not to be made up, and a second token of that slot: it
-    fits no item, and no worker can pass it over.
+    """Adds an item with `missed = none` and a missed slot, and a second token for that slot: it
+    fits no item, and no worker can skip it.
     """
     await place.add("davis", cron="0 * * * *", missed="none")
     place.later(hours=1)
@@ -441,7 +443,7 @@ async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def beside_an_odd_lock(place: Workplace) -> AsyncIterator[None]:
-    """A lock whose holder is dead, and that no worker can take over: its item takes no change."""
+    """Adds a lock of a dead holder that no worker can override: its item refuses changes."""
     await place.add("odd", every="1h", stale_after="3s")
     await place.claimed("odd", board=place.other, owner="dead")
     place.later(seconds=10)
@@ -451,7 +453,7 @@ async def beside_an_odd_lock(place: Workplace) -> AsyncIterator[None]:
 
 @contextmanager
 def taking_no_change(place: Workplace, item_id: str) -> Iterator[None]:
-    """The row of an item is another than each worker expects that changes it: it was damaged."""
+    """Refuses each change of an item, as if its row had another etag than workers expect."""
     commit = place.table.commit
 
     async def refusing(partition: str, ops: Sequence[Op]) -> list[Etag]:
@@ -468,7 +470,7 @@ def taking_no_change(place: Workplace, item_id: str) -> Iterator[None]:
 async def add_later(
     place: Workplace, item_id: str, seconds: float, item_type: str = "feed"
 ) -> None:
-    """An item that is due in so many seconds."""
+    """Adds an item that is due in so many seconds."""
     first = place.clock.now() + timedelta(seconds=seconds)
     await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
 

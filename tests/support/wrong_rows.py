@@ -1,4 +1,4 @@
-"""Everything that can be wrong with the rows of a board, planted past the protocol."""
+"""All errors that the rows of a board can have, written without the protocol."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -83,7 +83,7 @@ async def found(board: BoardTable) -> DoctorReport:
     return await examine(board, Examination())
 
 
-# ---- what can be put right
+# ---- errors that can be repaired
 
 
 async def no_token(scene: Scene) -> list[Op]:
@@ -224,7 +224,7 @@ async def outcome_unlike_the_history(scene: Scene) -> list[Op]:
     return [Merge(keys.item_key("davis"), {"outcome": "failed"}, ANY)]
 
 
-# ---- what is not understood, or not to be touched
+# ---- rows that cannot be read, or must not be changed
 
 
 async def foreign_row(scene: Scene) -> list[Op]:

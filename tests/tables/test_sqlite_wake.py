@@ -120,6 +120,24 @@ def test_what_a_killed_worker_left_is_removed_by_the_next_change(file: Path) -> 
     assert sockets(file) == []
 
 
+def test_a_program_that_can_open_no_more_files_wakes_no_worker_and_goes_on(file: Path) -> None:
+    """What it has changed is done, and its worker walks on time."""
+    code = """
+import asyncio, resource, sys
+from pathlib import Path
+from blackboard.tables.sqlite_wake import listening, wake_listeners
+async def work():
+    file = Path(sys.argv[1])
+    most = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    wake_listeners(file)
+    with listening(file, print):
+        await asyncio.sleep(0)
+asyncio.run(work())
+"""
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True)
+
+
 def test_where_there_can_be_no_socket_no_worker_is_woken(file: Path) -> None:
     """The folder is gone, or cannot be written."""
     nowhere = file.parent / "gone" / "board.db"

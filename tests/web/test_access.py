@@ -1,5 +1,6 @@
 """Who may see the pages and change something by them, and who may not."""
 
+import asyncio
 import base64
 import random
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from blackboard.errors import BadInput
+from blackboard.web import live
 from blackboard.web.access import (
     COOKIE,
     HEADERS,
@@ -20,7 +22,7 @@ from blackboard.web.access import (
     networks,
 )
 from blackboard.web.app import _local
-from tests.support.web_site import WebSite, served
+from tests.support.web_site import WebSite, served, streamed
 
 TOKEN = "0123456789abcdef-of-a-test"
 HTML = "text/html,application/xhtml+xml"
@@ -247,10 +249,30 @@ def test_signing_in_and_out(locked: WebSite) -> None:
     assert "ann of x" in locked.get("/").text
     assert locked.get("/login").headers["location"] == "/"
     csrf = locked.csrf()
+    copied = "; ".join(f"{one.name}={one.value}" for one in locked.client.cookies.jar)
     locked.post("/logout", {"csrf": "x"})
     assert locked.get("/").status_code == 200
     assert locked.post("/logout", {"csrf": csrf}).headers["location"] == "/login"
     assert locked.get("/").status_code == 401
+    assert locked.get("/", cookie=copied).status_code == 401
+
+
+def test_a_live_page_ends_when_its_visitor_signs_out(
+    locked: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "APART", 0.0)
+    monkeypatch.setattr(live, "ENDS_WITHIN", 0.01)
+    locked.post("/login", {"token": TOKEN, "name": "ann"})
+    cookie = "; ".join(f"{one.name}={one.value}" for one in locked.client.cookies.jar)
+    csrf = locked.csrf()
+
+    async def looks() -> None:
+        async with streamed(locked.app, "/live/board", cookie=cookie) as stream:
+            await stream.until(lambda sent: bool(sent.events))
+            await asyncio.to_thread(locked.post, "/logout", {"csrf": csrf})
+            await stream.until(lambda sent: sent.is_over)
+
+    locked.do(looks)
 
 
 def test_a_cookie_of_https_is_secure() -> None:
@@ -375,7 +397,12 @@ def test_the_header_of_a_proxy() -> None:
         two = [("x-user", "admin"), ("x-user", "ann")]
         assert site.client.get("/", headers=two).status_code == 401
         assert site.post("/act/pause", {"id": "davis"}, x_user="ann").status_code == 403
-    for client in (("10.0.1.7", 1), ("testclient", 1), ("::1", 1)):
+    with served(client=("::ffff:10.0.0.7", 1), **about) as site:
+        assert site.get("/", x_user="ann").status_code == 200
+    mapped = about | {"proxies": ["::ffff:10.0.0.0/104"]}
+    with served(client=("::ffff:10.0.0.7", 1), **mapped) as site:
+        assert site.get("/", x_user="ann").status_code == 200
+    for client in (("10.0.1.7", 1), ("::ffff:10.0.1.7", 1), ("testclient", 1), ("::1", 1)):
         with served(client=client, **about) as site:
             assert site.get("/", x_user="ann").status_code == 401
 

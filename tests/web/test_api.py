@@ -202,10 +202,12 @@ def test_the_next_times_of_an_item(client: TestClient) -> None:
 
 def test_runs_are_the_newest_first_and_cut(client: TestClient) -> None:
     found = got(client, "runs", type="feed", limit=1)
-    assert (len(found["runs"]), found["more"]) == (1, True)
+    [first] = found["runs"]
+    [second] = got(client, "runs", type="feed", limit=1, after=found["next"])["runs"]
+    assert {first["id"], second["id"]} == {"davis", "eureka"}
     [failed] = got(client, "runs", outcome="failed")["runs"]
     assert failed["id"] == "eureka"
-    assert got(client, "runs", id="eureka") == {"runs": [failed], "more": False}
+    assert got(client, "runs", id="eureka") == {"runs": [failed], "next": None}
     assert got(client, "runs", id="eureka", until="2020-01-01T00:00:00Z")["runs"] == []
     whole = got(client, "run", id="eureka", fence=failed["fence"])
     assert [line["text"] for line in whole["log"]] == ["reading"]
@@ -238,6 +240,14 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
     assert do("unlock", id="endless")["id"] == "endless"
     paged.until(lambda: got(client, "item", id="endless")["running"])
     assert do("cancel", id="endless", reason="enough")["id"] == "endless"
+    assert error(client.post(f"{ROOT}/ack", json={"id": "eureka", "fence": 0}), 409)
+    assert do("ack", id="eureka", reason="seen")["acknowledged"]["reason"] == "seen"
+    assert error(client.post(f"{ROOT}/ack", json={"id": "davis"}), 409)["field"] is None
+    assert do("rename", id="harbor", new_id="port")["id"] == "port"
+    assert do("rename", id="port", new_id="harbor")["id"] == "harbor"
+    paged.do(paged.board.add, "gone", "feed")
+    assert do("remove", id="gone") == {"id": "gone"}
+    assert error(client.get(f"{ROOT}/item", params={"id": "gone"}), 404)["field"] == "id"
     verbs = [one for one in got(client, "actions")["actions"] if one["via"] == "web"]
     assert {one["verb"] for one in verbs} == {
         "pause",
@@ -246,6 +256,9 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
         "run",
         "unlock",
         "cancel",
+        "ack",
+        "rename",
+        "remove",
     }
 
 
@@ -256,8 +269,8 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
     ("path", "field", "problem"),
     [
         ("items?colour=red", "colour", "it is unknown"),
-        ("items?state=red", "state", "'red' is none"),
-        ("items?sort=red", "sort", "'red' is none"),
+        ("items?state=red", "state", "there is no 'red'"),
+        ("items?sort=red", "sort", "there is no 'red'"),
         ("items?page=0", "page", "expected `int` >= 1"),
         ("items?page=one", "page", "expected `int`, got `str`"),
         ("items?page=1e3", "page", "expected `int`, got `str`"),
@@ -271,6 +284,7 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
         ("runs?until=1e9", "until", "invalid RFC3339 encoded datetime"),
         ("runs?since=0001-01-01T00:00:00Z", "since", "0001-01-01T00:00:00+00:00 is too far away"),
         ("run?id=davis&fence=x", "fence", "expected `int`, got `str`"),
+        ("runs?after=2026", "after", "'2026' is no place in a list of runs"),
         ("board?x=1", "x", "it is unknown"),
     ],
 )

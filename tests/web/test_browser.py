@@ -175,6 +175,10 @@ def test_filters_are_in_the_address_and_survive_reload_and_back(
     lines = page.locator("table.items tbody tr")
     soon(page, lambda: lines.count() == 1, "one is left", seconds=PATIENCE)
     assert page.evaluate("document.activeElement.id") == "search"
+    page.locator("a.live").click()
+    page.wait_for_url(lambda url: "q=cal" in url and "live=off" in url)
+    page.locator("a.live.paused").click()
+    page.wait_for_url(lambda url: "q=cal" in url and "live" not in url)
     page.reload()
     assert lines.count() == 1
     page.locator("table.items th a", has_text="next").click()

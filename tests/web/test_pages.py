@@ -3,10 +3,13 @@
 import asyncio
 import hashlib
 import html
+import inspect
 import random
 import re
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,31 +17,38 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import pytest
-from starlette.datastructures import QueryParams
+from httpx2 import ASGITransport, AsyncClient
+from starlette.datastructures import ImmutableMultiDict, QueryParams
 from starlette.requests import Request
 
 import blackboard
+from blackboard import cost
+from blackboard.board import Board
 from blackboard.display import queries
+from blackboard.display.health import alarms_in
 from blackboard.display.queries import SORTS, ItemQuery, RunQuery, newest_runs
 from blackboard.errors import BadInput
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Claim, Item, Mark, Run, replace
 from blackboard.phrases import iso
 from blackboard.protocol.actions import actions
-from blackboard.protocol.additions import add
-from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.additions import add_election
+from blackboard.protocol.edits import pause, remove, unlock
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
 from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules import transitions
+from blackboard.rules import upcoming as upcoming_times
 from blackboard.rules.status import STATES
 from blackboard.schedule.zones import find_zone
-from blackboard.spec import Spec, decode_spec
+from blackboard.spec import RunOptions, Spec, decode_spec
 from blackboard.table import ANY, Merge, Unavailable
 from blackboard.tables.memory import MemoryTable
 from blackboard.web import app, health, live, recent, runs
 from blackboard.web import site as site_module
-from blackboard.web.actions import ACTS
+from blackboard.web.actions import EDITABLE, VERBS, said_in
+from blackboard.web.api import ARGUMENTS, OPERATIONS
 from blackboard.web.app import PAGES, web_app
 from blackboard.web.filters import PAGE, Chooser, Filter
 from blackboard.web.recent import RecentRuns
@@ -46,6 +56,7 @@ from blackboard.web.site import Site, WebPage, prose
 from blackboard.web.snapshot import Snapshot
 from tests.metrics.test_board_metrics import group
 from tests.support.boards import Scene, story
+from tests.support.patience import patience
 from tests.support.web_site import (
     PATHS,
     WebSite,
@@ -249,7 +260,7 @@ async def test_filters_select_what_show_selects(scene: Scene) -> None:
             query = ItemQuery(sort=sort, reverse=reverse)
             shown = [one.item.id for one in (await query.read(scene.other)).items]
             said = [("sort", sort), ("order", "desc" if reverse else "asc")]
-            found = chooser.all(Filter.of(QueryParams(said)))
+            found = await chooser.all(Filter.of(QueryParams(said)))
             assert [one.item.id for one in found] == shown, (sort, reverse)
     for states in [(one,) for one in STATES] + [("failed", "paused")]:
         for types in ((), ("mail",)):
@@ -258,7 +269,8 @@ async def test_filters_select_what_show_selects(scene: Scene) -> None:
                 for one in (await ItemQuery(states=states, types=types).read(scene.other)).items
             ]
             pairs = [("state", one) for one in states] + [("type", one) for one in types]
-            assert [one.item.id for one in chooser.all(Filter.of(QueryParams(pairs)))] == shown
+            found = await chooser.all(Filter.of(QueryParams(pairs)))
+            assert [one.item.id for one in found] == shown
 
 
 def test_what_an_address_says_is_what_a_filter_says() -> None:
@@ -492,17 +504,86 @@ def over(site: WebSite, form: dict[str, str]) -> None:
 
 def test_what_was_done_is_said(site: WebSite) -> None:
     site.add("davis")
-    for verb, one in ACTS.items():
+    for verb, one in VERBS.items():
         assert one.done in site.get(f"/item?id=davis&done={verb}").text
     assert 'role="status">' not in main_of(site.get("/item?id=davis&done=<b>").text)
+
+
+def test_a_failure_is_acknowledged_on_the_page_of_its_item(site: WebSite) -> None:
+    site.add("davis")
+    assert "act-ack" not in site.get("/item?id=davis").text
+    ran_hourly(site, "davis", "failed", "failed")
+    assert "failing" in main_of(site.get("/health").text)
+    form = fields_of(site.get("/item?id=davis").text, "do-ack") | {"reason": "the feed is gone"}
+    assert site.post("/act/ack", form).status_code == 303
+    page = site.get("/item?id=davis").text
+    assert "the feed is gone" in page
+    assert "act-ack" not in page
+    assert "failing" not in main_of(site.get("/health").text)
+
+
+def test_what_forms_and_bodies_say_is_what_the_verbs_of_a_board_take() -> None:
+    form = ImmutableMultiDict({"every": "1h"})
+    said = {(verb, name) for verb in VERBS for name in said_in(verb, form)}
+    said |= {("edit", name) for name in EDITABLE}
+    said |= {
+        (one.path.removeprefix("/"), ARGUMENTS.get(name, name))
+        for one in OPERATIONS
+        if one.method == "POST"
+        for name in set(one.request.__struct_fields__) - {"id"}
+    }
+    options = {("edit", name) for name in RunOptions.__annotations__}
+    signatures = {verb: inspect.signature(getattr(Board, verb)) for verb in VERBS}
+    taken = {(verb, name) for verb, one in signatures.items() for name in one.parameters}
+    assert said <= taken | options
+
+
+def test_a_failure_that_the_page_has_not_shown_is_not_acknowledged(site: WebSite) -> None:
+    site.add("davis", "eureka")
+    ran_hourly(site, "davis", "failed")
+    form = fields_of(site.get("/item?id=davis").text, "do-ack") | {"reason": "seen"}
+    ran_hourly(site, "davis", "failed")
+    assert "davis has run since run 1" in site.post("/act/ack", form).text
+    assert "act-ack" in site.get("/item?id=davis").text
+
+
+def test_an_item_is_renamed_and_removed_on_its_page(site: WebSite) -> None:
+    site.add("davis")
+    form = fields_of(site.get("/item?id=davis").text, "do-rename")
+    answer = site.post("/act/rename", form | {"new_id": " eureka "})
+    assert answer.headers["location"] == "/item?id=eureka&done=rename"
+    page = site.get("/item?id=eureka&done=rename").text
+    assert "It was renamed." in page
+    answer = site.post("/act/remove", fields_of(page, "do-remove"))
+    page = site.get(answer.headers["location"]).text
+    assert "It was removed." in page
+    assert "was removed" in main_of(page)
+
+
+def test_a_fault_in_a_change_of_many_items_is_counted_and_the_others_are_changed(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(board: Board, item_id: str, **said: Any) -> Any:
+        if item_id == "davis":
+            raise KeyError("a fault")
+        return paused(board, item_id, **said)
+
+    site.add("davis", "keene")
+    paused = Board.pause
+    monkeypatch.setattr(Board, "pause", faulty)
+    over(site, fields_of(pauses(site), "confirm"))
+    assert paused_ids(site) == ["keene"]
+    (action,) = site.do(lambda: actions(site.board, limit=10))
+    assert (action.verb, action.ids) == ("pause", ("keene",))
 
 
 def test_an_action_on_an_item_that_was_removed_meanwhile(site: WebSite) -> None:
     site.add("davis")
     csrf = site.csrf("/item?id=davis")
     site.do(lambda: remove(site.board, "davis"))
-    for verb in ACTS:
-        answer = site.post(f"/act/{verb}", {"csrf": csrf, "id": "davis", "every": "2h"})
+    said = {"csrf": csrf, "id": "davis"}
+    for verb in VERBS:
+        answer = site.post(f"/act/{verb}", said | {"every": "2h", "new_id": "keene"})
         assert answer.status_code in {404, 409}, verb
         assert 'href="/item' not in answer.text
 
@@ -582,7 +663,7 @@ def test_elections_that_are_damaged_are_named(site: WebSite) -> None:
     board = site.do(lambda: open_elections(site.board, create=True))
     for name in ("good", "lost", "odd"):
         spec = Spec(stale_after="15s")
-        site.do(partial(add, board, item_id=name, item_type="mutex", spec=spec))
+        site.do(partial(add_election, board, name, "mutex", spec))
     spoil(site, board, item_key("lost"), slot="soon")
     spoil(site, board, item_key("odd"), spec="{")
     page = main_of(site.get("/leaders").text)
@@ -686,6 +767,15 @@ def test_numbers_of_failures_lead_to_those_of_the_time_that_is_shown(site: WebSi
         assert words in site.get(html.unescape(address)).text
 
 
+def test_failures_are_counted_of_the_days_that_the_table_shows(site: WebSite) -> None:
+    site.add("davis")
+    ran_hourly(site, "davis", "failed")
+    site.clock.advance(14 * 86_400 - 7200)
+    page = site.get("/failures").text
+    assert "0 of 0 runs of the last 14 days failed" in page
+    assert [one for one in addresses_of(page) if one.startswith("/runs?")] == []
+
+
 def test_of_a_busy_board_the_newest_runs_are_counted_and_the_pages_say_so(
     site: WebSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -720,7 +810,7 @@ def test_of_a_busy_board_the_newest_runs_are_counted_and_the_pages_say_so(
 def test_a_timeline_goes_back_past_more_runs_than_it_shows(
     site: WebSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "MOST", 3)
+    monkeypatch.setattr(runs, "MOST_DRAWN", 3)
     site.add("davis")
     begun = site.clock.now()
     ran_hourly(site, "davis", *["ok"] * 8)
@@ -729,15 +819,265 @@ def test_a_timeline_goes_back_past_more_runs_than_it_shows(
     assert "2 runs of 1 items" in site.get(f"/timeline?hours=2&until={until}").text
 
 
+def shown_runs(site: WebSite, address: str) -> list[tuple[str, str]]:
+    """The runs of a page, and of the earlier ones that it leads to."""
+    found: list[tuple[str, str]] = []
+    while address:
+        assert len(found) < 1_000
+        page = site.get(address).text
+        found += re.findall(r"/run\?id=([^&]+)&amp;fence=(\d+)", page)
+        earlier = [one for one in addresses_of(page) if re.match(r"/runs\?.*\bafter=", one)]
+        address = earlier[0] if earlier else ""
+    return found
+
+
 def test_all_runs_of_an_item_can_be_reached(site: WebSite) -> None:
     site.add("davis")
     ran_hourly(site, "davis", *["ok"] * 120)
-    first = site.get("/runs?id=davis").text
-    [earlier] = [one for one in addresses_of(first) if "until=" in one and "id=davis" in one]
-    last = site.get(html.unescape(earlier)).text
-    fences = set(re.findall(r"/run\?id=davis&amp;fence=(\d+)", first + last))
-    assert fences == {str(number) for number in range(1, 121)}
+    fences = [int(fence) for _, fence in shown_runs(site, "/runs?id=davis")]
+    assert fences == [*range(120, 0, -1)]
     assert "all that are kept" in site.get("/item?id=davis").text
+
+
+def test_runs_that_stopped_at_the_same_time_are_each_on_one_page(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "OF_A_LIST", 2)
+    ids = [f"item,{number}" for number in range(7)]
+    site.add(*ids)
+
+    async def ran() -> None:
+        for one in ids:
+            await site.scene.let_go(await site.scene.claimed(one))
+
+    site.do(ran)
+    assert [one for one, _ in shown_runs(site, "/runs")] == [quote(one) for one in ids]
+    found: list[str] = []
+    said: dict[str, str] = {}
+    while len(found) < 10:
+        answer = site.client.get("/api/v1/runs", params={"limit": "3", **said}).json()
+        found += [one["id"] for one in answer["runs"]]
+        if answer["next"] is None:
+            break
+        said = {"after": answer["next"]}
+    assert found == ids
+
+
+def test_the_runs_of_a_removed_item_are_among_those_of_all(site: WebSite) -> None:
+    site.add("davis", "eureka")
+    ran_hourly(site, "davis", "failed")
+    site.get("/runs")
+    site.do(partial(remove, site.board, "davis"))
+    site.clock.advance(2)
+    assert "1 of 1 runs" in site.get("/failures").text
+    assert shown_runs(site, "/runs") == [("davis", "1")]
+    site.add("davis")
+    ran_hourly(site, "davis", "ok")
+    assert len(shown_runs(site, "/runs")) == 2
+
+
+def test_a_run_that_is_released_late_is_shown_as_superseded(site: WebSite) -> None:
+    site.add("davis")
+
+    async def lost() -> Claim:
+        made = await site.scene.claimed("davis")
+        await unlock(site.board, "davis", Mark(by="ann", at=site.clock.now()), fence=1)
+        return made
+
+    made = site.do(lost)
+    assert len(shown_runs(site, "/runs?outcome=abandoned")) == 1
+    site.do(lambda: site.scene.let_go(made))
+    site.clock.advance(61)
+    assert shown_runs(site, "/runs?outcome=abandoned") == []
+    assert len(shown_runs(site, "/runs?outcome=superseded")) == 1
+
+
+def test_a_search_in_runs_finds_none_that_is_under_way(site: WebSite) -> None:
+    site.add("davis")
+    site.do(lambda: site.scene.claimed("davis"))
+    site.clock.advance(3)
+    assert "davis: running" in site.get("/timeline").text
+    assert "davis: running" not in site.get("/timeline?q=out+of+memory").text
+
+
+# ---- what takes long
+
+
+@pytest.mark.parametrize(
+    ("path", "place", "name"),
+    [
+        ("/", Filter, "choose"),
+        ("/runs", queries, "_in_turn"),
+        ("/timeline", runs, "timeline"),
+        ("/failures", runs, "heat_map"),
+        ("/health", health, "numbers_of"),
+        ("/health", health, "alarms_in"),
+        ("/health", cost, "rhythms_of"),
+        ("/health", cost, "asked_for"),
+        ("/item?id=davis", upcoming_times, "claimed"),
+        ("/api/v1/next?id=davis", upcoming_times, "claimed"),
+        ("/api/v1/items", Filter, "choose"),
+        ("/api/v1/alarms", health, "alarms_in"),
+    ],
+)
+def test_what_is_computed_for_a_page_leaves_the_event_loop_to_others(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch, path: str, place: Any, name: str
+) -> None:
+    """A worker beside the pages renews its locks meanwhile."""
+    threads: set[int] = set()
+    function = getattr(place, name)
+
+    def noted(*values: Any, **named: Any) -> Any:
+        threads.add(threading.get_ident())
+        return function(*values, **named)
+
+    async def thread_of_the_loop() -> int:
+        return threading.get_ident()
+
+    site.add("davis")
+    ran_hourly(site, "davis", "ok")
+    monkeypatch.setattr(place, name, noted)
+    assert site.get(path).status_code == 200
+    assert threads
+    assert site.do(thread_of_the_loop) not in threads
+
+
+def test_what_is_wrong_and_the_cost_are_computed_less_often_where_they_take_long(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: Counter[str] = Counter()
+
+    def slowly(place: Any, name: str) -> None:
+        function = getattr(place, name)
+
+        def noted(*values: Any) -> Any:
+            computed[name] += 1
+            site.clock.advance(2)
+            return function(*values)
+
+        monkeypatch.setattr(place, name, noted)
+
+    slowly(health, "alarms_in")
+    slowly(cost, "rhythms_of")
+    site.add("davis")
+    for number in (1, 1, 2):
+        site.get("/health")
+        site.get("/api/v1/alarms")
+        assert computed == {"alarms_in": number, "rhythms_of": number}
+        site.clock.advance(25)
+
+
+def test_a_cost_that_takes_long_to_compute_is_left_out(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rhythms_of, computed = cost.rhythms_of, 0
+
+    def slowly(*values: Any) -> Any:
+        nonlocal computed
+        computed += 1
+        site.clock.advance(2)
+        return rhythms_of(*values)
+
+    site.add(*[f"item-{number}" for number in range(9)])
+    assert "requests a run" in site.get("/health").text
+    monkeypatch.setattr(cost, "rhythms_of", slowly)
+    page = site.get("/health").text
+    assert "requests a run" not in page
+    assert "<code>blackboard cost</code> computes it" in page
+    assert computed == 3
+
+
+def test_next_times_that_take_long_to_compute_are_cut(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed = transitions.claimed
+
+    def slowly(*values: Any, **named: Any) -> Any:
+        site.clock.advance(0.08)
+        return claimed(*values, **named)
+
+    site.add("davis")
+    words = "Later ones take too long to compute."
+    assert words not in site.get("/item?id=davis").text
+    monkeypatch.setattr(upcoming_times, "claimed", slowly)
+    answer = site.get("/api/v1/next?id=davis").json()
+    assert (len(answer["times"]), answer["cut"]) == (4, True)
+    assert words in site.get("/item?id=davis").text
+
+
+def test_next_times_that_take_long_hold_up_no_other_page(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, claimed = threading.Event(), transitions.claimed
+
+    def slowly(*values: Any, **named: Any) -> Any:
+        assert goes_on.wait(patience(20))
+        return claimed(*values, **named)
+
+    async def pages() -> None:
+        transport = ASGITransport(app=site.app)
+        async with AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            searches = [client.get("/api/v1/next?id=davis") for _ in range(5)]
+            searching = asyncio.gather(*searches)
+            try:
+                async with asyncio.timeout(patience(20)):
+                    for path in ("/?q=dav", "/failures", "/health"):
+                        assert (await client.get(path)).status_code == 200
+                assert not searching.done()
+            finally:
+                goes_on.set()
+            assert all(answer.json()["times"] for answer in await searching)
+
+    site.add("davis")
+    monkeypatch.setattr(upcoming_times, "claimed", slowly)
+    site.do(pages)
+
+
+def test_what_fails_to_be_read_for_all_viewers_is_not_read_again_for_each(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    async def away(_board: BoardTable) -> Any:
+        nonlocal asked
+        asked += 1
+        for _turn in range(50):
+            await asyncio.sleep(0)
+        raise Unavailable("the store is away")
+
+    async def alarms() -> list[int]:
+        transport = ASGITransport(app=site.app)
+        async with AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answers = await asyncio.gather(*(client.get("/api/v1/alarms") for _ in range(5)))
+        return [answer.status_code for answer in answers]
+
+    site.add("davis")
+    site.get("/")
+    with monkeypatch.context() as patched:
+        patched.setattr(health, "read_groups", away)
+        assert site.do(alarms) == [503] * 5
+        assert asked == 1
+    assert site.do(alarms) == [200] * 5
+
+
+def test_what_a_viewer_has_acknowledged_is_wrong_no_more_however_long_that_takes_to_examine(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*values: Any) -> Any:
+        site.clock.advance(2)
+        return alarms_in(*values)
+
+    site.add("davis")
+    ran_hourly(site, "davis", "failed")
+    monkeypatch.setattr(health, "alarms_in", slowly)
+    before = site.get("/api/v1/alarms").json()
+    assert "failing" in [one["problem"] for one in before["problems"]]
+    form = fields_of(site.get("/item?id=davis").text, "do-ack")
+    assert site.post("/act/ack", form).status_code == 303
+    after = site.get("/api/v1/alarms").json()
+    assert "failing" not in [one["problem"] for one in after["problems"]]
+    assert after["at"] > before["at"]
+    assert "failing" not in main_of(site.get("/health").text)
 
 
 def test_figures_that_take_long_are_read_less_often(
@@ -847,6 +1187,18 @@ def test_each_live_page_has_its_part(odd: WebSite, monkeypatch: pytest.MonkeyPat
         there = [one for one in main_of(page).splitlines() if one.strip()]
         assert [one for one in parts[0].splitlines() if one.strip()] == there, name
         assert "hx-sse:connect" not in odd.get(f"/{'' if name == 'board' else name}?live=off").text
+
+
+@pytest.mark.parametrize("query", ["", "?q=a+%26b&state=failed&state=late"])
+def test_updates_are_paused_and_go_on_by_a_link_without_a_script(site: WebSite, query: str) -> None:
+    def live_link(address: str) -> str:
+        found = re.search(r'class="live(?: paused)?" href="([^"]+)"', site.get(address).text)
+        assert found is not None
+        return html.unescape(found[1])
+
+    paused = live_link(f"/{query}")
+    assert "hx-sse:connect" not in site.get(f"/{paused}").text
+    assert live_link(f"/{paused}") == (query or "?")
 
 
 class MadeParts:
@@ -985,6 +1337,26 @@ async def test_a_second_look_reads_the_items_again_that_are_not_kept_and_no_othe
     assert await look() == {"item 1", "item 2", "item 3"}  # of one, two runs are kept
 
 
+def test_pages_are_computed_while_threads_of_handlers_stand(site: WebSite) -> None:
+    """They may hold all threads that the loop has."""
+    site.add("davis")
+    over = threading.Event()
+
+    async def stand() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        loop.run_in_executor(None, over.wait)
+
+    site.do(stand)
+    given_up = threading.Timer(patience(20), over.set)
+    given_up.start()
+    for path in ("/", "/runs", "/failures"):
+        assert site.get(path).status_code == 200
+    assert not over.is_set()
+    given_up.cancel()
+    over.set()
+
+
 @story
 async def test_the_newest_of_many_runs_are_found_without_sorting_all_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -997,12 +1369,12 @@ async def test_the_newest_of_many_runs_are_found_without_sorting_all_again(
     later = [timedelta(seconds=number) for number in range(1_000)]
     items = [replace(item, id=f"item {one.seconds:03}", stop=item.stop + one) for one in later]
     ordered = 0
-    age_order = queries._age_order
+    cursor_of = queries.cursor_of
 
     def counted(run: Run) -> Any:
         nonlocal ordered
         ordered += 1
-        return age_order(run)
+        return cursor_of(run)
 
     async def runs_of(item: Item) -> AsyncIterator[Run]:
         assert item.stop is not None
@@ -1010,13 +1382,13 @@ async def test_the_newest_of_many_runs_are_found_without_sorting_all_again(
             stop = item.stop - timedelta(minutes=back)
             yield replace(run, id=item.id, stop=stop, fence=3 - back)
 
-    monkeypatch.setattr(queries, "_age_order", counted)
+    monkeypatch.setattr(queries, "cursor_of", counted)
     for limit in (1, 7, 1_500, 4_000):
         ordered = 0
         query = RunQuery()
         found = await newest_runs(scene.board, items, query, limit=limit, runs_of=runs_of)
         everything = [one for item in items async for one in runs_of(item)]
-        assert found == sorted(everything, key=age_order)[:limit]
+        assert found == sorted(everything, key=cursor_of)[:limit]
         assert ordered < 20 * len(everything)
 
 

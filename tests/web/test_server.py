@@ -212,7 +212,7 @@ def serving(
 def test_clients_that_send_half_a_request_lock_no_other_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "MOST", 8)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
 
     async def story(pages: Served) -> None:
         viewer, _ = await pages.sends(request("/live"))
@@ -261,7 +261,7 @@ def test_an_answer_that_is_read_slowly_and_a_live_page_are_not_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "WITHIN", 0.1)
-    monkeypatch.setattr(server, "MOST", 3)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
 
     async def story(pages: Served) -> None:
         viewer, _ = await pages.sends(request("/live", "Connection: close"))
@@ -281,7 +281,7 @@ def test_an_answer_that_is_read_slowly_and_a_live_page_are_not_cut(
 def test_a_client_that_takes_nothing_of_its_answer_makes_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "MOST", 1)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 1)
     monkeypatch.setattr(server, "STALLED", 0.0)
 
     async def story(pages: Served) -> None:

@@ -151,6 +151,7 @@ async def test_many_changes_are_read_whole_once(
     assert snapshot._full_at == read
 
 
+@pytest.mark.cases_of_one_store("looks are the same above any store")
 @pytest.mark.parametrize("verb", ["pause", "rename"])
 @pytest.mark.usefixtures("_large")
 @story
@@ -193,7 +194,7 @@ async def test_what_a_full_reading_has_read_is_not_read_again_by_the_next_look(
     await scene.fill(6)
     await scene.claimed("item-0001", board=scene.other)
     snapshot = Snapshot(scene.board, scene.clock)
-    read_all, existing, read = snapshot._read_all, scene.board.existing, list[str]()
+    read_all, item, read = snapshot._read_all, scene.board.item, list[str]()
 
     async def taken_meanwhile(began: float) -> None:
         await read_all(began)
@@ -201,10 +202,10 @@ async def test_what_a_full_reading_has_read_is_not_read_again_by_the_next_look(
 
     async def noted(item_id: str) -> Item | None:
         read.append(item_id)
-        return await existing(item_id)
+        return await item(item_id)
 
     monkeypatch.setattr(snapshot, "_read_all", taken_meanwhile)
-    monkeypatch.setattr(scene.board, "existing", noted)
+    monkeypatch.setattr(scene.board, "item", noted)
     await snapshot.look()
     for expected in (["item-0002"], []):
         read.clear()
@@ -282,7 +283,7 @@ async def test_where_a_request_fails_the_look_makes_no_more(
         await asyncio.sleep(0)
         return None
 
-    monkeypatch.setattr(scene.board, "existing", away)
+    monkeypatch.setattr(scene.board, "item", away)
     await snapshot.reread(ids)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -294,8 +295,9 @@ async def test_where_a_request_fails_the_look_makes_no_more(
 async def test_what_a_viewer_changed_is_seen_while_all_items_are_read(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await scene.add("davis")
-    await scene.add("keene")
+    for one in ("davis", "keene", "woodland"):
+        await scene.add(one)
+    await remove(scene.other, "woodland")
     snapshot = Snapshot(scene.board, scene.clock)
     await snapshot.look()
     items, has_read, goes_on = scene.board.items, asyncio.Event(), asyncio.Event()
@@ -312,11 +314,13 @@ async def test_what_a_viewer_changed_is_seen_while_all_items_are_read(
         await has_read.wait()
         await pause(scene.other, "davis", scene.mark())
         await remove(scene.other, "keene")
-        await snapshot.reread(["davis", "keene"])
+        await scene.add("woodland")
+        await snapshot.reread(["davis", "keene", "woodland"])
         await agree(scene, snapshot)
         goes_on.set()
         await looking
     await agree(scene, snapshot)  # what was read before is not put over it
+    assert snapshot.removed.keys() == {"keene"}
     await snapshot.look()
     await agree(scene, snapshot)
 
@@ -380,6 +384,25 @@ async def test_a_damaged_row_is_trouble_too(scene: Scene, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "paused_by", damaged)
     await snapshot.look()
     assert "item:x" in snapshot.trouble
+
+
+@story
+async def test_a_fault_of_a_look_is_trouble_until_a_look_succeeds(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    snapshot = Snapshot(scene.board, scene.clock)
+
+    async def faulty(_: object) -> None:
+        raise ValueError("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "paused_by", faulty)
+        for _ in range(2):
+            await snapshot.look()
+            assert "ValueError('a fault')" in snapshot.trouble
+    assert [one.exc_info is not None for one in caplog.records] == [True]
+    await snapshot.look()
+    assert snapshot.trouble == ""
 
 
 @pytest.mark.usefixtures("_large")
@@ -565,6 +588,6 @@ async def test_choices_of_one_version_do_not_pile_up(scene: Scene) -> None:
     await snapshot.look()
     chooser = Chooser(snapshot)
     for number in range(3 * MOST_KEPT):
-        assert chooser.all(Filter(search=f"x{number}")) == []
+        assert await chooser.all(Filter(search=f"x{number}")) == []
     assert len(chooser._found) <= MOST_KEPT
-    assert len(chooser.all(Filter(search="DAV feed"))) == 1
+    assert len(await chooser.all(Filter(search="DAV feed"))) == 1

@@ -43,6 +43,7 @@ async def life(fleet: Fleet, first: float, second: float) -> None:
     assert not ann.of(LockLost) + ben.of(LockLost)
 
 
+@pytest.mark.cases_of_one_store("clocks are compared above the store")
 @pytest.mark.case("CS02")
 @pytest.mark.parametrize("skew", [10 * YEAR, -10 * YEAR, TO_1970], ids=["+10", "-10", "1970"])
 @with_fleet
@@ -52,6 +53,7 @@ async def test_cs02_a_worker_that_is_years_wrong_works_as_the_others(
     await life(fleet, 0.0, skew)
 
 
+@pytest.mark.cases_of_one_store("clocks are compared above the store")
 @pytest.mark.case("CS02")
 @pytest.mark.parametrize("begins", [10 * YEAR, -10 * YEAR, TO_1970], ids=["+10", "-10", "1970"])
 @with_fleet
@@ -113,6 +115,7 @@ async def test_cj03_what_was_due_is_run_when_a_clock_that_went_back_returns(
     assert (await fleet.history())[-1].slot == START + timedelta(hours=3)
 
 
+@pytest.mark.cases_of_one_store("clocks are compared above the store")
 @pytest.mark.case("CJ05")
 @pytest.mark.parametrize("by", [-1.5, -0.4, 0.4, 1.5], ids=str)
 @with_fleet
@@ -131,6 +134,7 @@ async def test_cj05_a_clock_that_is_set_a_little_while_all_wait_costs_no_run(
     assert all(run.start >= run.slot for run in runs)
 
 
+@pytest.mark.cases_of_one_store("clocks are compared above the store")
 @pytest.mark.case("CJ05")
 @pytest.mark.parametrize("drift", [1 / DAY, -1 / DAY], ids=["inserted", "left out"])
 @with_fleet

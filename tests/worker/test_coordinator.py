@@ -223,7 +223,7 @@ async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplac
 async def test_items_run_while_no_worker_can_be_elected(place: Workplace) -> None:
     """The election is of another kind: it belongs to a program."""
     elections = await open_elections(place.other, create=True)
-    await additions.add(elections, item_id=COORDINATOR, item_type="bully", spec=Spec(every="1s"))
+    await additions.add_election(elections, COORDINATOR, "bully", Spec(every="1s"))
     made = await worker(place, at_once=True, coordinator=True)
     await happens(place, lambda: made.of(HousekeepingTrouble), "it is reported")
     assert "'coordinator' is a bully" in made.of(HousekeepingTrouble)[0].message
@@ -358,6 +358,21 @@ async def test_a_coordinator_that_was_overtaken_stops(place: Workplace) -> None:
     assert made.of(CoordinatorElected)[1].term == 3
 
 
+@above_the_store
+@with_workers
+async def test_an_election_that_cannot_be_read_is_reported_once(place: Workplace) -> None:
+    made = await worker(place, coordinator=True)
+    await coordinating(place, made)
+    elections = await open_elections(place.other)
+    harm = Merge(keys.item_key(COORDINATOR), {"state": "odd"}, ANY)
+    gone = Delete(keys.lock_key(COORDINATOR), ANY)
+    await elections.table.commit(elections.shard(0), [harm, gone])
+    await happens(place, lambda: made.of(HousekeepingTrouble), "its checks fail")
+    await passes(place.clock, 10 * CHECK.total_seconds())
+    (trouble,) = made.of(HousekeepingTrouble)
+    assert trouble.message.startswith("the election: row item:coordinator: no good state")
+
+
 # ---- what it does
 
 
@@ -372,7 +387,7 @@ def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> H
 
 async def a_tombstone(board: BoardTable, item_id: str) -> None:
     item_type = keys.group_of(board.name) or "feed"
-    await additions.add(board, item_id=item_id, item_type=item_type, spec=Spec())
+    await additions.ensure(board, [item_id], item_type)
     await edits.remove(board, item_id)
 
 

@@ -5,14 +5,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace as dataclass_replace
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from blackboard.display.health import alarms_of_group
+from blackboard.errors import Missing
 from blackboard.events import GroupTrouble, ItemLeftAlone
-from blackboard.handlers.handler import A_NAME, Handler
+from blackboard.handlers.handler import A_NAME, MOST_PARTITIONS, Handler
 from blackboard.model import Outcome, replace
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.edits import bring_back, cancel, edit, remove, unlock
@@ -251,6 +253,7 @@ async def test_a_worker_that_is_to_stop_while_it_looks_takes_nothing_more(group:
     assert group.log.began == []
 
 
+@pytest.mark.cases_of_one_store("rounds are the same above any store")
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_workers_follow_the_clock_of_the_store_when_it_was_set(
     hours: int, open_table: object
@@ -608,6 +611,7 @@ LATE = (
 )
 
 
+@pytest.mark.cases_of_one_store("rounds are the same above any store")
 @pytest.mark.parametrize("deaf", [False, True])
 def test_rounds_go_on_while_a_function_does_not_answer_which_is_reported_seldom(
     *, deaf: bool, open_table: object
@@ -716,6 +720,14 @@ async def bytes_of_text(_: object) -> Any:
 async def nothing(_: object) -> Any: ...
 
 
+async def names_of_an_item(_: object) -> Any:
+    raise Missing("feed")
+
+
+async def too_many(_: object) -> Any:
+    return map(str, range(MOST_PARTITIONS + 1))
+
+
 @above_the_store
 @pytest.mark.parametrize("at_start", [True, False])
 @pytest.mark.parametrize(
@@ -728,6 +740,8 @@ async def nothing(_: object) -> Any: ...
         (one_text, "TypeError: 'abc' is one text, not a list of names"),
         (bytes_of_text, "TypeError: b'abc' is one text, not a list of names"),
         (nothing, "TypeError: 'NoneType' object is not iterable"),
+        (names_of_an_item, "Missing: id: no item 'feed' on this board"),
+        (too_many, "BadInput: pump 'clicks': 1,001 partitions"),
     ],
 )
 def test_whatever_a_function_gives_instead_of_names_ends_no_worker_and_names_the_pump(
@@ -810,6 +824,22 @@ async def test_a_partition_whose_settings_cannot_be_computed_is_reported_once_an
     await group.board.table.commit(group.board.shard(0), [whole])
     await group.fleet.turn(2 * ROUND)
     assert sorted(group.log.owners) == ["0", "1", "2"]
+
+
+@above_the_store
+@sharing(partitions=3)
+async def test_a_second_token_of_a_partition_ends_no_worker(group: Group) -> None:
+    await ensure(group.board, names_of(3), GROUP)
+    ready = (await group.item("1")).ready
+    before = ready - timedelta(seconds=1)
+    row = await read(group.board.table, group.board.shard(0), next_key(ready, "1"))
+    assert row is not None
+    second = Insert(next_key(before, "1"), {**row.data, "ready": before})
+    await group.board.table.commit(group.board.shard(0), [second])
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 3 * ROUND)
+    assert group.log.counts == [3]
+    await mended(group, next_key(ready, "1"), {})
 
 
 async def let_go_in_the_future(group: Group) -> None:
@@ -912,6 +942,7 @@ async def mended(group: Group, key: str, before: Mapping[str, Any], row: str = "
     await group.board.table.commit(row or group.board.shard(0), [write])
 
 
+@pytest.mark.cases_of_one_store("rounds are the same above any store")
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

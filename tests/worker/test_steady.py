@@ -14,6 +14,7 @@ from tests.support.wrong_rows import found
 HOUR, YEARS, CYCLE = 3600.0, 3653 * 86_400.0, 30.0
 
 
+@pytest.mark.cases_of_one_store("clocks are compared above the store")
 @pytest.mark.parametrize(
     "said",
     [

@@ -166,6 +166,7 @@ async def test_unknown_types_are_left_alone_and_block_nobody(place: Workplace) -
     assert {token.id for token in await place.tokens()} == {f"strange-{n}" for n in range(5)}
 
 
+@pytest.mark.cases_of_one_store("settings are computed above the store")
 @pytest.mark.parametrize("spec", ['{"cron":"61 * * * *"}', '{"retries":"many"}', "{", "[]"])
 def test_settings_that_cannot_be_computed_are_left_alone(spec: str, open_table: object) -> None:
     """And told once, not with every walk."""

@@ -53,6 +53,7 @@ async def leave_paused(place: Workplace, *shards: int) -> None:
         await place.other.table.commit(place.other.shard(number), [Delete(MAINTENANCE, ANY)])
 
 
+@pytest.mark.cases_of_one_store("what is paused is judged above the store")
 @pytest.mark.parametrize("mode", [Mode.ONCE, Mode.UNTIL_IDLE, Mode.FOREVER])
 @pytest.mark.parametrize("left", [(1,), (1, 2)])
 @pytest.mark.parametrize("shards", [SHARDS])

@@ -3,8 +3,9 @@
 CHECKPOINT: a run saves under its own lock, and no lower number than what is saved. A good run,
 other params, an edit and a removal empty the checkpoint, and nothing else changes it.
 
-START: a run goes on at no less than any save that was acknowledged to a run before it, unless the
-checkpoint was emptied since that save was written. The answer may arrive later than both.
+START: a run starts from no lower number than any save that was acknowledged to a run before it,
+unless the checkpoint was emptied after that save was written. The acknowledgement may arrive later
+than both.
 """
 
 from collections import Counter, defaultdict
@@ -25,9 +26,9 @@ class Checkpoints:
         self._emptied: Counter[str] = Counter()
         """How often the checkpoint of an item was emptied."""
         self._written: dict[tuple[str, Saved], int] = {}
-        """Of each save that is not acknowledged: how often it was emptied before."""
+        """By save that is not acknowledged: how often the checkpoint was emptied before it."""
         self._acknowledged: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        """Since it was emptied: the last number of each fence, by item."""
+        """By item: the last acknowledged number of each fence since the checkpoint was emptied."""
 
     def __call__(self, change: AppliedChange) -> None:
         before, after = change.before, change.shadow.item
@@ -67,13 +68,13 @@ class Checkpoints:
     # ---- handlers
 
     def acknowledged(self, item_id: str, saved: Saved) -> None:
-        """A save was acknowledged to its run."""
+        """Called when a save was acknowledged to its run."""
         times = self._emptied[item_id]
         if self._written.pop((item_id, saved), times) == times:
             self._acknowledged[item_id][saved.fence] = saved.number
 
     def begins(self, item_id: str, fence: int, last: Saved) -> None:
-        """A handler is called, and goes on where `last` was saved."""
+        """Checks that a handler which starts from the save `last` starts late enough."""
         acknowledged = self._acknowledged.get(item_id, {})
         least = max((acknowledged[one] for one in acknowledged if one < fence), default=0)
         if last.number < least:
@@ -82,7 +83,7 @@ class Checkpoints:
 
 
 def _ends_well(change: AppliedChange) -> bool:
-    """Whether a good run is released."""
+    """Whether the change releases a run that ended `ok`."""
     released = any(isinstance(one.op, Delete) for one in change.of(Lock))
     ended = (one.new for one in change.of(Run))
     return released and any(isinstance(one, Run) and one.outcome is Outcome.OK for one in ended)

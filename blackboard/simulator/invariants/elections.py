@@ -1,9 +1,9 @@
 """Invariants of elections: TERM, UNLED.
 
-TERM: a term has one leader, and a leader has the lock of its term: it has stopped to lead before
-another candidate can take the lock. Only people take a lock from a leader that does not know yet.
+TERM: a term has one leader, and a leader holds the lock of its term: it stops leading before
+another candidate can take the lock. Only people take a lock from a leader that still leads.
 
-UNLED: without faults, each election has a leader soon.
+UNLED: without faults, each election soon has a leader.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from blackboard.simulator.workers import SimulatedCandidate, Workers
 from blackboard.table import Delete, Insert, Replace
 
 TRIES = 3
-"""Elections, one after the other: a candidate may be asked that has just ended, and others begin
-meanwhile.
+"""Elections in a row, until one has a leader: a candidate that is asked may have just ended, and
+others begin meanwhile.
 """
 
 
@@ -35,7 +35,7 @@ class ElectionInvariants:
     """The terms that people have ended."""
 
     def begins(self, candidate: SimulatedCandidate) -> None:
-        """A candidate has won."""
+        """Checks a candidate that has won."""
         name, term = candidate.process.name, candidate.election.term
         if self.terms.setdefault(term, name) != name:
             what = f"{self.terms[term]} and {name} lead in term {term}"
@@ -43,7 +43,7 @@ class ElectionInvariants:
         self._check_one(candidate)
 
     def changed(self, change: AppliedChange) -> None:
-        """Called after each write: a leader without the lock should have stopped before."""
+        """Checks each write: a leader must have stopped before another candidate takes its lock."""
         if change.id != self.election.name:
             return
         for touch in change.of(Lock):

@@ -1,27 +1,28 @@
 """Invariants of groups: SHARES, MOVED, UNOWNED. Checked at each claim of a partition, every cycle.
 
-SHARES: some rounds after the last change, no two workers hold numbers that differ by two.
+SHARES: some rounds after the last change, no worker holds two partitions more than another.
 
 MOVED: since then, no more partitions have moved than the changes ask for: a worker that is gone,
 stands still or leaves gives up what it held, and one that joins gets its share, as soon as it
-counts. Without a change nothing moves. And none moves from a worker that lives and has room for it,
-for a round: what its worker lost goes back to it.
+counts. Without a change nothing moves. A partition that a live worker lost, and has room for, goes
+back to that worker: for a round no other worker takes it.
 
-STANDSTILL: a worker that stood still, or the store for all, overrides nothing for two rounds.
+STANDSTILL: after a worker stood still, or the store was away, the worker overrides nothing for two
+rounds.
 
 UNOWNED: no partition is without a worker for longer than a lease and two rounds after its worker is
 gone, or than `HANDOVER` after it was released. When all is well, a pump runs under each lock.
 
-A change is what befalls a worker. Trouble is a request about the group that came to harm, a clock
-of the store that was set, a request of a person, and a pump that failed, or was taken over so often
-that it has to wait. Until it is over the rows alone are checked, and all times begin anew.
+A change is anything that happens to a worker. Trouble is a fault in a request about the group, a
+store clock that was set, a request of a person, or a pump that failed or was taken over so often
+that it has to wait. During trouble only the rows are checked, and after it all times begin anew.
 
 Where partitions are raced for (the balance `grab`), the durations of the races are the bounds. A
 race may move more than has to move, and a worker may take what another has just lost: so moves are
-free until all is well. Once all is well nothing moves, whatever befalls the bus.
+not limited until all is well. Once all is well nothing moves, whatever happens to the bus.
 
-That a fence has one pump, under a lock that is trusted, and what was saved, is checked for all
-groups in `invariants/runs.py` and `invariants/checkpoints.py`.
+`invariants/runs.py` checks for all groups that a fence has one pump, under a trusted lock, and
+`invariants/checkpoints.py` checks what was saved.
 """
 
 import math
@@ -44,24 +45,24 @@ from blackboard.table import Delete, Insert, Replace
 from blackboard.worker.partitions import SHARED
 
 COUNTS_AFTER = 0.9
-"""Rounds until a worker may count: its second announcement, by a clock that is too fast."""
+"""Rounds until a new worker may count: at its second announcement, by a clock that is fast."""
 BEGINS = 2.0
-"""Seconds, and a round, for which the first lock of a group is held while all workers count."""
+"""Seconds, beyond a round, after the first lock of a group in which each new worker counts."""
 ROUNDS = 3
-"""From the last change until all hold their shares; and the drain of a pump."""
+"""Rounds, beyond the drain of a pump, from the last change until all hold their shares."""
 EVEN = 3
-"""Normal times of the races, instead, until they come to the same shares."""
+"""The same for the balance `grab`, in normal lease times of its races."""
 TAKEOVER_ROUNDS = 2
-"""And a lease: until what a dead worker held is taken."""
+"""Rounds, beyond a lease, until the partitions of a dead worker are taken."""
 HANDOVER = 3.0
 """Seconds from the release of a partition to its next claim."""
 SLOW = 2.0
-"""Seconds that requests to the store may take besides."""
+"""Extra seconds that requests to the store may take."""
 SPARE = 5.0
 """Seconds beyond a bound."""
 HELD_UP = 60.0
-"""Seconds after trouble in which the store may not be asked: a batch is under way, or a breaker
-holds requests up; and in which a partition is not due, whose pump failed.
+"""Seconds after trouble in which workers may send no requests (a batch is in flight, or a circuit
+breaker is open), and in which a partition whose pump failed may not be due.
 """
 
 
@@ -76,38 +77,38 @@ class GroupInvariants:
     handler_runs: HandlerRuns
     on_move: Callable[[], None]
     moves: int = 0
-    """Since all was well."""
+    """Moves of partitions since all was well."""
     _shed: int = 0
-    """Let go for other workers, since then."""
+    """Partitions that were released for other workers since then."""
     _most: float = math.inf
-    """Moves that the changes since then ask for."""
+    """The moves that the changes since then require."""
     _well: float = 0.0
-    """When all has to be well."""
+    """The moment from which on all must be well."""
     _upset: float = 0.0
-    """The last trouble, or the last worker that did not end in good order."""
+    """The moment of the last trouble, or of the last change but a stop or start in good order."""
     _owners: dict[str, str] = field(default_factory=dict)
-    """The last of each partition."""
+    """The last owner of each partition."""
     _freed: dict[str, float] = field(default_factory=dict)
-    """When each partition was released that is not held."""
+    """The moment when each partition that is not held was released."""
     _count: set[str] = field(default_factory=set)
-    """The workers that count, or did."""
+    """The workers that count or have counted for the shares."""
     _claimed: dict[str, float] = field(default_factory=dict)
-    """When each partition was taken that is held."""
+    """The moment when each partition that is held was taken."""
     _announced: dict[str, float] = field(default_factory=dict)
-    """When each worker last wrote its row."""
+    """The moment when each worker last wrote its row."""
     _gone: dict[str, float] = field(default_factory=dict)
-    """When each worker was gone, or stood still."""
+    """The moment when each worker was gone, or stood still."""
     _stood_still: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """The last standstill of a worker that was late after it."""
+    """The last standstill of a worker, begin and end, where it was long enough to be late."""
     _away: tuple[float, float] = (math.inf, -math.inf)
-    """The last time that the store was away, for so long that all are late."""
+    """The last time, begin and end, that the store was away long enough to make all late."""
     _took: dict[str, float] = field(default_factory=dict)
-    """When each worker first took a partition: it had looked at the group by then."""
+    """The moment when each worker first took a partition: it had read the group by then."""
 
-    # ---- what befalls workers
+    # ---- events of workers
 
     def happened(self, member: WorkerProcess, happening: Happening) -> None:
-        """Called before a worker is gone, and after all else."""
+        """Called before a worker is gone, and after every other event of a worker."""
         name, now = member.process.name, self.timeline.now
         held, round_ = self._held(name), self.group.round
         match happening:
@@ -142,19 +143,19 @@ class GroupInvariants:
             self._due(self._until_taken + self._rounds_of_a_move)
 
     def _counts_now(self, name: str) -> None:
-        """A worker is about to announce itself again, or holds something: from now on it counts."""
+        """Counts a worker that is about to announce itself again, or that holds a partition."""
         if name in self._live() and name not in self._count:
             self._count.add(name)
             self._most += self._share_of_a_new_one(name)
 
     @property
     def _begins(self) -> bool:
-        """Whether nothing was held for a round: all workers count."""
+        """Whether no lock has been held for longer than a round: then new workers count at once."""
         since = self.timeline.now - self.group.round - BEGINS
         return not any(moment < since for moment in self._claimed.values())
 
     def was_away(self, since: float) -> None:
-        """The store was away since a moment, for all."""
+        """Called when the store is back, with the moment since when it was away."""
         self.troubled()
         if self.timeline.now > since + LATE * self.group.round * RATES:
             self._away = since, self.timeline.now
@@ -164,8 +165,8 @@ class GroupInvariants:
         self._due(self._until_taken + self._rounds_of_a_move + HELD_UP)
 
     def bus_changed(self) -> None:
-        """The bus began to fail, or has recovered: it may take longer until all is well, and
-        nothing moves that was well.
+        """The bus began to fail, or has recovered: it may take longer until all is well, but what
+        was well does not move.
         """
         self._upset = self.timeline.now
         self._due(self._until_taken + self._rounds_of_a_move)
@@ -175,8 +176,8 @@ class GroupInvariants:
 
     @property
     def _until_taken(self) -> float:
-        """Seconds. A race that comes before the lock is stale is followed by another; and a mark
-        that a winner left which has died costs one more.
+        """Seconds until the partitions of a dead worker are taken. After a race that comes before
+        their locks are stale there is another, and one more if a winner died and left its mark.
         """
         if self.group.is_raced_for:
             times = self.group.times
@@ -185,7 +186,7 @@ class GroupInvariants:
 
     @property
     def _rounds_of_a_move(self) -> float:
-        """Seconds. By `steal`, one partition moves in a round, and by `grab` in each race."""
+        """Seconds until shares are even. `steal` moves one partition a round, `grab` one a race."""
         if self.group.is_raced_for:
             return EVEN * self.group.times.normal + self.group.drain + SPARE
         more = self.group.partitions if self.group.balance is Balance.STEAL else 0
@@ -193,8 +194,8 @@ class GroupInvariants:
 
     @property
     def _until_handed_over(self) -> float:
-        """Seconds that a partition may lack a pump while it moves. Where no node runs in a race,
-        another race is published within a normal lease time.
+        """Seconds that a partition may be without a pump while it moves. If no node takes part in
+        a race, another race is published within a normal lease time.
         """
         if self.group.is_raced_for:
             return self.group.times.normal + self.group.times.minimum + SPARE
@@ -206,7 +207,7 @@ class GroupInvariants:
         return self._until_taken + self._rounds_of_a_move + HELD_UP
 
     def _share_of_a_new_one(self, name: str) -> int:
-        """The moves that a worker more asks for."""
+        """The moves that are required by one more worker."""
         live = self._live() | {name}
         if not self._is_well:
             return math.ceil(self.group.partitions / len(live))
@@ -241,7 +242,7 @@ class GroupInvariants:
                     self._taken(change, touch)
 
     def _let_go(self, item_id: str) -> None:
-        """A worker that has too many lets one go: there has to be another that counts."""
+        """Checks that no more partitions are released for others than the changes require."""
         self._shed += 1
         if self._shed > self._most:
             what = f"{self._shed} partitions of {self.group.name} let go, {self._most:g} had to be"
@@ -269,7 +270,7 @@ class GroupInvariants:
                 raise Violation("MOVED", what, item=change.id)
 
     def _may_override(self, change: AppliedChange, old: Lock, *, stale: float) -> None:
-        """What was stale before a standstill may have been chosen before it."""
+        """Checks an override. A lock that was stale before a standstill may be chosen before it."""
         mine = change.sender.name
         had_looked = self._took.setdefault(mine, change.moment)
         for began, ended in (self._stood_still.get(mine, self._away), self._away):
@@ -283,7 +284,7 @@ class GroupInvariants:
         live, seen = self._live(), change.sent - 2 * SLOW
         announced = self._announced.get(old.owner, -math.inf)
         was_seen = change.sent - self.group.lease < announced < seen
-        is_its_own = change.sent < max(stale, self._upset) + self.group.round  # then, any worker's
+        is_its_own = change.sent < max(stale, self._upset) + self.group.round  # later, any worker's
         if old.owner in live - {mine} and was_seen and is_its_own and self._upset < seen:
             all_of_it = sum(self._owners[one] == old.owner for one in self._claimed) + 1
             if all_of_it <= self.group.partitions // len(live):
@@ -291,7 +292,7 @@ class GroupInvariants:
                 raise Violation("MOVED", what, item=change.id)
 
     def _in_time(self, item_id: str, since: float, *, was_freed: bool = False) -> None:
-        """Whether a partition has not been without a worker for too long."""
+        """Checks that a partition has not been without a worker for too long."""
         if not self._live():
             return
         bound = self._until_taken
@@ -318,7 +319,7 @@ class GroupInvariants:
         if self._is_well:
             self._check_shares()
             held = sum(self._counts(self._live()).values())
-            # Where no worker lives, the next ones take what is there.
+            # If no worker is alive, the next ones take all partitions.
             self.moves, self._shed, self._most = 0, 0, sum(1 for _ in self._partitions()) - held
 
     @property
@@ -364,7 +365,7 @@ class GroupInvariants:
         return frozenset(self.group.ids)
 
     def _partitions(self) -> Iterator[tuple[str, Shadow]]:
-        """Those that are to be held: not paused."""
+        """The partitions that are to be held: those that are not paused."""
         for item_id in self.group.ids:
             shadow = self.shadows.of.get(item_id)
             if shadow is not None and (shadow.lock is not None or shadow.tokens):

@@ -2,7 +2,7 @@
 
 Of a type with a `concurrency` of N no more than N handlers go on at a time, whichever workers call
 them; with a `key`, no more than N for each of its values. A handler whose process is stopped, or
-went on a moment ago, does not count: it does nothing, and has had no time yet to find out.
+was continued a moment ago, does not count: it has had no time to notice that its permit is lost.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class LimitInvariants:
         return sum(its.name == limit.name for its in used) < limit.most
 
     def begins(self, handler_run: HandlerRun) -> None:
-        """A handler is called: those that go on are as many as may, at the most."""
+        """Checks that no more handlers go on than the limit allows, with one that is called now."""
         limit = self._limit(handler_run)
         if limit is None:
             return

@@ -35,9 +35,9 @@ from blackboard.worker.walk import OF_ITS_TYPE, REREADINGS
 SPARE = 10.0
 """Seconds beyond a bound, for requests to the store."""
 NOTICE = 2.0
-"""Seconds beyond its lease in which a holder without answers notifies its handler."""
+"""Seconds, beyond the lease of a lost lock, within which its holder notifies the handler."""
 WALKS = 2
-"""Complete walks of a worker, within which it finds each lock that it holds."""
+"""The complete walks in which a worker finds each lock of its own."""
 CHECKS = 3
 """Consecutive checks that find the same thing stuck: a slot may be free only for a moment."""
 
@@ -63,10 +63,10 @@ class Liveness:
     has_permit: Callable[[Item], bool]
     """Whether a permit is left for an item."""
     _unknown: dict[str, int] = field(default_factory=dict)
-    """By nonce: the complete walks of a worker when it first lacked a lock of its own."""
+    """By nonce of a lock that its owner lacks: the owner's complete walks when that was noticed."""
     _taken: list[TakenLock] = field(default_factory=list)
     _stuck: dict[str, int] = field(default_factory=dict)
-    """Consecutive checks that found it stuck."""
+    """By what is stuck: the consecutive checks that found it."""
 
     @property
     def _cycle(self) -> float:
@@ -74,7 +74,7 @@ class Liveness:
 
     @property
     def _types(self) -> Collection[str]:
-        """Those of items: partitions and elections have invariants of their own."""
+        """The types of items: partitions and elections have invariants of their own."""
         return self.scenario.types.handlers.keys()
 
     # ---- at each write
@@ -85,7 +85,7 @@ class Liveness:
                 self._must_be_notified(change, touch)
 
     def _must_be_notified(self, change: AppliedChange, touch: Touch) -> None:
-        """The handler is notified of the loss before another worker takes the lock, unless its
+        """Checks that the handler is notified before another worker takes the lock, unless its
         process was stopped meanwhile.
         """
         old, sender = touch.old, change.sender
@@ -167,7 +167,7 @@ class Liveness:
 
     @property
     def enough(self) -> float:
-        """Seconds that hold as many checks as it takes."""
+        """Seconds in which `check_left` is called as often as it needs to report stuck work."""
         return CHECKS * self.bound
 
     def check_left(self) -> None:
@@ -247,7 +247,7 @@ class LocksRead:
     tried: set[str] = field(default_factory=set)
     """Keys of locks that it tried to write."""
     disturbed: bool = False
-    """A fault in this walk: the worker may have read again, and tokens only."""
+    """Whether this walk met a fault: the worker may have read again, and only the tokens."""
 
 
 class Priority:
@@ -298,12 +298,12 @@ class Priority:
                 raise Violation("PRIORITY", what, item=item_id)
 
     def _is_limited_apart(self, *ids: str) -> bool:
-        """Whether one may have a permit while the other has none."""
+        """Whether the items have different limits, so that only one of them may have a permit."""
         items = [self._shadows.of[item_id].item for item_id in ids]
         return len({item and self._limit_of(item) for item in items}) > 1
 
     def walked(self, process: Process, moment: float) -> None:
-        """A walk of a worker has ended."""
+        """Notes what a worker has read in a walk that has ended."""
         read = self._read.setdefault(process.name, LocksRead())
         if not read.disturbed:
             read.reads |= process.reads
@@ -312,7 +312,7 @@ class Priority:
         process.reads.clear()
 
     def troubled(self, process: Process, ops: Sequence[Op]) -> None:
-        """A request of a process lost a race, or met a fault."""
+        """Notes that a request of a process lost a race, or met a fault."""
         read = self._read.setdefault(process.name, LocksRead())
         read.disturbed = True
         read.reads.clear()
@@ -324,9 +324,9 @@ A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3
 for each second (a store without answers is asked again).
 """
 LONG_READ = 200
-"""Rows of the longest read, about: the history of an item before it is pruned."""
+"""About the number of rows in the longest read: an item's history before it is pruned."""
 MOST_REFUSALS = 3
-"""Of one sender for one version of a row, while all its requests are answered."""
+"""The most refusals of one sender for one etag of a row, while its requests meet no fault."""
 
 
 class Refusals:
@@ -334,7 +334,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._times: dict[str, Counter[tuple[str, str, str]]] = {}
-        """By key; then by process, sender and expected etag."""
+        """Refusals by key; then by process, sender and expected etag."""
 
     def refused(
         self, process: Process, sender: str, ops: Sequence[Op], problem: TableError
@@ -368,11 +368,11 @@ class ProcessWork:
 
     began: float
     sent: int
-    """Requests at that moment."""
+    """The requests of the process until `began`."""
     runs: int = 0
-    """Claimed, or ended."""
+    """Starts and ends of runs."""
     most: int = 0
-    """Runs, locks and missed slots of one walk."""
+    """The highest number of runs, locks and missed slots in one walk."""
 
 
 class Walks:
@@ -385,12 +385,12 @@ class Walks:
         self._since: dict[str, ProcessWork] = {}
 
     def ran(self, process: Process) -> None:
-        """A run of the process was claimed, or has ended."""
+        """Counts a run of the process that was claimed, or has ended."""
         if process.name in self._since:
             self._since[process.name].runs += 1
 
     def walked(self, process: Process, walk: Walked, held: int, sent: int) -> None:
-        """A walk has ended; `held` runs, and `sent` requests so far."""
+        """Called at the end of a walk, with the number of runs held and of requests sent so far."""
         now = self._timeline.now
         since = self._since.setdefault(process.name, ProcessWork(now, sent))
         since.most = max(since.most, held + walk.locks + walk.missed)

@@ -94,7 +94,7 @@ class OperatorChanges:
             yield from same(before, after, "ready attempt state once requests")
             yield from _one_of(after.slot, before.slot, before.slot - MILLISECOND)
         elif before.attempt > 1 and before.state is not State.DONE:
-            yield from same(before, after, f"{PLAN} ready state requests")
+            yield from same(before, after, "slot ready attempt state once requests")
         elif queue:
             if (before.slot, before.ready) != (after.slot, after.ready):
                 yield from _one_of(after.slot, queue[0].slot, queue[0].slot - MILLISECOND)
@@ -147,7 +147,7 @@ def _is_unwanted(before: Item, after: Item) -> bool:
 
 
 def _asked(change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:
-    """The run is next; or it is queued behind a run that goes on, is retried or was asked for."""
+    """A requested run is next, or queued behind one that runs, is retried or was requested."""
     old, new = before.requests, after.requests
     is_retry = before.waits and before.attempt > 1
     in_hand = before.running or is_retry or (before.waits and before.slot != before.planned)
@@ -167,7 +167,7 @@ def _asked(change: AppliedChange, before: Item, after: Item) -> Iterator[Differe
 def _in_line(
     before: Item, old: tuple[QueuedRun, ...], new: tuple[QueuedRun, ...]
 ) -> Iterator[Difference]:
-    """One more queued run; or none, if the last one has no params and has not started."""
+    """One more run is queued; or none, if the last one has no params and has not started."""
     if len(new) == len(old):
         last = old[-1].once if old else before.once
         yield "RUN NOW LOST", "params of the last in line", "", last
@@ -200,7 +200,7 @@ class RequestedRuns:
 
     def __init__(self) -> None:
         self._asked: defaultdict[str, list[QueuedRun]] = defaultdict(list)
-        """By item, in the order of their starts."""
+        """Requested runs that have not started, by item, in the order of their starts."""
 
     def __call__(self, change: AppliedChange) -> None:
         sender = change.sender
@@ -239,7 +239,7 @@ class RequestedRuns:
                 return
 
     def _expected(self, change: AppliedChange, old: Item | None, new: Item) -> None:
-        """Each run that was asked for stays, with its own params, until it starts."""
+        """Checks that each requested run stays, with its own params, until it starts."""
         if new.state is State.REMOVED or old is None or change.sender.verb == "add":
             self._asked.pop(new.id, None)
             return

@@ -92,12 +92,12 @@ def _of_token(item: Item, token: Token, key: str) -> Iterator[tuple[str, str]]:
 
 KEPT = Retention()
 YOUNGEST_TOMBSTONE = REMEMBERED - timedelta(minutes=2)
-"""The store's clock may have been set by a minute meanwhile."""
+"""The least age of a tombstone that is deleted; the store's clock may have been set meanwhile."""
 
 
 def check_deleted(change: AppliedChange) -> None:
-    """DELETED: of items only tombstones go, and no sooner than requests are forgotten; of histories
-    what is too much, and what is left of an earlier life.
+    """DELETED: of items, only tombstones are deleted, and not before the names of their requests
+    may be forgotten; of histories, rows beyond the limit and rows of an earlier life.
     """
     for touch in change.of(Item):
         old = touch.old
@@ -123,8 +123,8 @@ FREEING = {"unlock", "cancel"}
 
 
 class Locks:
-    """OVERRIDE, EARLY, RENEWED, FOREIGN release: who writes a lock, and when. FENCE: fences rise
-    over all lives of an id.
+    """OVERRIDE, EARLY, RENEWED, FOREIGN release: which worker writes a lock, and when. FENCE: the
+    fence rises over all lives of an id.
     """
 
     def __init__(self) -> None:
@@ -383,7 +383,7 @@ def _releases(written: Written, item: str) -> bool:
 
 
 MOST_ROWS = 100
-"""Of a batch."""
+"""The most rows in a batch."""
 
 
 class Etags:

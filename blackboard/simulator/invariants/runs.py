@@ -26,13 +26,13 @@ RATES = 1.02
 LOST = 2.0
 """Seconds from the notice that a lock is lost until the handler is stopped."""
 SPARE = 2.0
-"""Seconds until the worker acts."""
+"""Seconds beyond a bound, until the worker acts."""
 LAST_WALK = 20.0
-"""Seconds until a walk that has begun ends."""
+"""Seconds until a walk that has begun ends, at most."""
 SOON = 1.0
 """Seconds after which a worker that was asked to stop sends no claim."""
 READ = SOON + TIMEOUT
-"""As long, for an override: it reads the item before."""
+"""The same in the case of an override, which is sent after a read of the item."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Leased:
     is_called: bool = False
     """Whether a handler was called under it."""
     given: list[tuple[str, str]] = field(default_factory=list)
-    """Spec and `once` of the item since its claim: an adopted claim is run with the latest."""
+    """All values of the item's spec and `once` since its claim; adopted claims use the latest."""
 
 
 class HandlerInvariants:
@@ -92,7 +92,7 @@ class HandlerInvariants:
             self._leased[item.id, lock.fence].moment = change.moment
 
     def _claimed(self, change: AppliedChange, *, soon: float) -> None:
-        """STOPPED: a worker that was asked to stop claims nothing more."""
+        """STOPPED: a worker that was asked to stop claims no more items."""
         member = self._workers.by_name.get(change.sender.name)
         asked = None if member is None else member.asked_to_stop
         if asked is not None and change.sent > asked + soon:
@@ -102,7 +102,7 @@ class HandlerInvariants:
     # ---- handlers
 
     def begins(self, handler_run: HandlerRun) -> None:
-        """A handler is called: its lock is trusted, and its params are those of its item."""
+        """Checks a handler that is called: its lock is trusted, and its params are the item's."""
         call, process = handler_run.call, handler_run.process
         leased = self._leased.get((call.item.id, call.fence))
         if leased is None:

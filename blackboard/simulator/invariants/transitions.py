@@ -2,8 +2,9 @@
 
 The table of "Release" in docs/rows.md is computed here again, without `rules/`: from the item
 before, the row of its run, and the schedule. A slot later than expected means that one was skipped,
-and its run never starts. SLOT also: a run starts at a slot of its schedule. CLOSED: none starts by
-its schedule in a time without runs.
+and its run never starts. SLOT also: a run starts at a slot of its schedule, and at none that lies
+before the edit by which it has this schedule. CLOSED: none starts by its schedule in a time without
+runs.
 """
 
 from collections import defaultdict
@@ -25,7 +26,15 @@ from blackboard.model import (
     whole_milliseconds,
 )
 from blackboard.rules.next_run import MILLISECOND, is_ahead, phase, slot_of
-from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due, opens
+from blackboard.schedule.schedule import (
+    Every,
+    Once,
+    Schedule,
+    due_between,
+    next_due,
+    opens,
+    without_limits,
+)
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
 from blackboard.spec import RunSettings
@@ -35,7 +44,7 @@ HOUR = timedelta(hours=1)
 TAKEOVERS = 3
 """Attempts that may be overridden, where retries allow fewer."""
 DECIDED_WITHIN = timedelta(minutes=1)
-"""Of a write: the worker decided upon it no longer ago."""
+"""The longest time from a worker's decision to its write."""
 FAILING = {Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED}
 Difference = tuple[str, str, Any, Any]
 """A kind of violation; a column; the expected value, and the actual one."""
@@ -142,6 +151,9 @@ class Transitions:
         ):
             return
         if was_closed(settings.schedule, change) and not is_dropped(settings):
+            if _is_left_out(before, settings.schedule):
+                yield "SLOT", "slot", next_due(settings.schedule, before.slot), after.slot
+                return
             yield from same(before, after, "slot planned attempt runs failures")
             end = opens(settings.schedule, change.latest) or change.latest
             latest = _ready(before.id, end, settings)
@@ -158,6 +170,12 @@ class Transitions:
             yield "SLOT", "slot", f"after {before.slot}", after.slot
         yield "ATTEMPTS", "attempt", 1, after.attempt
         yield from same(before, after, "runs failures")
+
+
+def _is_left_out(item: Item, schedule: Schedule) -> bool:
+    """Whether the slot of an item lies in a window, which an edit has given to its schedule."""
+    by_clock = not isinstance(schedule, Every | Once)
+    return by_clock and opens(schedule, item.slot) != item.slot and item.slot != item.first
 
 
 def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expected:
@@ -193,7 +211,7 @@ def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expec
 
 
 def taken_in_hand(same: Expected, planned: datetime) -> Expected:
-    """The first queued run is next; its slot is never that of the schedule."""
+    """The expected plan with the first queued run as the next, at no slot of the schedule."""
     first, *others = same.queue
     slot = first.slot - MILLISECOND if first.slot == planned else first.slot
     return replace(
@@ -218,10 +236,11 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
         case _:
             covered = item.slot
     following = next_due(schedule, covered)
-    if item.slot != item.planned:  # a person asked for it
+    if item.slot != item.planned:  # a person asked for it, or edited the schedule since
+        if item.planned == NEVER:
+            return next_due(schedule, run.stop)
         stays = settings.missed == "all" or (settings.missed == "one" and item.once != "")
-        left = stays and item.planned != NEVER
-        return item.planned if left or item.planned > covered else following
+        return item.planned if stays or item.planned > covered else following
     if settings.missed == "all" and following is not None and following <= run.stop:
         return due_between(schedule, covered, run.stop, settings.missed_limit)[0]
     return following
@@ -235,12 +254,12 @@ def _ready(item_id: str, slot: datetime, settings: RunSettings) -> datetime:
 
 
 def is_closed(schedule: Schedule | None, change: AppliedChange) -> bool:
-    """Whether it is a time without runs, when a worker writes, and was when it decided to."""
+    """Whether a worker both decides and writes in a time without runs."""
     return all(opens(schedule, one) != one for one in _moments(change))
 
 
 def was_closed(schedule: Schedule | None, change: AppliedChange) -> bool:
-    """Whether it is a time without runs, when a worker writes, or was when it decided to."""
+    """Whether a worker decides or writes in a time without runs."""
     return any(opens(schedule, one) != one for one in _moments(change))
 
 
@@ -251,6 +270,11 @@ def _moments(change: AppliedChange) -> tuple[datetime, datetime]:
 def is_dropped(settings: RunSettings) -> bool:
     """Whether a slot that may not be run now is left out; else it waits."""
     return settings.missed == "none" and not isinstance(settings.schedule, Every)
+
+
+def _times(item: Item) -> tuple[str, str]:
+    """The schedule of an item without its limits, and its time zone."""
+    return without_limits(item.schedule), item.timezone
 
 
 def _plan_of(plan: Expected, after: Item, state: State) -> Iterator[Difference]:
@@ -309,9 +333,9 @@ def _result(before: Item, after: Item, run: Run) -> Iterator[Difference]:
 
 
 class ClaimedSlots:
-    """SLOT: a claim is for a slot of the item's schedule, or for the first one of the item, or for
-    one that was claimed before (a retry, or a run that was cut short). CLOSED: it is made in no
-    time without runs, unless it is a retry, or a person asked for it.
+    """SLOT: a claim is for a slot of the item's schedule since its last edit, for the first slot of
+    the item, or for one that was claimed before (a retry, or a run that was cut short).
+    CLOSED: in a time without runs only retries and runs that a person asked for are claimed.
     """
 
     def __init__(self, schedule_of: Callable[[Item], Schedule | None]) -> None:
@@ -319,14 +343,21 @@ class ClaimedSlots:
         self._first: dict[str, datetime] = {}
         self._claimed: defaultdict[str, set[datetime]] = defaultdict(set)
         self._counted: defaultdict[str, set[datetime]] = defaultdict(set)
-        """Slots of an `every`, counted from each start: one stays planned while others are run that
-        were asked for, also where a clock that went back counts an earlier one from these.
+        """Slots of an `every`, counted from each start. A slot stays planned while requested runs
+        start, also where an earlier one is counted from these, because the clock went back.
         """
+        self._edited: dict[str, datetime] = {}
+        """The moment of the edit that gave an item its present schedule."""
 
     def __call__(self, change: AppliedChange) -> None:
         before, now = change.before, change.shadow.item
         if now is not None and now.start is None:
             self._first[now.id] = now.planned
+        if before is not None and now is not None and change.sender.verb == "edit":
+            if _times(before) != _times(now):
+                self._edited[now.id] = now.applied[0].at
+        elif change.sender.verb in {"add", "remove"}:
+            self._edited.pop(change.id, None)
         if before is None or not any(isinstance(one.op, Insert) for one in change.of(Lock)):
             return
         schedule, is_scheduled = self._schedule_of(before), before.slot == before.planned
@@ -339,6 +370,11 @@ class ClaimedSlots:
         claimed.add(before.slot)
         if not is_old and is_scheduled and not self._has(before):
             what = f"{before.slot} is no slot of {before.schedule or 'nothing'}"
+            raise Violation("SLOT", what, item=before.id)
+        edited = self._edited.get(before.id, before.slot)
+        by_clock = not isinstance(schedule, Every | Once | None)
+        if by_clock and not is_old and is_scheduled and before.slot < edited:
+            what = f"{before.slot} lies before the edit of its schedule, at {edited}"
             raise Violation("SLOT", what, item=before.id)
 
     def _has(self, item: Item) -> bool:

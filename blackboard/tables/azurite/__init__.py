@@ -29,7 +29,7 @@ from blackboard.errors import BadInput, StoreProblem
 
 TABLE = "blackboard"
 STARTING = 60.0
-"""Seconds until it must listen; it takes a fifth of a second."""
+"""Seconds until it must listen; usually it takes a fifth of a second."""
 STOPPING = 10.0
 """Seconds to save its rows and end."""
 INSTALLING = 600.0
@@ -37,9 +37,9 @@ INSTALLING = 600.0
 OLDEST_NODE = 20
 """The oldest version of Node that Azurite and npm support."""
 NPM = Path("lib", "node_modules", "npm", "bin", "npm-cli.js")
-"""In the folder of Node."""
+"""The path of npm in the folder of Node."""
 LAST_LINES = 8
-"""Of the output of a program that failed, in the error."""
+"""Lines of the output of a program that failed, which the error shows."""
 
 FILES = Path(__file__).with_name("npm")
 """The lock file, the stubs and the start script."""
@@ -170,8 +170,8 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Waits for another process that installs. The kernel releases the lock when its holder
-    dies.
+    """Holds a lock file, after another process that installs has ended. The kernel releases the
+    lock when its holder dies.
     """
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -85,6 +85,16 @@
 
   // ---- whether the page is live
 
+  // A search has changed the address since the link was made.
+  const relink = () => {
+    const link = document.querySelector("a.live");
+    if (!link) return;
+    const address = new URL(location);
+    if (link.classList.contains("paused")) address.searchParams.delete("live");
+    else address.searchParams.set("live", "off");
+    link.href = address.search || "?";
+  };
+
   const SILENCE = 40000; // milliseconds; the server sends something every 15 s
   const PATIENCE = 3000; // a connection that is made anew within that is not worth a word
   let heard = Date.now();
@@ -255,6 +265,7 @@
     document.addEventListener("change", pick);
     document.addEventListener("toggle", opened, true);
     document.addEventListener("click", close);
+    document.addEventListener("htmx:after:history:push", relink);
     document.addEventListener("htmx:sse:after:connection", hears);
     document.addEventListener("htmx:sse:after:message", hears);
     document.addEventListener("htmx:sse:error", loses);

@@ -1,4 +1,4 @@
-"""What a run of chaos came to: told, and left where whoever publishes it finds it."""
+"""Prints the figures of a run of chaos, and leaves them for `python -m tests.proof --record`."""
 
 import json
 from dataclasses import asdict, dataclass

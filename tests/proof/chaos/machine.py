@@ -1,5 +1,5 @@
-"""Who may use the machine: a test that leaves nothing of it to others waits for those that need
-some of it, and they for it; also when pytest runs them in several processes.
+"""A lock of the machine: a test that uses all of it, and tests that use some of it, wait for each
+other; also when pytest runs them in several processes.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Programs of the system that make trouble: where they are, or why a test cannot do without.
+"""Programs of the system that inject faults: their paths, or why a test is skipped without them.
 
 Where CI is set, a test that cannot run fails: one that is always skipped would never be noticed.
 """

@@ -1,4 +1,4 @@
-"""What pumps have noted in the folder of their workers, and what their leases are."""
+"""Reads the notes of pumps in the folder of their workers, and judges them by their leases."""
 
 import json
 import subprocess

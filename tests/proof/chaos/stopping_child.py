@@ -1,5 +1,5 @@
 """A process that overrides a stale lock, and stops itself (SIGSTOP) between its look at the lock
-and its batch: `stopping_child.py STORE ITEM`. When it goes on, it says what it got: a fence, or 0.
+and its batch: `stopping_child.py STORE ITEM`. When it goes on, it prints the result: a fence, or 0.
 """
 
 import asyncio

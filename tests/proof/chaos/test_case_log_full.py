@@ -1,4 +1,4 @@
-"""DF04: the disk that holds the log is full. Items are run all the same, and told by nobody."""
+"""DF04: the disk that holds the log is full. Items run nevertheless, without log lines."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A worker stands still for three leases (SIGSTOP) and goes on (SIGCONT): too late, and told."""
+"""A worker is stopped for three leases (SIGSTOP) and goes on (SIGCONT): it logs that it is late."""
 
 import signal
 import time

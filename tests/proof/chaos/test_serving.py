@@ -1,4 +1,4 @@
-"""What is judged of the notes of pumps."""
+"""The verdict on the notes of pumps."""
 
 import pytest
 

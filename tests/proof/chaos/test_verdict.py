@@ -1,4 +1,4 @@
-"""The verdict on a storm finds what it is there to find; and a seed plans one storm."""
+"""The verdict on a storm finds planted errors; and a seed always plans the same storm."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,8 +1,9 @@
-"""What befalls a fleet of workers, and when: drawn from a seed, before anything happens.
+"""The faults of a fleet of workers, and their times: drawn from a seed, in advance.
 
-Each worker has a seat, and who is killed is replaced there. Kills come every two seconds; the rest
-comes in spells that begin and end: two workers at a time stand still, one has a wrong clock, one
-has no store. The host's clock never goes back; that of a single worker does, and comes back.
+Each worker has a seat, and a worker that is killed is replaced there. Kills come every two
+seconds; the rest comes in spells that begin and end: two workers at a time stand still, one has a
+wrong clock, one has no store. The host's clock never goes back; that of a single worker does, and
+comes back.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What must be so after a storm, and how much was done in it.
+"""The conditions that must hold after a storm, and how much was done in it.
 
 Three witnesses: the items, their histories, and what the handlers themselves have written down.
 That two handlers of an item overlap is not forbidden (a worker that stood still wakes too late);

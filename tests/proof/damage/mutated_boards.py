@@ -1,5 +1,5 @@
 """A board on which some rows are harmed while a worker is at work, and what must hold nevertheless:
-nobody crashes, every healthy item keeps running, and no harm to an item that stops is kept quiet.
+no process crashes, every healthy item keeps running, and an item that stops is reported.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Rows of groups and elections that came to harm end no worker, and hold up no other partition.
 
-A candidate whose election cannot be read goes on, or its block ends with an error of ours that
-names the row.
+A candidate whose election cannot be read goes on.
 """
 
 import asyncio
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from blackboard.clock import Clock
-from blackboard.errors import BlackboardError
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handlers_of, pump
 from blackboard.protocol import keys
@@ -33,6 +31,7 @@ from tests.support.workers import board_on
 
 SEEDS = range(400 if LONG else 24)
 PARTITIONS = 12
+BALANCES = ("shares", "grab")
 HARMED = 6
 """Rows of one group, one after another."""
 
@@ -44,7 +43,7 @@ async def harm(table: Table, mutator: Mutator, *, healthy: Sequence[str]) -> Mut
         for partition in mutator.partitions
         async for row in table.scan(partition)
     ]
-    left = [row for row in rows if row.id not in healthy]
+    left = [row for row in rows if row.id not in healthy and row.data]
     if not left:
         return None
     (row,) = mutator.random.choices(left)
@@ -77,7 +76,10 @@ def test_no_worker_of_a_group_ends_and_the_other_partitions_are_served(seed: int
             finally:
                 log.running[item.id].remove(ctx.worker)
 
-        declared = pump(GROUP, partitions=PARTITIONS, lease=f"{LEASE:g}s", drain="5s")(serve)
+        balance = BALANCES[seed % 2]
+        declared = pump(
+            GROUP, partitions=PARTITIONS, lease=f"{LEASE:g}s", drain="5s", balance=balance
+        )(serve)
         group = Group(fleet, log, handlers_of(declared)[0])
         await group.join("ann", "ben")
         await fleet.turn(2 * ROUND)
@@ -128,7 +130,7 @@ def told_of(story: Coroutine[Any, Any, None], done: Sequence[Mutation | None]) -
 
 @pytest.mark.parametrize("kind", ["mutex", "bully", "ring"])
 @pytest.mark.parametrize("seed", range(SEEDS.stop // 3))
-def test_a_candidate_goes_on_or_is_told_what_is_wrong(seed: int, kind: str) -> None:
+def test_a_candidate_goes_on(seed: int, kind: str) -> None:
     done: list[Mutation | None] = []
 
     async def story() -> None:
@@ -148,10 +150,4 @@ def test_a_candidate_goes_on_or_is_told_what_is_wrong(seed: int, kind: str) -> N
                 await town.turns(mutator.random.choice((1.0, 20.0)))
             assert other.is_leader
 
-    async def named() -> None:
-        try:
-            await story()
-        except BlackboardError as problem:
-            assert "row item:report" in str(problem)  # noqa: PT017 - there may be none
-
-    told_of(named(), done)
+    told_of(story(), done)

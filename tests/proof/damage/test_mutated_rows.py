@@ -1,4 +1,4 @@
-"""Of 10,000 rows that came to harm each is refused, left alone or put right: nobody crashes, and
+"""Of 10,000 rows that came to harm each is refused, left alone or repaired: no process crashes, and
 all other items keep running.
 
 The long form of the proof makes it 100,000.

@@ -10,7 +10,7 @@ no explanation. An idle operation takes effect as soon as it can: that closes no
 
 An operation without an answer never returns, and may take effect late or never.
 
-The search is bounded. One that is given up is told as UNDECIDED, which is no better than VIOLATED.
+The search is bounded. If it is given up, the verdict is UNDECIDED, which counts as VIOLATED.
 """
 
 from collections import defaultdict

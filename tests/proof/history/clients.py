@@ -1,8 +1,8 @@
 """Clients that claim, renew, release, override, unlock and read items at once, all noted.
 
-Each walks the board as a worker does and decides by the same rules, but in an order that a seed
-says, and worse than any worker: some of its claims it forgets until their locks are stale, and lets
-them go then as if nothing were. Where replies are lost, a claim or an override that was not found
+Each walks the board as a worker does and decides by the same rules, but in an order from a seed,
+and with more errors: it ignores some of its claims until their locks are stale, and releases them
+then as usual. Where replies are lost, a claim or an override that was not found
 to have landed has no answer; it may land when its client lets it, and is adopted then.
 
 A batch of claims that was refused says nothing of any one of them, and is not noted.

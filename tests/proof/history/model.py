@@ -1,7 +1,7 @@
-"""A lock with a fence as it would be if everybody took turns: what histories are held against.
+"""A lock with a fence under operations one after the other: the model for histories.
 
-`after` says what one operation makes of the lock, or that it cannot have gone like this. It knows
-no time: whether a lock was stale when it was overridden is for others to see.
+`after` returns the lock after one operation, or that the operation cannot have had its result. The
+model has no time: it does not check that a lock was stale when it was overridden.
 
     read      the fence and the holder are what they are
     claim     of a token with fence e: granted as e + 1 if the lock is free at e, else refused

@@ -1,4 +1,4 @@
-"""Who asked what when, and what the answer was: a history as it is made.
+"""Records a history: each operation with its client, its moments, and its answer.
 
 All that write into one history share a scale of moments. Within a process it is a counter, so that
 the same seed gives the same history; between processes it is the host's monotonic clock. An etag is

@@ -1,4 +1,4 @@
-"""The fourteen conditions of the protocol. Each can be left out, and then something breaks.
+"""The fourteen conditions of the protocol. Each can be left out, and then an invariant breaks.
 
 A condition is a switch of the model alone: the product has no way to leave one out.
 """

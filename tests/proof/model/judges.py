@@ -1,7 +1,7 @@
-"""What must hold after every single batch that is applied, whoever sent it and however late.
+"""The invariants after every batch that is applied, by any sender and however late.
 
-The judges see the rows before and after, the batch and who sent it; and they remember what no row
-says (`world.Past`). One more invariant, RESTS, is about what can still happen: `search.py`.
+The judges get the rows before and after, the batch and its sender; and they keep what no row has
+(`world.Past`). One more invariant, RESTS, is about what can still happen: `search.py`.
 """
 
 from collections.abc import Iterator, Mapping

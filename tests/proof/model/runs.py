@@ -1,4 +1,4 @@
-"""A run in a worker's hands: it is renewed, ends, and is let go, whatever it takes.
+"""A run that a worker holds: the steps to renew, end and release it, also when in doubt.
 
 run       the handler runs; renew, save, or end and send the release; in doubt: `settle`
 renew     renew what was adopted, then `run`; in doubt: `touch`

@@ -1,8 +1,9 @@
-"""Searching all the worlds that can be reached within bounds, nearest first: so what is told of a
-broken invariant is a shortest story.
+"""Searches all worlds that can be reached within bounds, nearest first: so the story of a broken
+invariant is a shortest one.
 
-A search ends when there is no world left, or when one is broken. Then it looks back: from each
-world, without another fault and without waiting for a lease, one that is at rest must be reached.
+A search ends when there is no world left, or when an invariant is broken. Then it checks backwards:
+from each world, one that is at rest must be reachable, without another fault and without waiting
+for a lease.
 """
 
 from array import array

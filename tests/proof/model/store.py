@@ -1,7 +1,7 @@
 """The store of the model: rows of one partition, and batches that are applied whole or not at all.
 
-Every write but an insert states the etag that it expects, or says ANY. An etag is never drawn
-twice: whoever remembers one that is gone can wait for ever. It knows nothing of what rows mean.
+Every write but an insert states the etag that it expects, or ANY. An etag is never used twice: a
+write with one that is gone never succeeds. The meaning of rows plays no part here.
 
 Not modelled: time, pages, limits. Reading is looking at `Rows` at one moment.
 """

@@ -1,10 +1,10 @@
-"""Worlds that differ in names alone are one: it is enough to search on from one of them.
+"""Worlds that differ only in names are one: it is enough to search from one of them.
 
 Workers are alike, so their order means nothing. Etags and nonces are names: etags of rows are
 numbered in the order of their keys, and any other is gone for ever, as is a batch in flight that
-states one. That a request was applied is forgotten when it cannot come again.
+states one. That a request was applied is forgotten when it cannot be sent again.
 
-Two worlds that differ in names may still pass for two: that costs time, and hides nothing.
+Two worlds that differ only in names may still count as two: that costs time, and hides nothing.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""All that workers can do next: each goes on with what it is about, walks, or dies."""
+"""All steps that workers can make next: each continues its present task, walks, or dies."""
 
 from collections.abc import Callable, Iterator
 

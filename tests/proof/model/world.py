@@ -1,7 +1,7 @@
-"""All there is at one moment: the rows, what each worker and person has in mind, and batches that
-were sent and may still land.
+"""The state of the model at one moment: the rows, the memory of each worker and person, and batches
+that are in flight.
 
-Everything is a tuple, so that two worlds that look alike are one.
+Everything is a tuple, so that two equal worlds are one.
 """
 
 from typing import NamedTuple

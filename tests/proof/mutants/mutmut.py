@@ -31,6 +31,7 @@ only_mutate =
     blackboard/rules/shares.py
     blackboard/rules/transitions.py
     blackboard/rules/upcoming.py
+    blackboard/rules/wrong_clock.py
     blackboard/schedule/schedule.py
 pytest_add_cli_args =
     --store=memory

@@ -28,7 +28,7 @@ def survivors(count: int) -> list[Change]:
     ("name", "function"),
     [
         ("blackboard.rules.due.x_renew_every__mutmut_2", "blackboard.rules.due.renew_every"),
-        ("blackboard.rules.next_run.x__is_far__mutmut_31", "blackboard.rules.next_run._is_far"),
+        ("blackboard.rules.next_run.x__begins__mutmut_31", "blackboard.rules.next_run._begins"),
         (
             "blackboard.schedule.schedule.xǁEveryǁ__post_init____mutmut_5",
             "blackboard.schedule.schedule.Every.__post_init__",

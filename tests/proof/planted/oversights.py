@@ -1,4 +1,4 @@
-"""Bugs of what follows of a run, of an edit and of a stop: switches, as in planted.py, and the
+"""Bugs in the consequences of a run, of an edit and of a stop: switches, as in planted.py, and the
 broken pieces beside them.
 
 No condition of a batch is missing here. The rows agree with each other, and what they say is wrong:

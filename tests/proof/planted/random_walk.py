@@ -1,8 +1,8 @@
 """A small world of workers and people over one table, driven step by step from a seed.
 
 Every request to the table is two steps: one before it and one after. Between any two of them
-anybody else may come, the clock may turn, a worker may die; a reply may be lost and a batch may
-land later or never. The code that runs is the real one, without an event loop.
+any other request may come, the clock may advance, a worker may die; a reply may be lost and a batch
+may be applied later or never. The code that runs is the real one, without an event loop.
 """
 
 import random

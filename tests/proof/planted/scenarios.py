@@ -1,8 +1,8 @@
 """Small crowded worlds, in which a few minutes hold what takes weeks elsewhere.
 
-Everything that a drawn plan has happens here every few seconds. Besides, people ask for several
-things of one item at the same moment, and workers stand still for about as long as a lease lasts:
-races that are won by milliseconds come about all the time.
+Every fault of a drawn plan happens here every few seconds. Besides, people send several requests
+about one item at the same moment, and workers stand still for about a lease: races that are won by
+milliseconds are frequent.
 """
 
 import random

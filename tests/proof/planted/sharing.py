@@ -83,12 +83,12 @@ def whatever_the_rows_say(*_: object) -> bool:
     return True
 
 
-def leaves_marks_alone(turn: grab._Turn, name: str, value: str | None) -> None:
+def leaves_marks_alone(step: grab._Step, name: str, value: str | None) -> None:
     if value is None:
-        _honest_found_mark(turn, name, value)
+        _honest_found_mark(step, name, value)
 
 
-_honest_found_mark = grab._Turn._found_mark
+_honest_found_mark = grab._Step._found_mark
 
 
 SHARING = (
@@ -138,8 +138,8 @@ SHARING = (
         seldom=True,
         without="a holder gives way to each node that has won a race, as published",
         patches=(
-            (grab._Turn, "_may_run_for", whatever_the_rows_say),
-            (grab._Turn, "_yields_to", whatever_the_rows_say),
+            (grab._Step, "_may_compete_for", whatever_the_rows_say),
+            (grab._Step, "_yields_to", whatever_the_rows_say),
         ),
         shows="MOVED",
         walks=False,
@@ -149,7 +149,7 @@ SHARING = (
         name="won by the dead",
         seldom=True,
         without="a race that was won by a node which has died is won for ever",
-        patches=((grab._Turn, "_found_mark", leaves_marks_alone),),
+        patches=((grab._Step, "_found_mark", leaves_marks_alone),),
         shows="UNOWNED",
         walks=False,
         draw=by_races,

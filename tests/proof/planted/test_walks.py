@@ -1,7 +1,7 @@
 """Random walks over the real code: whatever happens, in whatever order, the board stays whole.
 
-Then the bugs that the conditions of the protocol are there against are planted, one at a time, and
-the walks find each: an invariant that a broken board satisfies is worth nothing.
+Then bugs are planted, one at a time, each of which leaves out a condition of the protocol, and the
+walks find each: an invariant that a broken board satisfies is worth nothing.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Many workers share many partitions: how long that takes, what moves, and what lies about.
+"""Many workers share many partitions: how long that takes, what moves, and what is left.
 
 In worlds without harm to requests, with the bounds of docs/sharing.md; in the long form a thousand
 partitions and a hundred workers. And in the small worlds in which bugs of groups are hunted, the

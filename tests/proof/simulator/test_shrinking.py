@@ -1,4 +1,4 @@
-"""A failure is brought down to what it takes, and tells its story."""
+"""A failure is reduced to its necessary parts, and keeps its trace."""
 
 from datetime import timedelta
 from typing import Any
