@@ -387,7 +387,7 @@ def test_a_worker_ends_with_its_board(tmp_path: Path) -> None:
             await begun.wait()
             late = board.worker()
         await works
-        with pytest.raises(BlackboardError, match="a worker works once"):
+        with pytest.raises(BlackboardError, match="board is closed"):
             await late.work()
         async with blackboard.open(store) as board:
             item = await board.item("long")
