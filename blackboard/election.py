@@ -48,7 +48,11 @@ from blackboard.model import (
 from blackboard.protocol import additions, claims, edits, leaders, mail
 from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.finished_runs import FinishedRun
-from blackboard.protocol.groups import ELECTION_EVERY
+from blackboard.protocol.groups import (
+    ELECTION_EVERY,
+    LONGEST_ELECTION_LEASE,
+    check_election_lease,
+)
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardGone, BoardTable
 from blackboard.protocol.releases import release
@@ -76,7 +80,6 @@ from blackboard.worker.membership import new_member
 _log = logging.getLogger("blackboard")
 Kind = Literal["mutex", "bully", "ring"]
 
-LONGEST_LEASE = timedelta(hours=1)
 HIGHEST_RANK = 10**9
 JITTER = 0.2
 """The part of the time between two checks by which the next may come earlier."""
@@ -327,7 +330,8 @@ class Election:
                 "lease",
                 f"that of the election {self.name!r} is {format_duration(lease)}",
                 "all candidates say the same; "
-                f"`blackboard --board {board} edit {self.name} --stale-after TIME` changes it",
+                f"`blackboard --board {board} edit {self.name} --stale-after "
+                f"{format_duration(self.lease)}` changes it",
             )
 
     async def _item(self) -> Item | None:
@@ -522,7 +526,8 @@ class Election:
 
     def _go_by(self, lease: float) -> None:
         """Lets checks follow this lease from now on, as far as an election may have it."""
-        shortest, longest = SHORTEST_LEASE.total_seconds(), LONGEST_LEASE.total_seconds()
+        shortest = SHORTEST_LEASE.total_seconds()
+        longest = LONGEST_ELECTION_LEASE.total_seconds()
         times = ElectionTimes(lease=min(max(shortest, lease), longest))
         self._state = replace(self._state, times=times)
 
@@ -585,13 +590,7 @@ def _checked_kind(kind: str) -> ElectionKind:
 
 def _checked_lease(lease: str | float | timedelta) -> timedelta:
     found = duration_of(lease, "lease")
-    if found < SHORTEST_LEASE:
-        shortest = format_duration(SHORTEST_LEASE)
-        problem = f"{format_duration(found)} is too short: a leader renews every third of it"
-        raise BadInput("lease", problem, f"{shortest} at the least")
-    if found > LONGEST_LEASE:
-        problem = f"{format_duration(found)} is too long: a dead leader is replaced after it"
-        raise BadInput("lease", problem, f"{format_duration(LONGEST_LEASE)} at the most")
+    check_election_lease(found, "lease")
     return found
 
 

@@ -115,6 +115,9 @@ def _applied(
         raise BadInput(
             "owner", "what is no file has no name", "say to whom its items belong: --owner"
         )
+    if prune and (empty := next((one for one in sources if not one.text.strip()), None)):
+        problem = f"{empty.file} is empty, and --prune would remove all items of {empty.by}"
+        raise BadInput(field, problem, "see why; `items = []` says that there are to be none")
     session = session_for(chosen, sources).with_defaults(changes=True)
     check_files(session, sources)
     return asyncio.run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))

@@ -76,7 +76,7 @@ def _write(folder: DemoFolder) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Story(Story):
-    limit: float = 50.0
+    limit: float = 180.0
     checkpoints: dict[str, int] = field(default_factory=dict)
     """The last checkpoint that was read of each partition."""
 

@@ -35,7 +35,7 @@ from blackboard.model import (
 )
 from blackboard.phrases import command
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
-from blackboard.protocol.groups import check_held, check_no_pump
+from blackboard.protocol.groups import check_held, check_no_params, check_no_pump
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
@@ -294,7 +294,9 @@ async def acknowledge(board: BoardTable, item_id: str, mark: Mark, *, fence: int
             words = "runs: its outcome ends the alarm or renews it; then `ack` it"
             raise Unchangeable(item_id, words)
         if item.fence != fence:
-            raise Unchangeable(item_id, f"has run since run {fence}: look at how it ended")
+            since = f"has run since run {fence}: look at how it ended"
+            words = since if fence < item.fence else f"has no run {fence}: its last is {item.fence}"
+            raise Unchangeable(item_id, words)
         if not item.failures:
             raise Unchangeable(item_id, "has not failed")
         return None if item.is_acknowledged else replace(item, acknowledged=text)
@@ -322,6 +324,8 @@ async def run_now(
             f"{trigger[:LONGEST_NAME]!r}... has {len(trigger):,} characters",
             f"{LONGEST_NAME} at the most",
         )
+    if once:
+        check_no_params(board.name)
     name = trigger or board.chance.nonce()
     params = text_of(once) if once else ""
     made: Requested | None = None
@@ -345,7 +349,8 @@ def _requested_before(item: Item, name: str) -> Requested:
     for ahead, one in enumerate(item.requests, 1):
         if one.name == name:
             return Requested(item=item, changed=False, slot=one.slot, ahead=ahead, joined=True)
-    return Requested(item=item, changed=False, slot=item.slot, joined=True)
+    slot = next((one.at for one in item.applied if one.name == name), item.slot)
+    return Requested(item=item, changed=False, slot=slot, joined=True)
 
 
 def _check_room(item: Item, *, limit: int) -> None:

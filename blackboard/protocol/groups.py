@@ -16,12 +16,13 @@ from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rows import version_of
 from blackboard.rules.groups import Partition, PartitionState, judged
-from blackboard.schedule.times import LONGEST
-from blackboard.spec import OF_ITS_TIMES, RunSettings, Spec
+from blackboard.schedule.times import LONGEST, format_duration, parse_duration
+from blackboard.spec import OF_ITS_TIMES, SHORTEST_LEASE, RunSettings, Spec
 from blackboard.table import Row
 
 ELECTION_EVERY = "1s"
 """The schedule of an election: without a leader it is due at once."""
+LONGEST_ELECTION_LEASE = timedelta(hours=1)
 USUAL_LEASE = 30.0
 """Seconds: the lease that is assumed where a group's row has none that is valid."""
 
@@ -181,12 +182,39 @@ def check_held(
         return
     usual = Spec(every=ELECTION_EVERY) if group == keys.LEADERS else Spec()
     which = f"the {'elections' if group == keys.LEADERS else 'partitions'} of {board} are"
-    for name in OF_ITS_TIMES:
-        allowed = getattr(usual, name), getattr(before or Spec(), name)
-        if getattr(spec, name) not in allowed:
-            raise BadInput(name, f"{which} held, and have no schedule", f"leave out {name}")
+    wrong = [
+        name
+        for name in OF_ITS_TIMES
+        if getattr(spec, name) not in (getattr(usual, name), getattr(before or Spec(), name))
+    ]
+    for name in sorted(wrong, key=lambda one: not getattr(spec, one)):  # what was said first
+        raise BadInput(name, f"{which} held, and have no schedule", f"leave out {name}")
+    if group == keys.LEADERS and spec.stale_after not in {
+        (before or usual).stale_after,
+        "interval",
+    }:
+        check_election_lease(parse_duration(spec.stale_after or "", "stale_after"), "stale_after")
     if group != keys.LEADERS and item_type not in {None, group}:
         raise BadInput("type", f"{which} of the type {group}", "leave it")
+
+
+def check_no_params(board: str) -> None:
+    """Raises BadInput on the board of a group or of elections: a run with params of its own begins
+    without the checkpoint that was saved, and a partition goes on where the last one saved.
+    """
+    if keys.group_of(board):
+        problem = f"what is held in {board} has no runs with params of their own"
+        raise BadInput("params", problem, "leave them out; `edit` changes the params of the item")
+
+
+def check_election_lease(lease: timedelta, field: str) -> None:
+    """Raises BadInput for a lease that no candidate can have."""
+    if lease < SHORTEST_LEASE:
+        problem = f"{format_duration(lease)} is too short: a leader renews every third of it"
+        raise BadInput(field, problem, f"{format_duration(SHORTEST_LEASE)} at the least")
+    if lease > LONGEST_ELECTION_LEASE:
+        problem = f"{format_duration(lease)} is too long: a dead leader is replaced after it"
+        raise BadInput(field, problem, f"{format_duration(LONGEST_ELECTION_LEASE)} at the most")
 
 
 # ---- what is wrong with a row

@@ -589,7 +589,7 @@ async def test_what_cannot_be_is_refused(town: Town, said: dict[str, Any], messa
             {"lease": "20s"},
             (
                 "lease: that of the election 'report' is 15s (all candidates say the same; "
-                "`blackboard --board town.leaders edit report --stale-after TIME` changes it)"
+                "`blackboard --board town.leaders edit report --stale-after 20s` changes it)"
             ),
         ),
     ],

@@ -136,8 +136,21 @@ def test_files_in_several_places_have_an_owner(
     monkeypatch.setattr("sys.stdin", piped(items("ann")))
     said = blackboard("apply", "-", "--prune", "--yes", "--owner", "towns").out
     assert said.splitlines()[0] == "- ben (calendars)"
+    monkeypatch.setattr("sys.stdin", piped("\n"))  # of a program that has failed
+    assert blackboard.refused("apply", "-", "--prune", "--yes", "--owner", "towns") == (
+        "file: <stdin> is empty, and --prune would remove all items of towns "
+        "(see why; `items = []` says that there are to be none)"
+    )
+    assert blackboard.ids() == ["ann"]
     monkeypatch.setattr("sys.stdin", piped(items("cleo") + "every = 5"))
     assert "<stdin>:4: it is a whole number" in blackboard("apply", "-", code=2).err
+
+
+def test_a_file_that_has_no_items_may_say_so(blackboard: CommandLine) -> None:
+    blackboard.write(items("ann"), "one.toml")
+    blackboard("apply", "one.toml")
+    blackboard.write("items = []\n", "one.toml")
+    assert blackboard("apply", "one.toml", "--prune", "--yes").out.startswith("- ann (calendars)")
 
 
 def test_the_standard_input_is_read_as_a_file_is(
@@ -437,7 +450,7 @@ def test_prune_leaves_what_belongs_to_another_file_by_the_time_of_the_answer(
 ) -> None:
     blackboard.write(items("moves", "goes"))
     blackboard("apply")
-    blackboard.write(items())
+    blackboard.write("items = []\n")
     remove = edits.remove
 
     async def moves(board: BoardTable, item_id: str, **about: Any) -> Any:

@@ -185,6 +185,19 @@ def test_what_is_watched_has_a_line_for_each_election(elections: CommandLine) ->
     assert (page.head, page.summary) == (1, "3 elections")
 
 
+@pytest.mark.cases_of_one_store("leases are refused above the store")
+@pytest.mark.parametrize("lease", ["2d", "2s", ""])
+def test_no_election_gets_a_lease_that_no_candidate_can_have(
+    elections: CommandLine, lease: str
+) -> None:
+    board = ("--board", LEADERS)
+    assert elections.refused("edit", "old", "--stale-after", lease, *board).startswith(
+        "stale_after"
+    )
+    assert elections.refused("edit", "old", "--cron", "@daily", *board).startswith("cron: ")
+    elections("edit", "old", "--stale-after", "20s", *board)
+
+
 def test_a_lease_that_is_the_interval_is_shown_as_candidates_have_it(
     elections: CommandLine,
 ) -> None:

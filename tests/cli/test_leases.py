@@ -231,6 +231,12 @@ def test_no_schedule_is_given_to_what_is_held(town: CommandLine, option: str, va
     assert town("show", "--json", *CLICKS).json[1]["state"] == "active"
 
 
+def test_a_partition_is_not_run_with_params_of_its_own(town: CommandLine) -> None:
+    """Such a run begins without the checkpoint."""
+    said = town.refused("run", "1", "--set", "x=1", *CLICKS)
+    assert said.startswith("params: what is held in blackboard.clicks has no runs with params")
+
+
 def test_what_a_row_says_of_its_times_is_taken_back(town: CommandLine) -> None:
     async def said(board: BoardTable) -> None:
         rows = [Merge(item_key("1"), {"spec": '{"until":"2026-01-01"}'}, ANY)]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.election import HURRY, JITTER, LONGEST_LEASE
+from blackboard.election import HURRY, JITTER
 from blackboard.handlers.handler import Pump
 from blackboard.handlers.registry import load
+from blackboard.protocol.groups import LONGEST_ELECTION_LEASE
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.rules.election import ElectionTimes
 from blackboard.schedule.times import format_duration
@@ -133,7 +134,7 @@ def test_an_election_goes_as_it_is_written(kind: str, notices: int) -> None:
 )
 def test_a_number_is_the_codes(sentence: str) -> None:
     assert sentence in ELECTIONS
-    assert (LONGEST_LEASE.total_seconds(), JITTER) == (3600, 1 / 5)
+    assert (LONGEST_ELECTION_LEASE.total_seconds(), JITTER) == (3600, 1 / 5)
 
 
 def test_the_durations_are_the_rules() -> None:

@@ -254,6 +254,17 @@ def test_what_is_done_stays_done_when_a_minute_is_all_that_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ran", "coming"), [(NOON - HOUR, NOON + TOLERANCE + 8 * HOUR), (None, NOON + DAY + 8 * HOUR)]
+)
+def test_a_first_time_is_waited_for_by_an_every_that_never_ran(
+    ran: datetime | None, coming: datetime
+) -> None:
+    by = planning(**EVERY)
+    one = replace(item(state=State.DONE, start=ran), first=NOON + DAY, schedule=by.settings.text)
+    assert still_to_come(one, by, now=NOON) == coming
+
+
+@pytest.mark.parametrize(
     ("schedule", "said", "longest"),
     [
         (EVERY, {"slot": NOON - HOUR}, TOLERANCE),

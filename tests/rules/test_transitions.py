@@ -31,6 +31,7 @@ from blackboard.rules.transitions import (
     brought_back,
     claimed,
     copied,
+    first_moved,
     freed,
     late_move,
     overridden,
@@ -494,6 +495,12 @@ def test_an_item_that_never_ran_keeps_the_first_time_that_was_named() -> None:
     assert planned_by(named, settings(cron=HOURLY, until="2026-11-22T12:00Z")).slot == NOON + DAY
     sooner = settings(cron=HOURLY, until="2026-11-22T11:59Z")
     assert planned_by(named, sooner).slot == NOON + HOUR
+
+
+def test_another_first_time_is_what_an_item_that_never_ran_waits_for() -> None:
+    first = NOON + DAY + MINUTE  # no slot of the schedule
+    moved = first_moved(replace(item(), first=NOON), first, settings=GOES_ON, now=NOW)
+    assert (moved.first, moved.slot, moved.ready, moved.planned) == (first,) * 4
 
 
 def test_the_first_slot_of_an_old_schedule_is_none_of_the_new_one() -> None:
