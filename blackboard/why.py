@@ -23,7 +23,7 @@ from blackboard.phrases import (
     span,
 )
 from blackboard.protocol.batches import token_of
-from blackboard.protocol.keys import group_board, group_of, next_key, permits_partition
+from blackboard.protocol.keys import LEADERS, group_board, group_of, next_key, permits_partition
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence
 from blackboard.protocol.permits import LEASE, Limit, Occupied, limit_of, occupied
@@ -500,12 +500,16 @@ async def explained(
     except (BadInput, ValueError) as error:
         settings, problem, is_damaged = None, problem_of(error), isinstance(error, BadSpec)
     planning = planning_of(board, item)
+    is_partition = group_of(board.name) not in {"", LEADERS}
+    if settings is not None and is_partition:  # also where the pump is not at hand
+        settings = replace(settings, endless=True)
     is_endless = settings is not None and settings.endless
     able = takers(present, item.type)
     permits, slots = Occupied(), _Occupants()
     if item.waits and item.ready <= now:
         permits = await _permits_held(board, limit) if limit else permits
-        slots = await _occupants(board, able, item.type, settings) if able else slots
+        if able and not is_partition:  # which takes no slot
+            slots = await _occupants(board, able, item.type, settings)
     circumstances = Circumstances(
         now=now,
         resolution=board.table.resolution,

@@ -383,7 +383,7 @@ async def test_an_item_of_a_pump_never_runs_beside_its_partitions(scene: Scene) 
     assert facts["next"] == "never: clicks is a pump, which serves the partitions of town.clicks"
     assert facts["to change"] == "`blackboard rm davis`"
     assert "it is a partition" not in told.text
-    group = board.group("clicks")
+    group = scene.board.group("clicks")  # of a pump that is not at hand
     await ensure(group, ["a"], "clicks")
     _, told = await explained(group, await group.found("a"), ())
     assert "it is a partition" in told.text
