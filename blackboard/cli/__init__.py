@@ -190,7 +190,7 @@ def _leave_threads(code: int) -> None:
 def called(args: list[str] | None = None) -> int:
     """Runs one command line: its exit code. Errors are one line on stderr, never a traceback."""
     if COMPLETE in os.environ:
-        import_module("blackboard.cli.bash")
+        import_module("blackboard.cli.bash_completion")
     try:
         result = group.main(args, prog_name="blackboard", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
