@@ -167,7 +167,7 @@ lint() {
 }
 
 # What the tests import is compiled once, on the processor that the lint leaves free: each process that
-# they are shared out to would compile all of it. What is wrong with a test is told when they run.
+# they are shared out to would compile all of it. Its errors are shown when the tests run.
 lint_and_compile() {
     "$venv/bin/python" -m pytest --collect-only -q "$@" >/dev/null 2>&1 &
     linted=0

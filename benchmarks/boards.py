@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.bench import HANDLERS, RESOLVE, filled_board
 from blackboard.board_worker import WorkerSettings, identity
 from blackboard.cli.session import collect_seldom
@@ -64,13 +64,13 @@ def worker_on(board: BoardTable, *, slots: int, cycle: timedelta = timedelta(sec
     settings = WorkerSettings(slots=slots, cycle=cycle)
     return assemble(
         board,
-        owner=identity(board.chance),
-        settings=settings,
+        WorkerSetup(
+            settings=settings,
+            events=Events(identity(board.chance)),
+            inline=InlineRunner(),
+            process=process,
+            turning=process.turning,
+        ),
         handlers=HANDLERS,
-        job_settings={},
-        events=Events("benchmark"),
         wake=CycleWake(settings.cycle.total_seconds(), board.chance),
-        inline=InlineRunner(),
-        process=process,
-        turning=process.turning,
     )

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blackboard.blocking import BlockingBoard as BlockingBoard
+    from blackboard.blocking import BlockingElection as BlockingElection
+    from blackboard.blocking import BlockingTerm as BlockingTerm
+    from blackboard.blocking import BlockingWorker as BlockingWorker
     from blackboard.blocking import open_blocking as open_blocking
     from blackboard.board import Board as Board
     from blackboard.board import open_board as open  # noqa: A004 - said as blackboard.open
+    from blackboard.board_worker import BoardWorker as BoardWorker
+    from blackboard.election import Election as Election
+    from blackboard.election import Term as Term
     from blackboard.errors import BadInput as BadInput
     from blackboard.errors import BlackboardError as BlackboardError
     from blackboard.errors import LeaseLost as LeaseLost
@@ -31,21 +37,31 @@ if TYPE_CHECKING:
     from blackboard.model import LogLine as LogLine
     from blackboard.model import Outcome as Outcome
     from blackboard.model import State as State
+    from blackboard.records import AnnouncedWorker as AnnouncedWorker
+    from blackboard.records import AskedRun as AskedRun
     from blackboard.records import BoardAction as Action
     from blackboard.records import BoardItem as BoardItem
     from blackboard.records import BoardRun as Run
+    from blackboard.records import as_json as as_json
     from blackboard.table import TableError as TableError
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Action": ("blackboard.records", "BoardAction"),
+    "AnnouncedWorker": ("blackboard.records", "AnnouncedWorker"),
+    "AskedRun": ("blackboard.records", "AskedRun"),
     "BadInput": ("blackboard.errors", "BadInput"),
     "BlackboardError": ("blackboard.errors", "BlackboardError"),
     "BlockingBoard": ("blackboard.blocking", "BlockingBoard"),
+    "BlockingElection": ("blackboard.blocking", "BlockingElection"),
+    "BlockingTerm": ("blackboard.blocking", "BlockingTerm"),
+    "BlockingWorker": ("blackboard.blocking", "BlockingWorker"),
     "Board": ("blackboard.board", "Board"),
     "BoardItem": ("blackboard.records", "BoardItem"),
+    "BoardWorker": ("blackboard.board_worker", "BoardWorker"),
     "Context": ("blackboard.handlers.context", "Context"),
+    "Election": ("blackboard.election", "Election"),
     "Fail": ("blackboard.handlers.context", "Fail"),
     "Item": ("blackboard.handlers.context", "HandlerItem"),
     "LeaseLost": ("blackboard.errors", "LeaseLost"),
@@ -59,19 +75,28 @@ _HOMES = {
     "State": ("blackboard.model", "State"),
     "StoreProblem": ("blackboard.errors", "StoreProblem"),
     "TableError": ("blackboard.table", "TableError"),
+    "Term": ("blackboard.election", "Term"),
+    "as_json": ("blackboard.records", "as_json"),
     "handler": ("blackboard.handlers.handler", "handler"),
     "open": ("blackboard.board", "open_board"),
-    "pump": ("blackboard.handlers.handler", "pump"),
     "open_blocking": ("blackboard.blocking", "open_blocking"),
+    "pump": ("blackboard.handlers.handler", "pump"),
 }
 __all__ = [
     "Action",
+    "AnnouncedWorker",
+    "AskedRun",
     "BadInput",
     "BlackboardError",
     "BlockingBoard",
+    "BlockingElection",
+    "BlockingTerm",
+    "BlockingWorker",
     "Board",
     "BoardItem",
+    "BoardWorker",
     "Context",
+    "Election",
     "Fail",
     "Item",
     "LeaseLost",
@@ -85,7 +110,9 @@ __all__ = [
     "State",
     "StoreProblem",
     "TableError",
+    "Term",
     "__version__",
+    "as_json",
     "handler",
     "open",
     "open_blocking",

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,9 +26,9 @@ from blackboard.table import TableError
 
 if TYPE_CHECKING:
     from blackboard.notify.settings import NotifyTable
-    from blackboard.runner import Runner
-    from blackboard.runners.inline import RunOfLoop
+    from blackboard.runners.loop import RunOfLoop
     from blackboard.runners.process import ProcessRunner
+    from blackboard.runners.runner import Runner
     from blackboard.worker.grab import Races
     from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.holdings import Holdings
@@ -40,6 +41,23 @@ if TYPE_CHECKING:
 
 MARKING = 2.0
 """Seconds that a worker whose loop stands still has to record that on the board."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """What a worker works with, on any board: its name is that in `events`."""
+
+    settings: WorkerSettings
+    events: Events
+    inline: "Runner"
+    """Calls coroutines."""
+    process: "Runner"
+    """Calls plain functions."""
+    job_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The tables `[jobs.TYPE]`."""
+    turning: Callable[[float], None] | None = None
+    """Is called when the loop turns, with the moment before which it turns again, in monotonic
+    seconds."""
 
 
 def new_worker(
@@ -65,41 +83,34 @@ def new_worker(
     for one in pumps:
         board.resolve(one.type, "{}")  # raises BadInput for settings that a group cannot have
     served = frozenset(one.type for one in pumps)
-    traced = _traced(board.clock) if declared.worker.otel else _untraced
 
-    def watched(process: ProcessRunner) -> Callable[[float], None] | None:
-        return _watched(process, board, served, events, store) if guards_loop else None
-
-    def of_group(pump: Handler) -> "GroupWorker":
-        """The part for one group, with a guard of its own: that needs the group's heartbeat."""
-        process, group = ProcessRunner(idle=settings.slots), board.group(pump.type)
-        return group_worker(
-            group,
-            parent=board.name,
-            pump=pump,
-            owner=events.worker,
+    def new_setup(traced: Callable[["Runner"], "Runner"]) -> WorkerSetup:
+        process = ProcessRunner(idle=settings.slots)
+        return WorkerSetup(
             settings=settings,
             job_settings=declared.jobs,
             events=events,
-            inline=InlineRunner(),
-            process=process,
-            turning=watched(process),
+            inline=traced(InlineRunner()),
+            process=traced(process),
+            turning=_watched(process, board, served, events, store) if guards_loop else None,
+        )
+
+    def of_group(pump: Handler) -> "GroupWorker":
+        """The part for one group, with a guard of its own: that needs the group's heartbeat."""
+        return group_worker(
+            board.group(pump.type),
+            new_setup(_untraced),
+            parent=board.name,
+            pump=pump,
             races=_races(board, pump, declared.redis),
         )
 
-    process = ProcessRunner(idle=settings.slots)
     wake = CycleWake(settings.cycle.total_seconds(), board.chance)
     worker = assemble(
         board,
-        owner=events.worker,
-        settings=settings,
+        new_setup(_traced(board.clock) if declared.worker.otel else _untraced),
         handlers={name: one for name, one in handlers.items() if one.pump is None},
-        job_settings=declared.jobs,
-        events=events,
         wake=wake,
-        inline=traced(InlineRunner()),
-        process=traced(process),
-        turning=watched(process),
         notify=declared.notify,
     )
     groups = [of_group(one) for one in pumps]
@@ -133,7 +144,7 @@ def _watched(
     board of its group, or a handler of `board`.
     """
     from blackboard.protocol.claims import mark_standstill
-    from blackboard.runners.standstill import LoopWatch
+    from blackboard.runners.loop import LoopWatch
 
     async def mark(run: "RunOfLoop") -> None:
         """Marks the lock through a new connection, because the loop of the worker's is blocked."""
@@ -198,16 +209,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(
-    board: BoardTable,
-    *,
-    slots: int,
-    handlers: Mapping[str, Handler],
-    settings: WorkerSettings,
-    job_settings: Mapping[str, Mapping[str, Any]],
-    events: Events,
-    inline: "Runner",
-    process: "Runner",
-    turning: Callable[[float], None] | None,
+    board: BoardTable, setup: WorkerSetup, *, slots: int, handlers: Mapping[str, Handler]
 ) -> _Parts:
     from blackboard.rules.breaker import Need
     from blackboard.worker.heartbeat import Heartbeat, unwatched
@@ -216,19 +218,22 @@ def _parts(
     from blackboard.worker.running import Calls, Runs
     from blackboard.worker.store_breaker import StoreBreaker
 
+    events = setup.events
     breaker = StoreBreaker(board.clock, board.chance, events, board=board.name)
     renewing = breaker.board(board, Need.RENEWAL)
     board = breaker.board(board, Need.OTHER)
     holdings = Holdings(slots)
     heartbeat = Heartbeat(
-        board=renewing, holdings=holdings, events=events, turning=turning or unwatched
+        board=renewing, holdings=holdings, events=events, turning=setup.turning or unwatched
     )
-    releases = Releases(board=board, events=events, holdings=holdings, retention=settings.retention)
+    releases = Releases(
+        board=board, events=events, holdings=holdings, retention=setup.settings.retention
+    )
     calls = Calls(
         handlers=handlers,
-        settings=job_settings,
-        inline=inline,
-        process=process,
+        settings=setup.job_settings,
+        inline=setup.inline,
+        process=setup.process,
         events=events,
         clock=board.clock,
         save=heartbeat.save,
@@ -247,16 +252,10 @@ def _parts(
 
 def group_worker(
     board: BoardTable,
+    setup: WorkerSetup,
     *,
     parent: str,
     pump: Handler,
-    owner: str,
-    settings: WorkerSettings,
-    job_settings: Mapping[str, Mapping[str, Any]],
-    events: Events,
-    inline: "Runner",
-    process: "Runner",
-    turning: Callable[[float], None] | None = None,
     races: "Races | None" = None,
 ) -> "GroupWorker":
     """Assembles a worker's part in the group of a pump. `board` is the group's, `parent` the
@@ -264,23 +263,13 @@ def group_worker(
     """
     from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
 
-    parts = _parts(
-        board,
-        slots=MOST_PUMPS,
-        handlers={pump.type: pump},
-        settings=settings,
-        job_settings=job_settings,
-        events=events,
-        inline=inline,
-        process=process,
-        turning=turning,
-    )
+    parts = _parts(board, setup, slots=MOST_PUMPS, handlers={pump.type: pump})
     return GroupWorker(
         board=parts.board,
         parent=parent,
         handler=pump,
-        owner=owner,
-        events=events,
+        owner=setup.events.worker,
+        events=setup.events,
         holdings=parts.holdings,
         heartbeat=parts.heartbeat,
         releases=parts.releases,
@@ -292,16 +281,10 @@ def group_worker(
 
 def assemble(
     board: BoardTable,
+    setup: WorkerSetup,
     *,
-    owner: str,
-    settings: WorkerSettings,
     handlers: Mapping[str, Handler],
-    job_settings: Mapping[str, Mapping[str, Any]],
-    events: Events,
     wake: "Wake",
-    inline: "Runner",
-    process: "Runner",
-    turning: Callable[[float], None] | None = None,
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
     """Assembles a worker on `board`. `handlers` are those of the types it takes."""
@@ -311,17 +294,8 @@ def assemble(
     from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
 
-    parts = _parts(
-        board,
-        slots=settings.slots,
-        handlers=handlers,
-        settings=settings,
-        job_settings=job_settings,
-        events=events,
-        inline=inline,
-        process=process,
-        turning=turning,
-    )
+    settings, events, owner = setup.settings, setup.events, setup.events.worker
+    parts = _parts(board, setup, slots=settings.slots, handlers=handlers)
     board = parts.board
     notifier = None
     if notify is not None:

@@ -16,7 +16,7 @@ from functools import partial
 from statistics import quantiles
 from typing import Any, TypeVar
 
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings, identity
 from blackboard.clock import Clock, SystemChance, SystemClock, processor
 from blackboard.errors import BlackboardError
@@ -328,15 +328,15 @@ class Scratch:
             events.subscribe(also)
         worker = assemble(
             board,
-            owner=events.worker,
-            settings=settings,
+            WorkerSetup(
+                settings=settings,
+                events=events,
+                inline=InlineRunner(),
+                process=process,
+                turning=process.turning,
+            ),
             handlers=HANDLERS,
-            job_settings={},
-            events=events,
             wake=CycleWake(settings.cycle.total_seconds(), board.chance),
-            inline=InlineRunner(),
-            process=process,
-            turning=process.turning,
         )
         try:
             async with asyncio.timeout(LONGEST_WAIT):
@@ -420,9 +420,9 @@ async def batches_of(board: BoardTable, size: int) -> Batches:
         claims: list[Op] = []
         releases: list[Op] = []
         for token in tokens[start : start + size]:
-            written, let_go = _run_of(board, token, items[token.id], now)
+            written, released = _run_of(board, token, items[token.id], now)
             claims += written
-            releases += let_go
+            releases += released
         batches.append((claims, releases))
     return batches
 

@@ -14,25 +14,27 @@ coroutines, `each` for asynchronous iterators, `made` for methods that make a wo
 A test compares the verbs of both classes.
 
 A board belongs to the process that opened it. A server that forks its workers opens it afterwards.
+A board that is still open when the program ends is closed then, as at the end of its block.
 """
 
 import asyncio
+import atexit
 import os
-import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from blackboard.board import Board, open_board
 from blackboard.board_worker import BoardWorker
 from blackboard.errors import BlackboardError, BoardClosed
-from blackboard.runners.inline import run_loop
+from blackboard.runners.loop import run_loop
 from blackboard.runners.signals import BlockingSignal
+from blackboard.worker.sigterm import ending_at_sigterm, reset
 
 if TYPE_CHECKING:
     from blackboard.election import Election
@@ -45,6 +47,15 @@ Made = TypeVar("Made")
 Manager = TypeVar("Manager", bound=AbstractAsyncContextManager[Any])
 
 
+OWN_THREAD = (
+    "a verb cannot wait on the board's own thread, where `async def` handlers and subscribers are "
+    "called: call it on another thread"
+)
+END_WITHIN = 10.0
+"""Seconds for which a program that ends waits until its board is closed."""
+FORKED = "this board was opened before this process was forked: open it in this process"
+
+
 class Portal:
     """A thread that runs an event loop, and calls coroutines on it for other threads."""
 
@@ -53,12 +64,16 @@ class Portal:
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._lock = threading.RLock()  # a signal, or the garbage collector, may enter it again
         self._is_closed = False
+        self._has_ended = False
         self._waiting: WeakSet[Future[Any]] = WeakSet()
         """The results that other threads wait for."""
+        self._held: list[Callable[[float | None], None]] = []
+        """Leaves what was entered here, in the order of entering."""
         self._thread = threading.Thread(target=self._run, name="blackboard", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        atexit.register(self._end)
         try:
             self._started.result()
         except BaseException:  # Ctrl-C
@@ -67,18 +82,47 @@ class Portal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if os.getpid() == self._pid and self._started.exception() is None:
+        self._close(None)
+
+    def _close(self, within: float | None) -> None:
+        if not self._has_thread:
+            return
+        atexit.unregister(self._end)
+        if self._started.exception() is None:
             loop, closed = self._started.result()
             with self._lock:  # earlier calls are on the loop by now, and have their answers
                 self._is_closed = True
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(closed.set)
-            self._thread.join()
+            self._thread.join(within)
+
+    def _end(self) -> None:
+        """Leaves all that was entered here, at the end of the program: first the board, which ends
+        its workers without grace. Ctrl-C ends the wait for that, and SIGTERM the program.
+        """
+        reset()
+        try:
+            with suppress(KeyboardInterrupt, TimeoutError):
+                for leave in tuple(self._held):
+                    leave(END_WITHIN)
+                self._close(END_WITHIN)
+        finally:
+            self._has_ended = True
+
+    @property
+    def _has_thread(self) -> bool:
+        """Whether its thread may run: not in a forked process, nor when the garbage collector
+        leaves its blocks at the end of the program.
+        """
+        return not self._has_ended and os.getpid() == self._pid
 
     def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """What a coroutine returns or raises. An interruption of the wait, such as Ctrl-C, cancels
         the coroutine. Raises BlackboardError where the wait would never end.
         """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise BlackboardError(OWN_THREAD)
         future = self._begin(work)
         try:
             return future.result()
@@ -111,20 +155,28 @@ class Portal:
 
         future = self._begin(held())
         future.add_done_callback(ended)
+        leave = partial(self._leave, leaving, entered, future)
+        self._held.append(leave)
         try:
             yield entered.result()
         finally:
-            if os.getpid() == self._pid:
-                self._leave(leaving, entered, future)
+            self._held.remove(leave)
+            leave(None)
 
     def _leave(
-        self, leaving: asyncio.Event, entered: "Future[Any]", future: "Future[None]"
+        self,
+        leaving: asyncio.Event,
+        entered: "Future[Any]",
+        future: "Future[None]",
+        within: float | None,
     ) -> None:
+        if not self._has_thread:
+            return
         with suppress(RuntimeError):  # the loop is closed
             self._started.result()[0].call_soon_threadsafe(leaving.set)
         try:
             if entered.done() and entered.exception() is None:
-                future.result()
+                future.result(within)
         except CancelledError:
             if not self._is_closed:  # else the board was closed meanwhile, and this with it
                 raise
@@ -136,13 +188,12 @@ class Portal:
         itself may call this, and the garbage collector on any thread.
         """
         with suppress(BlackboardError):
-            self._begin(work, blocks=False)
+            self._begin(work)
 
-    def _begin(self, work: Coroutine[Any, Any, Answer], *, blocks: bool = True) -> Future[Answer]:
-        problem = self._refusal(blocks=blocks)
-        if problem is not None:
+    def _begin(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        if os.getpid() != self._pid:  # the lock may be held in a copy of another thread
             work.close()
-            raise problem
+            raise BlackboardError(FORKED)
         with self._lock:
             if not self._is_closed:
                 future = asyncio.run_coroutine_threadsafe(work, self._started.result()[0])
@@ -150,17 +201,6 @@ class Portal:
                 return future
         work.close()
         raise BoardClosed
-
-    def _refusal(self, *, blocks: bool) -> BlackboardError | None:
-        if os.getpid() != self._pid:
-            problem = "this board was opened before this process was forked"
-            return BlackboardError(f"{problem}: open it in this process")
-        if self._is_closed:
-            return BoardClosed()
-        if blocks and threading.current_thread() is self._thread:
-            problem = "a coroutine cannot wait for the loop that it runs on"
-            return BlackboardError(f"{problem}: use a plain `def` handler")
-        return None
 
     def _run(self) -> None:
         try:
@@ -183,8 +223,8 @@ class Portal:
         await closed.wait()
 
 
-async def _closed(found: AsyncIterator[Any]) -> None:
-    await found.aclose()  # type: ignore[attr-defined] # of asynchronous generators alone
+async def _closed(found: AsyncGenerator[Any]) -> None:
+    await found.aclose()
 
 
 class Proxy(Generic[Inner]):
@@ -223,11 +263,11 @@ def plain(
 
 
 def each(
-    method: Callable[Concatenate[Inner, P], AsyncIterator[Element]],
-) -> Callable[Concatenate[Proxy[Inner], P], Iterator[Element]]:
-    """A method that returns an iterator, from an asynchronous generator method."""
+    method: Callable[Concatenate[Inner, P], AsyncGenerator[Element]],
+) -> Callable[Concatenate[Proxy[Inner], P], Generator[Element]]:
+    """A method that returns a generator, from an asynchronous one."""
 
-    def elements(self: Proxy[Inner], found: AsyncIterator[Element]) -> Iterator[Element]:
+    def elements(self: Proxy[Inner], found: AsyncGenerator[Element]) -> Generator[Element]:
         async def following() -> tuple[Element, ...]:
             async for element in found:
                 return (element,)
@@ -240,7 +280,7 @@ def each(
             self._portal.begin(_closed(found))
 
     @wraps(method)
-    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Element]:
+    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Generator[Element]:
         return elements(self, method(self._inner, *args, **kwargs))
 
     return call
@@ -268,7 +308,9 @@ def _on_loop(end: Callable[[], None], portal: Portal) -> Callable[[], None]:
 
 
 class ManagerProxy(Proxy[Manager]):
-    """A proxy of an asynchronous context manager: entered and left on the portal's loop."""
+    """A proxy of an asynchronous context manager: entered and left on the portal's loop. At SIGTERM
+    the main thread, if it is in the block, leaves it, where the program does not handle that.
+    """
 
     def __init__(self, inner: Manager, portal: Portal) -> None:
         super().__init__(inner, portal)
@@ -277,12 +319,10 @@ class ManagerProxy(Proxy[Manager]):
     def __enter__(self) -> Self:
         # A stack of its own: where a second `with` is refused, the first stays entered.
         with ExitStack() as entering:
-            self._enter(entering)
+            entering.enter_context(ending_at_sigterm())
+            entering.enter_context(self._portal.hold(self._inner))
             self._stack = entering.pop_all()
         return self
-
-    def _enter(self, stack: ExitStack) -> None:
-        stack.enter_context(self._portal.hold(self._inner))
 
     def __exit__(
         self,
@@ -310,8 +350,7 @@ class BlockingWorker(ManagerProxy[BoardWorker]):
 
 class BlockingElection(ManagerProxy["Election"]):
     """A candidate whose checks run on the portal's loop: `with board.election("report") as
-    leader:`, else as `Election` says. At SIGTERM the main thread, if it is in the block, leaves it,
-    where the program does not handle that itself.
+    leader:`, else as `Election` says.
     """
 
     def __init__(self, election: "Election", portal: Portal) -> None:
@@ -326,59 +365,21 @@ class BlockingElection(ManagerProxy["Election"]):
         """Whether it holds the lock and is before its deadline."""
         return self._inner.is_leader
 
-    @property
-    def term(self) -> int:
-        """The fence of its last term; 0 before the first."""
-        return self._inner.term
-
-    @property
-    def lost(self) -> BlockingSignal:
-        """The signal of its last term: true once the term is over."""
-        return BlockingSignal(self._inner.lost, self._portal.call)
-
-    def won(self) -> None:
-        """Waits until it is the leader."""
-        self._portal.call(self._inner.won())
-
-    def _enter(self, stack: ExitStack) -> None:
-        stack.enter_context(_ended_by_sigterm())
-        super()._enter(stack)
+    def won(self) -> "BlockingTerm":
+        """Waits until it is the leader. Returns the term in which it leads."""
+        term = self._portal.call(self._inner.won())
+        return BlockingTerm(term.fence, BlockingSignal(term.lost, self._portal.call))
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM raises SystemExit in the main thread, where nothing else is done about it."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
+class BlockingTerm(NamedTuple):
+    """A term of a leader, as `Term` says."""
 
-    own: object = None
-
-    def ended(number: int, _frame: object) -> None:
-        nonlocal own
-        own = signal.SIG_IGN  # the next SIGTERM must not interrupt the resigning
-        signal.signal(number, own)
-        raise SystemExit(128 + number)
-
-    own = ended
-    signal.signal(signal.SIGTERM, ended)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGTERM) is own:  # else the program has another one by now
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    fence: int
+    lost: BlockingSignal
 
 
-class BlockingBoard(Proxy[Board]):
-    """A board that is open, with methods that wait. Made by `blackboard.open_blocking`; any thread
-    may use it.
-    """
-
-    def __init__(self, board: Board, portal: Portal) -> None:
-        super().__init__(board, portal)
-        self.store = board.store
-        self.name = board.name
+class ItemVerbs(Proxy[Board]):
+    """The verbs of a board but those that make something, as methods that wait."""
 
     item = verb(Board.item)
     items = each(Board.items)
@@ -396,6 +397,18 @@ class BlockingBoard(Proxy[Board]):
     unlock = verb(Board.unlock)
     ack = verb(Board.ack)
     remove = verb(Board.remove)
+
+
+class BlockingBoard(ItemVerbs):
+    """A board that is open, with methods that wait. Made by `blackboard.open_blocking`; any thread
+    may use it.
+    """
+
+    def __init__(self, board: Board, portal: Portal) -> None:
+        super().__init__(board, portal)
+        self.store = board.store
+        self.name = board.name
+
     worker = made(Board.worker, BlockingWorker)
     election = made(Board.election, BlockingElection)
     subscribe = made(Board.subscribe, _on_loop)

@@ -14,6 +14,8 @@ recorded, so the verb costs what it has to.
 What is shown are the records of `records.py`, never rows. What cannot be done is raised: BadInput
 for what a caller wrote, another BlackboardError where the answer is no, and TableError where the
 store does not answer. Nothing was changed then, unless the message says that this is not certain.
+A change that is cancelled goes on to its end, with its record; its caller waits for that for
+`CALLER_WAITS` at the most.
 """
 
 import asyncio
@@ -21,12 +23,11 @@ import getpass
 import logging
 import os
 import socket
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from functools import wraps
+from functools import partial, wraps
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 from weakref import WeakSet
@@ -38,11 +39,13 @@ from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
 from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed, Missing
 from blackboard.handlers.handler import as_text, check_type
+from blackboard.handlers.params import written
 from blackboard.handlers.registry import importing, load, registry_of
 from blackboard.inputs import (
     argument,
     changed,
     check_id,
+    check_new_id,
     check_params_size,
     check_size,
     check_text,
@@ -68,7 +71,6 @@ from blackboard.records import (
     run_record,
 )
 from blackboard.rules.status import STATES, status_of
-from blackboard.runners.signals import LoopSignal
 from blackboard.settings import Settings
 from blackboard.spec import RunOptions, Spec, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
@@ -78,14 +80,16 @@ from blackboard.tasks import finishing
 from blackboard.why import explained, read_one
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
     from blackboard.election import Election, Kind
     from blackboard.web.app import WebPages
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 _log = logging.getLogger("blackboard")
+
+CALLER_WAITS = 2.0
+"""Seconds for which a caller that is cancelled waits for its change. The caller may be a handler,
+whose `stop_timeout` is longer."""
 
 
 @checked
@@ -110,7 +114,8 @@ async def open_board(
     With `create` a missing store and board are made, the board with `shards` shards.
 
     Raises BadInput for what cannot be used, MissingStore or another StoreProblem for a store that
-    cannot be opened, TableError for one that does not answer.
+    cannot be opened, TableError for one that does not answer, BlackboardError where no loop of
+    asyncio runs. The board belongs to the loop that opens it.
     """
     if importing.get():
         raise BadInput(
@@ -118,6 +123,10 @@ async def open_board(
             "a child process imports this file to call a handler in it, and not to run the program",
             'start the program below `if __name__ == "__main__":`',
         )
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise BlackboardError(NO_LOOP) from None
     if name is not None:
         check_board_name(name)
     found, folder = Settings(), settings_file.current_folder()
@@ -130,12 +139,22 @@ async def open_board(
         name=name_of(name, found),
         handlers=registry_of(handlers) or load(found.board.jobs, folder),
     )
+    async with opened(location, create=create, shards=shards) as board:
+        yield board
+
+
+@asynccontextmanager
+async def opened(
+    location: Location, *, create: bool = False, shards: int = 1
+) -> AsyncIterator["Board"]:
+    """The board of a location, open until the end of the block."""
     async with location.open(create=create, shards=shards) as table:
         board = Board(table, location)
+        board._verbs.check_loop()  # noqa: SLF001 - it opens and closes boards
         try:
             yield board
         finally:
-            await board._close()  # noqa: SLF001 - it opens and closes boards
+            await board._close()  # noqa: SLF001
 
 
 # ---- the verbs
@@ -144,40 +163,63 @@ async def open_board(
 NOT_CANCELLED = "had ended, or been taken over, before it could be cancelled"
 
 
+OTHER_LOOP = (
+    "this board belongs to another event loop: call it there, by "
+    "`asyncio.run_coroutine_threadsafe`, or open it with `blackboard.open_blocking`, whose verbs "
+    "any thread may call"
+)
+NO_LOOP = (
+    "`blackboard.open` needs an event loop of asyncio: without one, or with trio, use "
+    "`blackboard.open_blocking`, in a thread"
+)
+
+
 class _Verbs:
-    """Those of a board that are under way: `with verbs:` is one, on the loop of any thread."""
+    """Those of a board that are under way, on the one loop that it is used on: `with verbs:`."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the garbage collector may end one that is under way
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._number = 0
         self._are_refused = False
-        self._all_done = LoopSignal()
+        self._all_done = asyncio.Event()
+
+    def check_loop(self) -> None:
+        """The first loop that asks is the board's. Raises BlackboardError on another one, and
+        RuntimeError where none runs.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if loop is not self._loop:
+            raise BlackboardError(OTHER_LOOP)
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._are_refused:
-                raise BoardClosed
-            self._number += 1
+        self.check_loop()
+        if self._are_refused:
+            raise BoardClosed
+        self._number += 1
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._number -= 1
-            if self._are_refused and not self._number:
-                self._all_done.set("the last one has ended")
+        self._number -= 1
+        if self._are_refused and not self._number:
+            self._all_done.set()
+
+    def hold(self, task: "asyncio.Future[Any]") -> None:
+        """A task is under way until it has ended, whether or not its caller still waits for it."""
+        self._number += 1
+        task.add_done_callback(self.__exit__)
 
     async def end(self) -> None:
         """Refuse others, and wait for those under way."""
-        with self._lock:
-            self._are_refused = True
-            if not self._number:
-                return
-        await self._all_done.wait()
+        self._are_refused = True
+        if self._number:
+            await self._all_done.wait()
 
 
 def _verb(method: Callable[P, Answer]) -> Callable[P, Answer]:
     """A method of a board: its arguments are checked, a closed board refuses it, and a board that
     closes waits for it; for an iteration only while its next element is read. What is made, such as
-    a worker, is refused as soon as the board begins to close.
+    a worker, is refused as soon as the board begins to close. All are refused on another loop.
     """
     call: Any = checked(method)
 
@@ -186,7 +228,7 @@ def _verb(method: Callable[P, Answer]) -> Callable[P, Answer]:
         with self._verbs:
             return await call(self, *args, **options)
 
-    async def each(self: "Board", elements: AsyncGenerator[Any]) -> AsyncIterator[Any]:
+    async def each(self: "Board", elements: AsyncGenerator[Any]) -> AsyncGenerator[Any]:
         async with aclosing(elements):
             while True:
                 with self._verbs:
@@ -201,6 +243,8 @@ def _verb(method: Callable[P, Answer]) -> Callable[P, Answer]:
 
     @wraps(method)
     def called(self: "Board", *args: Any, **options: Any) -> Any:
+        with suppress(RuntimeError):  # no loop runs in this thread
+            self._verbs.check_loop()
         if self._is_closing:
             raise BoardClosed
         return call(self, *args, **options)
@@ -208,6 +252,33 @@ def _verb(method: Callable[P, Answer]) -> Callable[P, Answer]:
     is_iterated, is_awaited = isasyncgenfunction(method), iscoroutinefunction(method)
     found = iterated if is_iterated else awaited if is_awaited else called
     return cast(Callable[P, Answer], found)
+
+
+def _change(method: Callable[P, Answer]) -> Callable[P, Answer]:
+    """A verb that changes the board. Once it has begun it goes on to its end: a cancellation does
+    not come between the change, its record and the wake of the workers. Where its caller is
+    cancelled, the error of the change is logged.
+    """
+    call: Any = checked(method)
+
+    @wraps(method)
+    async def finished(self: "Board", *args: Any, **options: Any) -> Any:
+        with self._verbs:
+            work = asyncio.ensure_future(call(self, *args, **options))
+            self._verbs.hold(work)
+        try:
+            return await finishing(work, within=CALLER_WAITS)
+        except asyncio.CancelledError:
+            what = " of ".join([method.__name__, *map(str, args[:1])])
+            work.add_done_callback(partial(_log_failure, what))
+            raise
+
+    return cast(Callable[P, Answer], finished)
+
+
+def _log_failure(what: str, work: "asyncio.Future[Any]") -> None:
+    if not work.cancelled() and (problem := work.exception()):
+        _log.warning("%s, whose caller was cancelled, failed: %s", what, problem)
 
 
 class Board:
@@ -249,7 +320,7 @@ class Board:
         *,
         type: str | None = None,  # noqa: A002 - what everything else calls it
         state: str | None = None,
-    ) -> AsyncIterator[BoardItem]:
+    ) -> AsyncGenerator[BoardItem]:
         """Items in the order of their ids: those whose id matches a glob, of a type, in a state:
         active, paused, done, running, overdue, failed, stale or waiting. They are read when the
         first is asked for.
@@ -267,7 +338,7 @@ class Board:
                 yield item_record(one, self._table.labels(one.item))
 
     @_verb
-    async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[BoardRun]:
+    async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncGenerator[BoardRun]:
         """The history of an item, newest first, at most `limit` runs. History outlives its item.
         Raises Missing when there never was such an item.
         """
@@ -304,7 +375,7 @@ class Board:
 
     # ---- changing
 
-    @_verb
+    @_change
     async def add(
         self,
         item_id: str,
@@ -316,16 +387,14 @@ class Board:
     ) -> BoardItem:
         """Add an item of a type. An `every` is due at once, any other schedule at its next time,
         unless `first` says "now", "next" by its schedule, or a time; text without an offset is in
-        the item's zone. `params` are a dict, or the class that the type declares. Raises BadInput
-        when the id is on the board already, for the type of a pump, and on the board of a group or
-        of elections, which has what programs name.
+        the item's zone. `params` are a dict, or an instance of a dataclass or a Struct of msgspec,
+        such as the class that the type declares. Raises BadInput when the id is on the board
+        already, for the type of a pump, and on the board of a group or of elections, which has what
+        programs name.
         """
-        check_id(item_id)
+        check_new_id(item_id)
         check_type(item_type)
-        handler = self._location.handlers.get(item_type)
-        if handler is not None and handler.params is not None:
-            params = handler.params.written(params)
-        params = argument("params", {} if params is None else params, Mapping)
+        params = argument("params", {} if params is None else written(params), Mapping)
         spec = changed(Spec(), _texts(options), params=params)
         check_size(spec, limit=self._table.table.max_value)
         self._location.check_params(item_type, spec.params)
@@ -336,7 +405,7 @@ class Board:
         )
         return await self._changed(done.item)
 
-    @_verb
+    @_change
     async def edit(
         self,
         item_id: str,
@@ -346,15 +415,16 @@ class Board:
         item_type: str | None = None,
         first: str | datetime | None = None,
         checkpoint: Any = UNSET,
+        reason: str = "",
         by: str = "",
         **options: Unpack[RunOptions],
     ) -> BoardItem:
         """Change how an item is run: `params` are laid over its own, those named in `unset` are
         taken away. A new schedule counts from now. `first` moves the first run of an item that
         never ran. Its next run goes on at `checkpoint`; None: it begins anew. `by` is who does it.
-        Raises BlackboardError for another type while it runs.
+        Raises StillRuns for another type or a checkpoint while it runs.
         """
-        check_text("by", by)
+        _check_record(by, reason)
         if item_type is not None:
             check_type(item_type)
         changes, limit = _texts(options), self._table.table.max_value
@@ -381,16 +451,17 @@ class Board:
         )
         if done.changed and done.before is not None:
             names = changed_fields(done.before, done.item)
-            await self._record("edit", item_id, by=by, detail=", ".join(names))
+            await self._record("edit", item_id, by=by, reason=reason, detail=", ".join(names))
         return await self._changed(done.item)
 
-    @_verb
+    @_change
     async def run(
         self,
         item_id: str,
         *,
         params: Mapping[str, Any] | None = None,
         trigger: str = "",
+        reason: str = "",
         by: str = "",
     ) -> AskedRun:
         """Make an item due now, or once more when it is running; `params` are laid over its own for
@@ -398,7 +469,7 @@ class Board:
         waits, for ten minutes, and until 64 other requests to change the item have come. `by` is
         who does it. Raises BlackboardError when the item is paused, or too many runs wait.
         """
-        check_text("by", by)
+        _check_record(by, reason)
         once = dict(params or {})
         check_params(once)
         once = plain(once)
@@ -406,10 +477,11 @@ class Board:
         asked = await edits.run_now(self._table, check_id(item_id), trigger=trigger, once=once)
         self._wake_workers()
         if asked.changed:
-            await self._record("run", item_id, by=by, detail=", ".join(param_names(once)))
+            names = ", ".join(param_names(once))
+            await self._record("run", item_id, by=by, reason=reason, detail=names)
         return AskedRun(id=item_id, due=asked.slot, ahead=asked.ahead, joined=asked.joined)
 
-    @_verb
+    @_change
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Start no more runs until the item is resumed. A run that has started may finish. `by` is
         who does it; user@host if none is given. Raises BlackboardError when the item is done.
@@ -422,7 +494,7 @@ class Board:
             await self._record("pause", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @_verb
+    @_change
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Undo a pause. A slot that came meanwhile is due at once, unless `missed` is "none"."""
         mark = await mark_now(self._table, reason, by=by)
@@ -431,7 +503,7 @@ class Board:
             await self._record("resume", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @_verb
+    @_change
     async def cancel(
         self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
     ) -> BoardItem:
@@ -449,7 +521,7 @@ class Board:
         await self._record("cancel", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @_verb
+    @_change
     async def unlock(
         self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
     ) -> BoardItem:
@@ -467,7 +539,7 @@ class Board:
         await self._record("unlock", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @_verb
+    @_change
     async def ack(
         self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
     ) -> BoardItem:
@@ -483,27 +555,29 @@ class Board:
             await self._record("ack", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    @_verb
-    async def rename(self, item_id: str, new_id: str, *, by: str = "") -> BoardItem:
+    @_change
+    async def rename(
+        self, item_id: str, new_id: str, *, reason: str = "", by: str = ""
+    ) -> BoardItem:
         """Give an item another id. Its history stays with the old one. A rename that was
         interrupted is finished when it is asked for again. `by` is who does it. Raises BadInput
         when the new id is taken, or the same, and for a partition or an election, BlackboardError
         when the item runs.
         """
-        mark = await mark_now(self._table, "", by=by)
-        done = await rename(self._table, check_id(item_id), check_id(new_id), mark)
+        mark = await mark_now(self._table, reason, by=by)
+        done = await rename(self._table, check_id(item_id), check_new_id(new_id), mark)
         if done.changed:
-            await self._record("rename", item_id, by=by, detail=f"to {new_id}")
+            await self._record("rename", item_id, by=by, reason=reason, detail=f"to {new_id}")
         return await self._changed(done.item)
 
-    @_verb
-    async def remove(self, item_id: str, *, by: str = "") -> None:
+    @_change
+    async def remove(self, item_id: str, *, reason: str = "", by: str = "") -> None:
         """Remove an item. What runs loses its lock and is stopped; the history stays until its time
         is up. `by` is who does it.
         """
-        check_text("by", by)
+        _check_record(by, reason)
         if (await edits.remove(self._table, check_id(item_id))).changed:
-            await self._record("remove", item_id, by=by)
+            await self._record("remove", item_id, by=by, reason=reason)
 
     # ---- working
 
@@ -593,7 +667,7 @@ class Board:
         proxies: Sequence[str] = (),
         hosts: Sequence[str] | None = None,
         secret: str = "",
-    ) -> "ASGIApp":
+    ) -> "WebPages":
         """The pages of this board, an ASGI application: `app.mount("/jobs", board.web())`. Needs
         the extra `web`.
 
@@ -606,12 +680,14 @@ class Board:
 
         Raises BadInput for what cannot be used, and where the extra is not installed.
         """
+        remedy = "pip install 'blackboard-scheduler[web]'"
         try:
             from blackboard.web.access import access_of
             from blackboard.web.app import web_app
         except ImportError as missing:
-            remedy = "pip install 'blackboard-scheduler[web]'"
             raise BadInput("web", f"the pages need {missing.name}", remedy) from None
+        except BadInput as missing:  # the remedy of metrics would not be enough
+            raise BadInput("web", missing.problem, remedy) from None
         access = access_of(
             operator=operator,
             token=token,
@@ -742,6 +818,12 @@ def not_locked_any_more(fence: int) -> str:
 def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 0:
         raise BadInput("limit", f"{limit} is too few", "0 or more")
+
+
+def _check_record(by: str, reason: str) -> None:
+    """Raises BadInput for words that are too long, or no UTF-8."""
+    check_text("by", by)
+    check_text("reason", reason)
 
 
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from blackboard.clock import Chance
 from blackboard.errors import BadInput, BlackboardError, BoardClosed
 from blackboard.events import JobsChanged, WorkerStarted, WorkerStopped
-from blackboard.executor import in_thread
 from blackboard.handlers.code import changed
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable
@@ -21,6 +20,8 @@ from blackboard.schedule.times import duration_of, format_duration
 from blackboard.settings import NO_GRACE, Settings
 from blackboard.spec import MOST_SLOTS, check_count
 from blackboard.stores import when_woken
+from blackboard.tasks import in_thread
+from blackboard.worker import sigterm
 
 if TYPE_CHECKING:
     from blackboard.worker.partitions import GroupWorker
@@ -110,6 +111,9 @@ class BoardWorker:
     A worker that is stopped claims nothing more, gives what runs its grace, then cancels it and
     puts it back: due again at once. One that is cancelled does the same without grace. When the
     worker fails, what is inside is cancelled, and its error is raised at the end of the block.
+
+    At SIGTERM what is inside is cancelled, where the program does not handle that itself; at the
+    end of the block SystemExit is raised, with the exit code of SIGTERM.
     """
 
     def __init__(
@@ -137,6 +141,7 @@ class BoardWorker:
         self._soon: asyncio.TimerHandle | None = None
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[None] | None = None
+        self._block: sigterm.OfTask | None = None
 
     def stop(self) -> None:
         """Stops the worker. First call: no more claims, and grace for runs; second: no grace."""
@@ -145,7 +150,8 @@ class BoardWorker:
     def _stop(self, *, at_once: bool) -> None:
         for one in self._groups:
             one.stop(at_once=at_once)
-        self._worker.stop(at_once=at_once)
+        partitions = sum(len(one.holdings) for one in self._groups)
+        self._worker.stop(at_once=at_once, partitions=partitions)
 
     async def end(self) -> None:
         """Stops it without grace, and waits for its end. It does not begin to work any more."""
@@ -175,14 +181,15 @@ class BoardWorker:
     async def work(self, until: Until = "stopped") -> None:
         """Works until then, or until `stop` is called, or it is cancelled. Partitions are served by
         a worker that works until it is stopped: they have no end. Raises TableError when the
-        board was made anew meanwhile, or the store cannot work: with "stopped" it waits for that.
+        board was made anew meanwhile, or the store cannot work or has not answered for a minute:
+        with "stopped" it waits for that.
         """
         from blackboard.worker.worker import Mode
 
         if self._refusal is not None:
             raise self._refusal
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
-        if until not in modes:
+        if until not in tuple(modes):  # it may be a list, which has no hash
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
         if self._ended.is_set():
             return
@@ -252,6 +259,8 @@ class BoardWorker:
             raise BlackboardError(ONCE)
         await self._group.__aenter__()
         self._task = self._group.create_task(self.work())
+        self._block = sigterm.OfTask()
+        sigterm.catch(self._block)
         return self
 
     async def __aexit__(
@@ -262,6 +271,7 @@ class BoardWorker:
     ) -> None:
         """Stops the worker and waits for it; a cancellation meanwhile ends it without grace."""
         assert self._task is not None
+        assert self._block is not None
         cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
         if not self._task.done():
             self.stop()
@@ -269,12 +279,17 @@ class BoardWorker:
                 await asyncio.wait([self._task])
             except asyncio.CancelledError as another:
                 cancelled = another
+        ends_program = sigterm.release(self._block)
         try:
             await self._group.__aexit__(
                 type(cancelled) if cancelled else None, cancelled, traceback
             )
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        except asyncio.CancelledError:
+            if ends_program:
+                raise SystemExit(sigterm.EXIT_CODE) from None
+            raise
 
 
 async def _changed_files() -> list[str]:

@@ -12,12 +12,36 @@ Each group of nodes has a prefix of its own: `prefix:allocation`, `prefix:grab`,
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+from urllib.parse import SplitResult, urlsplit
 
-from blackboard.errors import BlackboardError
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.rules.grab import Channel, Hash, Notified
 
 REDIS_URL = "BLACKBOARD_REDIS_URL"
 """The environment variable with the URL of Redis, which may hold a password."""
+
+TCP = ("redis", "rediss")
+SCHEMES = (*TCP, "unix")
+
+
+def redis_parts(url: str, field: str) -> SplitResult:
+    """The parts of a URL of Redis. Raises BadInput, which quotes nothing: text behind a password
+    may be a part of it. So it does for a password that is not in `REDIS_URL`.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in SCHEMES and "@" in parts.path + parts.query + parts.fragment:
+            remedy = "quote / in the password as %2F, ? as %3F and # as %23; elsewhere @ as %40"
+            raise BadInput(field, "there is an @ behind its host", remedy)
+        is_good = parts.scheme in SCHEMES and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        remedy = "give redis://HOST:6379/0, rediss://... or unix://PATH"
+        raise BadInput(field, "it is no URL of Redis", remedy)
+    if field != REDIS_URL and (parts.password or "password=" in parts.query):
+        raise BadInput(field, "it holds a password", f"give it in {REDIS_URL} instead")
+    return parts
 
 
 class BusAway(BlackboardError):

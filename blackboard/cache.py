@@ -14,7 +14,10 @@ def cache_folder() -> Path:
     if named.is_absolute():
         return named / "blackboard"
     try:
-        return Path.home() / ".cache" / "blackboard"
+        home = Path.home()
     except RuntimeError:
-        problem = "it is not set to a whole path, and this user has no home"
-        raise BadInput("XDG_CACHE_HOME", problem, "name a folder in it") from None
+        home = Path()
+    if home.is_absolute():
+        return home / ".cache" / "blackboard"
+    problem = "it is not set to a whole path, and this user has no home"
+    raise BadInput("XDG_CACHE_HOME", problem, "name a folder in it")

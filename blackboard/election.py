@@ -8,8 +8,8 @@ A candidate checks every third of a lease: a leader renews its lock, others look
 that stands (`rules/election.py`) claims the lock when it is free, or overrides it when it is stale.
 It is the leader while it holds the lock and is before its deadline: 0.8 of a lease after it sent
 the last renewal that was acknowledged, which is earlier than any other may take the lock; but for a
-person that unlocks or removes it, which its leader finds out at its next check. A term that is over
-stays over: a candidate that takes the lock again has another one.
+person that unlocks or removes it, which its leader finds out at its next check. A `Term` that is
+over stays over: a candidate that takes the lock again has another one.
 
 The lease is that of the item: what a candidate says is for making it. Where it was edited, all
 candidates follow the lease of the lock that they see or hold.
@@ -27,11 +27,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from blackboard import sigterm
+from blackboard.clock import Clock
 from blackboard.errors import BadInput, BlackboardError, BoardClosed, Missing
 from blackboard.model import (
     Claim,
@@ -45,6 +46,7 @@ from blackboard.model import (
     Token,
     replace,
 )
+from blackboard.phrases import command
 from blackboard.protocol import additions, claims, edits, leaders, mail
 from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.finished_runs import FinishedRun
@@ -75,6 +77,7 @@ from blackboard.schedule.times import duration_of, format_duration
 from blackboard.spec import SHORTEST_LEASE, Spec
 from blackboard.table import Busy, TableError
 from blackboard.tasks import until_one_ends
+from blackboard.worker import sigterm
 from blackboard.worker.membership import new_member
 
 _log = logging.getLogger("blackboard")
@@ -88,29 +91,47 @@ HURRY = 0.5
 RETENTION = Retention()
 TAKEOVERS = 10_000
 """How many terms in a row may end without a release, before the item is planned anew."""
-RESIGNED, UNANSWERED, GONE, YET = (
+RESIGNED, UNANSWERED, GONE = (
     "it has resigned",
     "its renewals were not answered before its lease ran out",
     "its lock was overridden, unlocked or removed",
-    "it was not elected yet",
 )
-"""Why a candidate does not lead."""
+"""Why a term is over."""
 
 
 class TermLost(LoopSignal):
-    """`leader.lost`: true once the term is over. As `ctx.lost`."""
+    """`term.lost`: true once the term is over, and from then on. As `ctx.lost`. The first look
+    after the deadline of its lock ends it, in whatever thread.
+    """
 
-    def __init__(self, is_over: Callable[[], bool]) -> None:
+    def __init__(self, claim: Claim, clock: Clock) -> None:
         super().__init__()
-        self._is_over = is_over
+        self.claim = claim
+        """The claim of the term, as it was renewed last."""
+        self._clock = clock
 
     def __bool__(self) -> bool:
-        return super().__bool__() or self._is_over()
+        if not self._is_set and self._clock.monotonic() >= deadline_of(self.claim):
+            self.set(UNANSWERED)
+        return self._is_set
 
     @property
     def reason(self) -> str:
         """Why, in words; "" while the term goes on."""
-        return self._reason or (UNANSWERED if self._is_over() else "")
+        return self._reason if self else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A term of a leader, as `won` returns it. Once it is over it stays over, also where its
+    candidate leads again: that is another term.
+    """
+
+    fence: int
+    """Higher than that of every term before. A target that refuses lower ones refuses a leader that
+    was overtaken."""
+    lost: TermLost
+    """True once the term is over; `reason` says why. `await lost.wait()`."""
 
 
 class Election:
@@ -155,12 +176,9 @@ class Election:
         self._report = report or self._log_problem
         self._problem = ""
         """Why its checks fail, where the store is not the reason."""
-        self._claim: Claim | None = None
-        self._over: Claim | None = None
-        """The claim of the last term, whose lock may still be there."""
-        self._term = 0
-        self._lost = TermLost(lambda: True)
-        self._lost.set(YET)
+        self._last: Term | None = None
+        """The last term: that in which it leads, or one that is over, whose lock may still be
+        there."""
         self._won = asyncio.Event()
         self._leaving = asyncio.Event()
         self._hurries = True
@@ -173,8 +191,7 @@ class Election:
         """
         self._ends_at_sigterm = ends_at_sigterm
         self._patience = (resigns_within or self.lease).total_seconds()
-        self._terminated = False
-        self._block: asyncio.Task[Any] | None = None
+        self._block: sigterm.OfTask | None = None
         self._left: asyncio.Task[None] | None = None
         self._board_closed = False
         self._group = asyncio.TaskGroup()
@@ -184,30 +201,25 @@ class Election:
     @property
     def is_leader(self) -> bool:
         """Whether it holds the lock and is before its deadline."""
-        return self._claim is not None and self._clock.monotonic() < deadline_of(self._claim)
+        return self._term is not None
 
-    @property
-    def term(self) -> int:
-        """The fence of its last term, higher than that of every term before; 0 before the first. A
-        target that refuses lower ones refuses a leader that was overtaken.
+    async def won(self) -> Term:
+        """Waits until it is the leader. Returns the term in which it leads. Raises BoardClosed once
+        its board closes, BlackboardError outside of the block.
         """
-        return self._term
-
-    @property
-    def lost(self) -> TermLost:
-        """The signal of its last term: true once that is over; `reason` says why. `await
-        lost.wait()`.
-        """
-        return self._lost
-
-    async def won(self) -> None:
-        """Waits until it is the leader. Raises BlackboardError outside of the block."""
-        while not self.is_leader:
+        while (term := self._term) is None:
+            self._check_board()
             if self._block is None or self._leaving.is_set():
                 problem = f"a candidate of {self.name!r} only inside `async with board.election()`"
                 raise BlackboardError(problem)
-            self._check_deadline()
+            self._won.clear()
             await self._won.wait()
+        return term
+
+    @property
+    def _term(self) -> Term | None:
+        """The term in which it leads."""
+        return None if self._last is None or self._last.lost else self._last
 
     # ---- the block
 
@@ -224,12 +236,12 @@ class Election:
         check, rank = self._state.times.check, self._state.me.rank
         self._member = new_member(self.owner, now=now, types=self.name, cycle=check, rank=rank)
         self._check_board()  # it may have been closed meanwhile
-        self._block = asyncio.current_task()
+        self._block = sigterm.OfTask()
         await self._group.__aenter__()
         self._working = self._group.create_task(self._work())
         self._watching = self._group.create_task(self._watch())
         if self._ends_at_sigterm:
-            sigterm.catch(self)
+            sigterm.catch(self._block)
         return self
 
     async def __aexit__(
@@ -249,7 +261,8 @@ class Election:
             except asyncio.CancelledError as another:
                 cancelled = another
         self._watching.cancel()
-        is_last = sigterm.release(self)
+        assert self._block is not None
+        ends_program = sigterm.release(self._block)
         try:
             await self._group.__aexit__(
                 type(cancelled) if cancelled else None, cancelled, traceback
@@ -257,7 +270,7 @@ class Election:
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         except asyncio.CancelledError:
-            if self._terminated and is_last:
+            if ends_program:
                 raise SystemExit(sigterm.EXIT_CODE) from None
             raise
         finally:
@@ -282,7 +295,7 @@ class Election:
         return self._left
 
     async def _leave(self) -> None:
-        """Ends the check under way, then lets the lock go."""
+        """Ends the check under way, then releases the lock."""
         await asyncio.wait([self._working], timeout=self._patience)
         self._working.cancel()
         await asyncio.wait([self._working])
@@ -291,12 +304,6 @@ class Election:
                 async with asyncio.timeout(self._state.times.check):
                     await forget(self._board, self.owner)
         await self._resign()
-
-    def terminate(self) -> None:
-        """Ends the block because of SIGTERM."""
-        assert self._block is not None
-        self._terminated = True
-        self._block.cancel()
 
     # ---- the item
 
@@ -322,16 +329,15 @@ class Election:
             raise BadInput(
                 "kind",
                 f"the election {self.name!r} is a {item.type}",
-                f"all candidates say the same; `blackboard --board {board} rm {self.name}` ends it",
+                f"all candidates say the same; {command('rm', self.name, board=board)} ends it",
             )
         lease = self._board.resolve(item.type, item.spec).stale_after
         if isinstance(lease, timedelta) and lease != self.lease:
+            edit = f"edit --stale-after {format_duration(self.lease)}"
             raise BadInput(
                 "lease",
                 f"that of the election {self.name!r} is {format_duration(lease)}",
-                "all candidates say the same; "
-                f"`blackboard --board {board} edit {self.name} --stale-after "
-                f"{format_duration(self.lease)}` changes it",
+                f"all candidates say the same; {command(edit, self.name, board=board)} changes it",
             )
 
     async def _item(self) -> Item | None:
@@ -368,13 +374,13 @@ class Election:
         await until_one_ends(self._clock.sleep(seconds), self._leaving.wait())
 
     async def _check(self) -> None:
-        """Renews or looks, reads what other candidates sent, and takes the lock or lets it go."""
+        """Renews or looks, reads what other candidates sent, and takes or releases the lock."""
         self._others, self._hurries = None, False
-        if self._claim is not None:
-            await self._renew(self._claim)
+        if (term := self._term) is not None:  # over by itself from one look to the next
+            await self._renew(term)
         if self.kind is not ElectionKind.MUTEX:
             await self._exchange()
-        if self._claim is None:
+        if not self.is_leader:
             await self._compete()
             return
         await self._step(Looked(others=self._state.others, leader=self._state.me))
@@ -401,7 +407,7 @@ class Election:
         await self._step(Looked(others=others, leader=leader))
         if self._stand and leader is None and not self._leaving.is_set():
             await self._take(found)
-        self._hurries = has_ranks and self._claim is None and (leader is None or self._stand)
+        self._hurries = has_ranks and not self.is_leader and (leader is None or self._stand)
 
     async def _not_ready(self) -> None:
         """Handles an election without a lock, and without a token that is ready: it is paused, or
@@ -420,7 +426,7 @@ class Election:
         now = self._clock.monotonic()
         every = self._state.times.check * (1 - JITTER)
         if self._announced is None or now - self._announced >= every:
-            cycle, running = self._state.times.check, int(self._claim is not None)
+            cycle, running = self._state.times.check, int(self.is_leader)
             self._member = replace(self._member, cycle=cycle, running=running)
             try:
                 self._member = await announce(self._board, self._member)
@@ -506,10 +512,10 @@ class Election:
 
     async def _found_own(self, lock: Lock) -> None:
         """Handles a lock of this candidate that it does not hold: adopts that of a claim that
-        landed late, lets go that of a term that is over.
+        landed late, releases that of a term that is over.
         """
-        if self._over is not None and lock.nonce == self._over.nonce:
-            await self._put_back(self._over, UNANSWERED)
+        if self._last is not None and lock.nonce == self._last.lost.claim.nonce:
+            await self._release(self._last, UNANSWERED)
         elif self._move(lock) is Move.ADOPT:
             adopted = await claims.adopt(self._board, lock)
             for claim in await claims.trusted(self._board, [adopted] if adopted else []):
@@ -517,9 +523,8 @@ class Election:
 
     async def _begin(self, claim: Claim) -> None:
         """Begins a term."""
-        self._claim, self._term = claim, claim.fence
+        self._last = Term(fence=claim.fence, lost=TermLost(claim, self._clock))
         self._go_by(claim.stale_after)
-        self._lost = TermLost(lambda: self._term != claim.fence or not self.is_leader)
         self._won.set()
         if prunes_after(claim.fence, retention=RETENTION):
             await prune(self._board, self.name, retention=RETENTION)
@@ -531,41 +536,39 @@ class Election:
         times = ElectionTimes(lease=min(max(shortest, lease), longest))
         self._state = replace(self._state, times=times)
 
-    async def _renew(self, claim: Claim) -> None:
-        renewed = await claims.renew(self._board, claim)
-        if self._claim is not claim:
+    async def _renew(self, term: Term) -> None:
+        renewed = await claims.renew(self._board, term.lost.claim)
+        if term.lost:
             return  # its deadline has passed meanwhile
         if renewed is None:
-            self._end(GONE)
+            self._end(term, GONE)
         else:
-            self._claim = renewed
+            term.lost.claim = renewed
 
     async def _watch(self) -> None:
         """Ends a term at its deadline, also while no renewal is answered."""
         while True:
             await self._won.wait()
-            if self._claim is not None:
-                left = deadline_of(self._claim) - self._clock.monotonic()
+            while (term := self._term) is not None:
+                left = deadline_of(term.lost.claim) - self._clock.monotonic()
                 await self._clock.sleep(max(left, 0.0))
-                self._check_deadline()
+            self._won.clear()
 
-    def _check_deadline(self) -> None:
-        if self._claim is not None and not self.is_leader:
-            self._end(UNANSWERED)
-
-    def _end(self, reason: str) -> None:
-        self._over, self._claim = self._claim, None
+    def _end(self, term: Term, reason: str) -> None:
+        term.lost.set(reason)
         self._won.clear()
-        self._lost.set(reason)
 
     async def _resign(self) -> None:
-        if self._claim is not None:
-            claim = self._claim
-            self._end(RESIGNED)
-            await self._put_back(claim, RESIGNED)
+        term = self._term
+        if term is not None:
+            self._end(term, RESIGNED)
+            await self._release(term, RESIGNED)
 
-    async def _put_back(self, claim: Claim, reason: str) -> None:
-        """Releases the lock, so that it may be claimed at once. Without an answer it goes stale."""
+    async def _release(self, term: Term, reason: str) -> None:
+        """Releases the lock of a term that is over, so that it may be claimed at once. Without an
+        answer it goes stale.
+        """
+        claim = term.lost.claim
         finished = FinishedRun(
             claim=claim,
             ended=Ended(outcome=Outcome.CANCELLED, error=reason),

@@ -74,11 +74,13 @@ class AlreadyThere(BadInput):
 
 
 class StillRuns(BlackboardError):
-    """An item cannot get another type while it runs."""
+    """An item cannot get another type or checkpoint while it runs: its run is of the type, and
+    saves checkpoints of its own.
+    """
 
-    def __init__(self, item_id: str) -> None:
-        remedy = "wait for its end, or `blackboard cancel` it"
-        super().__init__(f"{item_id} runs, as what it is: {remedy}")
+    def __init__(self, item_id: str, what: str) -> None:
+        remedy = "`pause` it and wait for its end, or `cancel` it"
+        super().__init__(f"{item_id} runs, and gets no other {what} until its end: {remedy}")
 
 
 class Unchangeable(BlackboardError):

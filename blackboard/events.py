@@ -232,8 +232,8 @@ class LocksRenewed(BoardEvent, frozen=True, kw_only=True):
 
 
 class RunStarted(BoardItemEvent, frozen=True, kw_only=True):
-    """A run was claimed. Its handler is called, unless its slot or its permit was taken meanwhile:
-    then it is put back. Each run that ends was started.
+    """A run was claimed. Its handler is called, unless its slot or its permit was taken meanwhile,
+    or no process can be started: then it is put back. Each run that ends was started.
     """
 
     kind = "claimed"
@@ -470,22 +470,21 @@ class GroupTrouble(BoardEvent, frozen=True, kw_only=True):
     message: str
 
 
-class BusEvent(BoardEvent, frozen=True, kw_only=True):
-    """The bus of a lease grab does not answer, or answers again."""
+class BusUnavailable(BoardEvent, frozen=True, kw_only=True):
+    """The bus of a lease grab does not answer: after a lease the group goes by shares."""
 
     kind = "bus trouble"
+    level = logging.WARNING
 
     message: str
 
 
-class BusUnavailable(BusEvent, frozen=True):
-    """The bus does not answer: after a lease the group goes by shares."""
+class BusBack(BoardEvent, frozen=True, kw_only=True):
+    """The bus of a lease grab answers again."""
 
-    level = logging.WARNING
+    kind = "bus back"
 
-
-class BusBack(BusEvent, frozen=True):
-    """The bus answers again."""
+    message: str
 
 
 class ClockJumped(BoardEvent, frozen=True, kw_only=True):
@@ -614,7 +613,7 @@ class BoardExamined(BoardEvent, frozen=True, kw_only=True):
     def message(self) -> str:
         broken = [one for one in self.findings if one.grave]
         if not broken:
-            return f"clean: {plural(self.items, 'item row')}"
+            return f"clean: {plural(self.items, 'item')}"
         first = f"{broken[0].code} {broken[0].subject} {broken[0].problem}"
         return f"{plural(len(broken), 'finding')} (`blackboard doctor`): {first}"
 

@@ -2,12 +2,12 @@
 
 The command line and the Python interface check the same fields of an item, and refuse with the same
 words. The annotations of a method of the Python interface say what it takes (`checked`); an
-argument of another kind is refused by its name. A text of a class of its own, such as a template
-engine's, is taken as plain text.
+argument of another kind is refused by its name. A text or a number of a class of its own, such as a
+template engine's, is taken as a plain one.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
@@ -23,6 +23,7 @@ from typing import (
     get_args,
     get_origin,
 )
+from unicodedata import is_normalized, normalize
 
 import msgspec
 
@@ -58,6 +59,19 @@ def check_id(text: str) -> str:
     return check_text("id", text)
 
 
+def check_new_id(text: str) -> str:
+    """Refuses what `check_id` does, and an id that is shown as another one is: with blanks at its
+    ends, or with characters that Unicode writes in two ways, in another form than NFC.
+    """
+    check_id(text)
+    if text != text.strip():
+        raise BadInput("id", f"{text!r} has blanks at its ends", "leave them out")
+    if not is_normalized("NFC", text):
+        problem = f"{text!r} looks like another id: its characters are not in Unicode's form NFC"
+        raise BadInput("id", problem, f"{normalize('NFC', text)!a} is")
+    return text
+
+
 def check_text(field: str, text: str) -> str:
     """Refuses a text that is too long for a name or a reason, or that cannot be written as UTF-8.
     Raises BadInput naming its field.
@@ -73,6 +87,17 @@ def _check_utf8(field: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise BadInput(field, f"{text[:60]!r} is not UTF-8 text", "use another") from None
+
+
+def check_names(names: Iterable[str], taken: Collection[str], *, of: str, where: str = "") -> None:
+    """Raises BadInput for a name that the handlers of the type `of` do not take. `where` is what
+    stands before names, such as "params.".
+    """
+    for name in names:
+        if name not in taken:
+            raise BadInput(
+                f"{where}{name}", f"means nothing to {of}", f"it takes {', '.join(taken)}"
+            )
 
 
 def number_of(text: str, *, digits: int = 9) -> int | None:
@@ -266,6 +291,8 @@ def argument(name: str, value: Any, kind: Any) -> Any:
     if isinstance(value, str):
         _check_utf8(name, value)
         return str.__str__(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__int__(value)
     return value
 
 

@@ -165,6 +165,9 @@ class Item(Work, frozen=True, kw_only=True):
     start: datetime | None = None
     stop: datetime | None = None
     running: bool = False
+    put_back: bool = False
+    """Whether it waits for a run that was cut short, and is due again with the same slot and
+    attempt: its worker stopped, had no slot or permit for it, or it was unlocked."""
     owner: str = ""
     outcome: Outcome | None = None
     result: str = ""
@@ -236,6 +239,9 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
     """JSON [done, total]."""
     stood_still: bool = False
     """Whether its handler kept the loop of its worker from turning, which ended the worker."""
+    sent: float | None = None
+    """When its holder sent the last renewal that wrote it, on the monotonic clock of the holder;
+    None: none has."""
     version: int = VERSION
     etag: str = ""
     age: float = 0.0
@@ -262,6 +268,8 @@ class Permit(Struct, frozen=True, gc=False, kw_only=True):
     since: datetime
     stale_after: float
     """Seconds for which it is good without a renewal."""
+    sent: float | None = None
+    """As in locks."""
     version: int = VERSION
     etag: str = ""
     age: float = 0.0
@@ -442,6 +450,8 @@ class Ended(Struct, frozen=True, gc=False, kw_only=True):
     """What a runner returns when a handler has ended, however it ended."""
 
     outcome: Outcome
+    begun: bool = True
+    """Whether the handler may have been called: False where no process for it could be started."""
     result: Any = None
     """What the handler returned, when ok: anything JSON can hold."""
     error: str = ""
@@ -467,7 +477,7 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
     it has to be read before the release."""
     lock: Lock
     sent: float
-    """Monotonic seconds at the first send of the claim or of its last acknowledged renewal."""
+    """Monotonic seconds at the send of the claim, or of the last renewal known to be applied."""
 
     @property
     def id(self) -> str:
@@ -522,9 +532,9 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
         """The claim after a renewal: its lock has this etag."""
         return replace(self, lock=replace(self.lock, etag=lock_etag), sent=sent)
 
-    def found(self, lock_etag: str) -> "Claim":
+    def found(self, lock_etag: str, *, sent: float) -> "Claim":
         """The claim after no answer: its lock was found with this etag; its item has to be read."""
-        return self.answered(lock_etag=lock_etag, item_etag="")
+        return replace(self.answered(lock_etag=lock_etag, item_etag=""), sent=sent)
 
 
 def whole_milliseconds(moment: datetime) -> datetime:

@@ -98,14 +98,15 @@ def some(names: Sequence[str], most: int, *, total: int | None = None) -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def command(verb: str, *ids: str) -> str:
+def command(verb: str, *ids: str, board: str = "") -> str:
     """A command about items, to be typed in a shell: "`blackboard run ann`". `verb` may have
-    options.
+    options. `board` is named where it is not the one that the caller's command is about.
     """
     typed = shlex.join(ids)
     if any(one.startswith("-") for one in ids):
         typed = f"-- {typed}"
-    return f"`blackboard {verb} {typed}`"
+    there = f"--board {board} " if board else ""
+    return f"`blackboard {there}{verb} {typed}`"
 
 
 def first_line(text: str) -> str:

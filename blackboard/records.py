@@ -45,7 +45,7 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     ready: datetime | None
     """When that run may start, or might have: `due`, or later by jitter or backoff."""
     running: bool
-    owner: str | None
+    worker: str | None
     """The worker that runs it, or ran it last."""
     start: datetime | None
     """The start of the running run, else of the last."""
@@ -203,7 +203,7 @@ def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
         due=None if done else item.slot,
         ready=None if done else item.ready,
         running=item.running,
-        owner=item.owner or None,
+        worker=item.owner or None,
         start=item.start,
         stop=item.stop,
         outcome=item.outcome,

@@ -15,9 +15,11 @@ from typing import Any
 
 import msgspec
 
+from blackboard.bus import redis_parts
+from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput
 from blackboard.handlers.handler import Handler, check_type
-from blackboard.inputs import check_id
+from blackboard.inputs import check_new_id
 from blackboard.model import replace
 from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
 from blackboard.protocol.keys import check_board_name
@@ -41,7 +43,6 @@ from blackboard.spec import (
     encode_spec,
     resolve,
 )
-from blackboard.toml_lines import line_of
 
 FILE_NAME = "blackboard.toml"
 NO_GRACE = {"0", "0s"}
@@ -221,14 +222,19 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
     """
     if path == "":
         raise BadInput("config", "it is empty", "name a file, or leave it out")
+    if path is not None and "\0" in path:
+        raise BadInput("config", f"{path!r} is no path", "name a file")
     file = folder / (path or FILE_NAME)
     try:
-        if path is None and not file.exists():
+        file.lstat()  # a link that leads nowhere is there, and cannot be read
+    except (FileNotFoundError, NotADirectoryError):
+        if path is None:
             return Settings(), folder
     except OSError as error:
         remedy = "call it from a folder that can be read, or name the file: --config"
         raise BadInput("config", f"{file}: {error.strerror}", remedy) from None
-    return load_settings(file), file.resolve().parent
+    typed = Path(path or FILE_NAME) if folder == current_folder() else file
+    return load_settings(typed), file.resolve().parent
 
 
 def load_settings(file: Path) -> Settings:
@@ -317,8 +323,7 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
                 path = ("notify", "routes", number)
                 check_route(route)
         path = ("redis",)
-        _check_redis(settings.redis.url)
-        settings.redis.times()
+        _check_redis(settings.redis)
         path = ("calendars",)
         check_calendars(settings.calendars)
         for name, job in settings.jobs.items():
@@ -341,6 +346,12 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         raise BadInput(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
 
 
+def _check_redis(table: RedisTable) -> None:
+    if table.url is not None:
+        redis_parts(table.url, "url")
+    table.times()
+
+
 def _check_job(table: Mapping[str, Any]) -> None:
     for name, value in table.items():
         check_value(value, name)
@@ -358,18 +369,11 @@ def _check_type(table: TypeTable) -> None:
 
 def _check_item(item: ItemTable, earlier: set[str]) -> None:
     check_spec(item)
-    check_id(item.id)
+    check_new_id(item.id)
     check_type(item.type)
     check_first(item.first, item.timezone or "UTC")
     if item.id in earlier:
         raise BadInput("id", f"{item.id!r} is declared twice", "give each item an id of its own")
-
-
-def _check_redis(url: str | None) -> None:
-    """Raises BadInput, which quotes nothing: there may be a password in it."""
-    if url is not None and not url.startswith(("redis://", "rediss://", "unix://")):
-        remedy = "give redis://HOST:6379/0, rediss://... or unix://PATH"
-        raise BadInput("url", "it is no URL of Redis", remedy)
 
 
 def _check_tombstones(text: str) -> None:
@@ -522,6 +526,7 @@ def _resolved(
         raise BadInput("slots", problem, "leave out slots")
     said = [name for name in OF_ITS_TIMES if getattr(table, name) is not None]
     if endless and said:
-        problem = f"{item_type!r} is a group of partitions, which are held and have no schedule"
+        none = "time limit" if said[0] == "timeout" else "schedule"
+        problem = f"{item_type!r} is a group of partitions, which are held and have no {none}"
         raise BadInput(said[0], problem, f"leave out {said[0]}")
     return replace(found, has_handler=handler is not None, endless=endless)

@@ -48,8 +48,9 @@ OF_ITS_SCHEDULE = (
     "blackout",
 )
 """The fields of a spec that make its schedule."""
-OF_ITS_TIMES = (*OF_ITS_SCHEDULE, "jitter", "missed", "missed_limit", "missed_after")
-"""The fields of a spec that say when an item is due."""
+OF_ITS_TIMES = (*OF_ITS_SCHEDULE, "jitter", "missed", "missed_limit", "missed_after", "timeout")
+"""The fields of a spec that say when an item is due, and for how long it may run: what is held, as
+partitions and elections are, has none of them."""
 
 
 class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
@@ -114,52 +115,32 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
 
 
 class RunOptions(TypedDict, total=False):
-    """The fields of a spec in a Python program. A field that is left out, or None, is taken from
-    the next layer: for an item `[types.TYPE]`, then the type's `@handler`. Durations are text such
-    as "90s" or "1d12h", timedelta, or seconds. In an edit, "" takes back what the item says.
+    """The fields of a `Spec`, which describes them, in a Python program. A field that is left out,
+    or None, is taken from the next layer: for an item `[types.TYPE]`, then the type's `@handler`.
+    Durations are text such as "90s" or "1d12h", timedelta, or seconds. In an edit, "" takes back
+    what the item says.
     """
 
     every: str | float | timedelta | None
-    """The time from start to start. One of every, cron, rrule and at is the schedule."""
     cron: str | None
-    """As in crontab: "0 3 * * *", "@daily"."""
     rrule: str | None
-    """RFC 5545: "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9"."""
     at: str | datetime | None
-    """The time of the only run."""
     timezone: str | None
-    """An IANA name; "UTC" if none is given."""
     timeout: str | float | timedelta | None
-    """A run that lasts longer is stopped; the interval if none is given."""
     stale_after: str | float | timedelta | None
-    """A lock that is not renewed for so long is overridden; "interval": for the interval of the
-    schedule. If none is given, for the interval, and five minutes at the most."""
     retries: int | Literal[""] | None
-    """How often a failed run is run again before its next slot."""
     backoff: str | float | timedelta | None
-    """The longest wait before the first retry."""
     jitter: str | float | timedelta | None
-    """Spreads the items of a slot over this time."""
     missed: Literal["one", "all", "none", ""] | None
-    """What becomes of slots that no worker could serve."""
     missed_limit: int | Literal[""] | None
-    """With "all": how many of the missed slots are made up for at the most."""
     missed_after: str | float | timedelta | None
-    """With "none": a slot that is later than this is missed."""
     until: str | date | None
-    """The last time at which a slot may be; a day alone is included."""
     max_runs: int | Literal[""] | None
-    """The schedule ends after so many runs, each attempt counted."""
     blackout: str | None
-    """Times without runs: "sat-sun, mon-fri 22:00-06:00, 12-24..01-02, holidays"."""
     priority: int | Literal[""] | None
-    """Of the ready items that a worker has read, those with the highest priority run first."""
     description: str | None
-    """What it is for."""
     owner: str | None
-    """The person or team that is asked about it."""
     tags: Sequence[str] | Literal[""] | None
-    """Names by which items are chosen."""
 
 
 class Labels(Struct, frozen=True, kw_only=True):
@@ -231,7 +212,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     missed_after: timedelta = DEFAULT_MISSED_AFTER
     fenced: bool = False
     endless: bool = False
-    """Whether a run has no time limit: that of a pump ends when its worker lets it go."""
+    """Whether a run has no time limit: that of a pump ends when its worker releases it."""
     slots: int | None = None
     """Runs of this type in one worker at a time; None: as many as it has slots."""
     concurrency: Concurrency | None = None

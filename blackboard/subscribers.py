@@ -6,7 +6,6 @@ its first failure, its 10th, its 100th, and so on. When it works again it gets o
 how many it has missed.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -60,8 +59,9 @@ class Subscription:
             if isinstance(left, Coroutine):
                 left.close()
                 raise TypeError("a coroutine, which nothing awaits")
-        except (Exception, SystemExit, asyncio.CancelledError) as problem:  # noqa: BLE001
-            # A subscriber must never stop the worker.
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - a subscriber must never stop the worker
             self.missed += 1
             self.failures += 1
             self.problem = _words(problem)

@@ -1,10 +1,18 @@
-"""Waiting for several things at a time, and for work that a cancellation must not cut short."""
+"""What a task waits for: several things at a time, work that a cancellation must not cut short, and
+calls in threads.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+_Call = Callable[[], None]
 
 
 async def until_one_ends(*waiting: Awaitable[object]) -> None:
@@ -17,15 +25,106 @@ async def until_one_ends(*waiting: Awaitable[object]) -> None:
             one.cancel()
 
 
-async def finishing(work: Awaitable[Result], stop: Callable[[], object] = lambda: None) -> Result:
+async def finishing(
+    work: Awaitable[Result],
+    stop: Callable[[], object] = lambda: None,
+    *,
+    within: float | None = None,
+) -> Result:
     """What `work` returns. At a cancellation, such as Ctrl-C, `stop` is called, so that it begins
-    nothing more, and what is under way is finished before the cancellation is raised; what it
-    raises then is dropped. A second cancellation is raised at once.
+    nothing more, and what is under way goes on to its end. The cancellation is raised then, or
+    after `within` seconds. What the work raises meanwhile is dropped.
     """
     under_way = asyncio.ensure_future(work)
     try:
-        return await asyncio.shield(under_way)
+        await asyncio.wait([under_way])
     except asyncio.CancelledError:
         stop()
-        await asyncio.gather(asyncio.shield(under_way), return_exceptions=True)
+        under_way.add_done_callback(_drop)
+        waited = asyncio.ensure_future(asyncio.wait([under_way], timeout=within))
+        while not waited.done():
+            with suppress(asyncio.CancelledError):  # anyio repeats it in each turn of the loop
+                await asyncio.wait([waited])
         raise
+    return under_way.result()
+
+
+def _drop(work: "asyncio.Future[Any]") -> None:
+    if not work.cancelled():
+        work.exception()  # else asyncio would report that it was never asked for
+
+
+class SerialExecutor:
+    """Makes calls one after another in a thread of their own, which a process that ends does not
+    wait for. A call that was handed over is completed, whatever happens to the task that awaits it:
+    a cancelled caller does not get the outcome, and nothing is left half done.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread = Thread(target=_work, args=(self._calls,), name=name, daemon=True)
+        self._thread.start()
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Calls `function`; returns or raises what that does."""
+        return await self._hand_over(function)
+
+    async def close(self, last: Callable[[], None]) -> None:
+        """Makes the calls that wait, then `last`, then ends the thread. No call may follow."""
+        done = self._hand_over(last)
+        self.end()
+        try:
+            await done
+        finally:
+            if done.done() and not done.cancelled():
+                self._thread.join()
+
+    def end(self) -> None:
+        """Ends the thread after the calls that wait. No call may follow."""
+        self._calls.put(None)
+
+    def _hand_over(self, function: Callable[[], Result]) -> "asyncio.Future[Result]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def work() -> None:
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - it is raised in the caller
+                reply(_fail, error)
+            else:
+                reply(_succeed, result)
+
+        def reply(how: Callable[[Any, Any], None], what: object) -> None:
+            with suppress(RuntimeError):  # the loop is closed, and no task awaits the reply
+                loop.call_soon_threadsafe(how, future, what)
+
+        self._calls.put(work)
+        return future
+
+
+async def in_thread(function: Callable[..., Result], *values: Any) -> Result:
+    """Calls `function` in a thread of its own, in the context of the caller; returns or raises what
+    that does. Handlers may occupy all threads of `asyncio.to_thread`.
+    """
+    thread = SerialExecutor("blackboard-call")
+    try:
+        return await thread.call(partial(copy_context().run, function, *values))
+    finally:
+        thread.end()
+
+
+def _work(calls: "SimpleQueue[_Call | None]") -> None:
+    while (function := calls.get()) is not None:
+        function()
+        del function  # else it would live, with its result, until the next call
+
+
+def _succeed(future: "asyncio.Future[Result]", result: Result) -> None:
+    if not future.cancelled():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.cancelled():
+        future.set_exception(error)

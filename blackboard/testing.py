@@ -27,20 +27,21 @@ because there a test that is always skipped would never be noticed.
 
 Handlers run in this process, so that monkeypatch, breakpoints and caplog reach them: a coroutine as
 always, a plain function on a thread instead of in a child process. All else is what any worker
-does, and stands on `blackboard.board`. What needs a process of its own is not tested: a plain
-function that passes its timeout is recorded as `timeout`, but nothing stops it, and the test waits
-for it. A test of that opens its board with `blackboard.open_blocking`.
+does. What needs a process of its own is not tested: a plain function that passes its timeout is
+recorded as `timeout`, but nothing stops it, and the test waits for it. A test of that opens its
+board with `blackboard.open_blocking`.
 
-Everything blocks: a test that is a coroutine calls it by `asyncio.to_thread`, or opens a board with
-`blackboard.open`. A call in a coroutine or in a handler raises BlackboardError.
+The board is one of `open_blocking`: each call waits, and any thread may call, but no `async def`
+handler, which runs on the board's own thread.
 """
 
 import asyncio
+import inspect
 import logging
 import os
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
+import sys
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
@@ -48,19 +49,19 @@ from typing import Any, TypeVar, Unpack, cast
 import msgspec
 import pytest
 
-from blackboard.board import Board
+from blackboard.blocking import ItemVerbs, Portal
+from blackboard.board import Board, opened
 from blackboard.clock import Clock, SystemChance, SystemClock
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.handlers.context import Context, HandlerItem, progress_of
+from blackboard.handlers.context import Context, HandlerItem, decoded_checkpoint, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import registry_of
 from blackboard.location import DEFAULT_BOARD, Location
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import BoardItem, BoardRun, run_record
-from blackboard.results import warnings_of
-from blackboard.runners.inline import run_until_done
+from blackboard.protocol.results import warnings_of
+from blackboard.records import BoardItem, BoardRun
 from blackboard.runners.output import fitting_checkpoint, fitting_warning
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING
@@ -79,10 +80,6 @@ _EMULATOR = pytest.StashKey[Emulator]()
 
 STEP = timedelta(milliseconds=1)
 """The least by which `work(lasting=...)` turns the clock on."""
-SYNCHRONOUS = (
-    "the boards of blackboard.testing are synchronous: in a coroutine use "
-    "`async with blackboard.open(...)`, in a plain handler `blackboard.open_blocking(...)`"
-)
 
 
 class TurnedClock(SystemClock):
@@ -101,31 +98,29 @@ class TurnedClock(SystemClock):
         self._ahead += duration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardUnderTest:
-    """A board, and what a test does with it."""
+class BoardUnderTest(ItemVerbs):
+    """A board with its verbs, which wait, and what else a test does with it."""
 
-    store: str
-    """The argument of `--store`, for a test that starts workers of its own."""
-    board: BoardTable
-    runner: asyncio.Runner
-    clock: "TurnedClock | None" = None
-    """None where the store has a clock of its own."""
+    def __init__(self, board: Board, portal: Portal, *, clock: TurnedClock | None) -> None:
+        """`clock` is None where the store has one of its own."""
+        super().__init__(board, portal)
+        self.store = board.store
+        """The argument of `--store`, for a test that starts workers of its own."""
+        self._clock = clock
 
     def now(self) -> datetime:
         """The time on the board."""
-        return self._finish(self.board.table.now())
+        return self.do(lambda board: board.table.now())
 
     def advance(self, duration: str | float | timedelta) -> datetime:
         """Turn the clock of the board on, by "2h", seconds or a timedelta; returns the time then.
         Nothing runs meanwhile: what comes due is run by the next `work`. Raises BadInput on a
         store with a clock of its own.
         """
-        if self.clock is None:
+        if self._clock is None:
             problem = "the clock of this board is the emulator's, and cannot be turned"
             raise BadInput("advance", problem, "use sqlite_board")
-        _check_may_wait(self.runner.get_loop())
-        self.clock.turn(duration_of(duration, "advance"))
+        self._clock.turn(duration_of(duration, "advance"))
         return self.now()
 
     def add(
@@ -133,19 +128,14 @@ class BoardUnderTest:
         item_id: str,
         item_type: str,
         *,
-        params: Mapping[str, Any] | None = None,
+        params: Any = None,
+        first: str | datetime | None = "now",
         **options: Unpack[RunOptions],
     ) -> BoardItem:
-        """Add an item that is due at once. What is left out is as `@handler` says. Raises
-        BadInput.
+        """Add an item, which is due at once if nothing else is said, as `Board.add` does. What is
+        left out is as `@handler` says. Its params are checked when it runs. Raises BadInput.
         """
-        adding = self._door().add(item_id, item_type, params=params, first="now", **options)
-        return self._finish(adding)
-
-    def run_now(self, item_id: str, *, params: Mapping[str, Any] | None = None) -> BoardItem:
-        """Make an item due; `params` are laid over its own for this one run."""
-        self._finish(self._door().run(item_id, params=params))
-        return self.item(item_id)
+        return super().add(item_id, item_type, params=params, first=first, **options)
 
     def work(
         self,
@@ -163,78 +153,48 @@ class BoardUnderTest:
         if not jobs:
             raise BadInput("jobs", "there are none", "name functions, files, modules")
         handlers = {type_: _inline(one) for type_, one in registry_of(jobs).items()}
-        door = self._door(handlers, {name: dict(one) for name, one in (settings or {}).items()})
+        declared = Settings(jobs={name: dict(one) for name, one in (settings or {}).items()})
+        location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
+
+        def works(board: BoardTable) -> Coroutine[Any, Any, list[BoardRun]]:
+            return _work(Board(board.asked_through(resolve=location.resolve), location))
+
         if lasting is None:
-            return self._finish(_work(door))
+            return self.do(works)
         runs: list[BoardRun] = []
         end = self.now() + duration_of(lasting, "lasting")
         while True:
             began = self.now()
-            runs += self._finish(_work(door))
-            ready = self._finish(_next_ready(door, handlers, after=began))
-            if ready is None or ready > end:
+            runs += self.do(works)
+            waiting = [one for one in self.items(state="waiting") if one.type in handlers]
+            # Those that were ready before cannot run, as the board is paused, say.
+            ready = [one.ready for one in waiting if one.ready and one.ready > began]
+            if not ready or min(ready) > end:
                 break
-            self.advance(max(ready - self.now(), STEP))
+            self.advance(max(min(ready) - self.now(), STEP))
         if (left := end - self.now()) > timedelta(0):
             self.advance(left)
         return runs
-
-    def item(self, item_id: str) -> BoardItem:
-        """The item. Raises Missing, a BadInput, when there is none."""
-        return self._finish(self._door().item(item_id))
 
     def result(self, item_id: str) -> Any:
         """The result of the last run that ended well; None before."""
         return self.item(item_id).result
 
-    def runs(self, item_id: str) -> list[BoardRun]:
-        """The history of an item, newest first; empty for an item that never was."""
-
-        async def listed(board: BoardTable) -> list[BoardRun]:
-            return [run_record(run) async for run in board.runs(item_id)]
-
-        return self.do(listed)
-
     def do(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
         """Does other work with the board: with functions of `blackboard.protocol`, say."""
-        return self._finish(work(self.board))
-
-    def _door(
-        self,
-        handlers: Mapping[str, Handler] | None = None,
-        jobs: dict[str, dict[str, Any]] | None = None,
-    ) -> Board:
-        location = _location(self.store, handlers=handlers, jobs=jobs, clock=self.clock)
-        return Board(self.board.asked_through(resolve=location.resolve), location)
-
-    def _finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        with closing(work):
-            _check_may_wait(self.runner.get_loop())
-            return run_until_done(self.runner.get_loop(), work)
-
-
-def _check_may_wait(own: asyncio.AbstractEventLoop | None = None) -> None:
-    """Refuses a call on an event loop, or while the board's `own` loop runs. Raises
-    BlackboardError.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # there is none
-        if own is None or not own.is_running():
-            return
-    raise BlackboardError(SYNCHRONOUS)
+        return self._portal.call(work(self._inner._table))  # noqa: SLF001 - its own board
 
 
 def _location(
     store: str,
     *,
+    clock: Clock | None,
+    settings: Settings | None = None,
     handlers: Mapping[str, Handler] | None = None,
-    jobs: dict[str, dict[str, Any]] | None = None,
-    clock: Clock | None = None,
 ) -> Location:
     return Location(
         clock=clock or SystemClock(),
-        settings=Settings(jobs=jobs or {}),
+        settings=settings or Settings(),
         folder=Path.cwd(),
         store=store,
         name=DEFAULT_BOARD,
@@ -262,14 +222,9 @@ def azurite_board(
 
 @contextmanager
 def _board(store: str, clock: "TurnedClock | None" = None) -> Iterator[BoardUnderTest]:
-    _check_may_wait()
-    with asyncio.Runner() as runner:
-        opening = _location(store, clock=clock).open(create=True)
-        board = runner.run(opening.__aenter__())
-        try:
-            yield BoardUnderTest(store=store, board=board, runner=runner, clock=clock)
-        finally:
-            runner.run(opening.__aexit__(None, None, None))
+    opening = opened(_location(store, clock=clock), create=True)
+    with Portal() as portal, portal.hold(opening) as board:
+        yield BoardUnderTest(board, portal, clock=clock)
 
 
 @pytest.fixture(scope="session")
@@ -322,19 +277,26 @@ def _called(handler: Handler, item: HandlerItem, context: Context) -> Any:
         return handler.function(item, replace(context, resources=opened))
 
 
-async def _next_ready(door: Board, types: Collection[str], *, after: datetime) -> datetime | None:
-    """When the first waiting item of these types is ready. Those that were ready
-    before are left out: if they have not run by now they cannot, as the board is paused, say.
-    """
-    waiting = [item async for item in door.items(state="waiting") if item.type in types]
-    return min((item.ready for item in waiting if item.ready and item.ready > after), default=None)
-
-
 # ---- a handler as a function
 
 
+def _done(work: Callable[[], Any]) -> Any:
+    """Does what a handler calls of `ctx`: at once, or in a coroutine when that awaits it, as in a
+    worker.
+    """
+    caller = sys._getframe(2)  # noqa: SLF001 - there is no other way
+    is_coroutine = caller.f_code.co_flags & inspect.CO_COROUTINE
+    return _done_later(work) if is_coroutine else _Done(work())
+
+
+async def _done_later(work: Callable[[], Any]) -> Any:
+    return work()
+
+
 class _Done:
-    """The result of a call of `ctx`: plain functions use it as it is, coroutines await it."""
+    """The result of a call of `ctx`: a plain function uses it as it is, or gives it to a coroutine,
+    which awaits it.
+    """
 
     def __init__(self, value: Any = None) -> None:
         self._value = value
@@ -361,7 +323,7 @@ class TurnedSignal:
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> Any:  # noqa: ARG002
-        return _Done(self._is_set)
+        return _done(lambda: self._is_set)
 
 
 class RecordingContext(Context, frozen=True, kw_only=True):
@@ -382,9 +344,10 @@ def context(
     fence: int = 1,
     checkpoint: Any = None,
     resources: Any = None,
+    time_left: float | None = None,
 ) -> RecordingContext:
-    """Makes the `ctx` of a direct call of a handler, plain or a coroutine. It
-    records `warnings`, what was `saved` and `progressed`; `ctx.log` is the logger
+    """Makes the `ctx` of a direct call of a handler, plain or a coroutine. It records `warnings`,
+    what was `saved`, as the next run would get it, and `progressed`; `ctx.log` is the logger
     `blackboard.testing`, which caplog sees; `ctx.lost.set()` is for the test.
     """
     warnings = list[str]()
@@ -394,10 +357,12 @@ def context(
     def warn(text: str) -> None:
         warnings[:] = warnings_of([*warnings, fitting_warning(text, NOTHING)])
 
-    def save(value: Any) -> _Done:
-        fitting_checkpoint(value, NOTHING, limit=MAX_VALUE)
-        saved.append(value)
-        return _Done()
+    def keep(value: Any) -> None:
+        text = fitting_checkpoint(value, NOTHING, limit=MAX_VALUE)
+        saved.append(decoded_checkpoint(text))
+
+    def save(value: Any) -> Any:
+        return _done(lambda: keep(value))
 
     return RecordingContext(
         due=due or SystemClock().now(),
@@ -411,6 +376,7 @@ def context(
         resources=resources,
         checkpoint=checkpoint,
         save=save,
+        time_left=lambda: time_left,
         warnings=warnings,
         progressed=progressed,
         saved=saved,

@@ -123,6 +123,8 @@ class Circumstances:
     """What is wrong with the item's times because of a wrong clock."""
     group: str = ""
     """For an item of a pump's type that is no partition: the group's board. No worker runs it."""
+    is_election: bool = False
+    """Whether it is an election, which candidates claim and no worker runs."""
 
 
 def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
@@ -204,7 +206,9 @@ def _labels(labels: Labels) -> str:
 
 def _schedule(item: Item, facts: Circumstances) -> str:
     if facts.settings is not None and facts.settings.endless and not facts.group:
-        return "none: it is a partition, whose pump runs until its worker lets it go"
+        return "none: it is a partition, whose pump runs until its worker releases it"
+    if facts.is_election:
+        return "none: it is an election, which its leader holds until its term is over"
     schedule = _schedule_of(item, facts)
     if schedule is None:
         is_gone = facts.settings is not None and facts.settings.has_handler
@@ -235,7 +239,7 @@ def _due(item: Item, facts: Circumstances) -> str:
     if item.is_unscheduled:
         text = f"{slot}, by request"
         if item.start is not None and item.slot <= item.start:  # the row does not tell these apart
-            text += ", or put back after its schedule was changed"
+            text += ", or begun before its schedule was changed"
         policy = facts.settings.missed if facts.settings else ""
         is_made_up = policy == "all" or (policy == "one" and bool(item.once))
         if item.planned > item.slot or (is_made_up and item.planned != NEVER):
@@ -285,6 +289,8 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         end = opens(facts.settings.schedule, facts.now)
         until = f"until {exactly(end, facts.now)}" if end else "any more"
         return f"its blackout lets no run begin {until}: the next walk puts it off"
+    if facts.is_election:
+        return "the first of its candidates that looks leads: each looks again and again"
     if facts.takers == 0:
         return f"no worker that takes {item.type} is at work to start it"
     if held := facts.permitted + facts.permit_rows:
@@ -360,7 +366,7 @@ def _lock(one: ItemStatus, facts: Circumstances) -> str:
         )
         if _is_newer(one.item) or facts.board_paused:
             return text
-        return f"{text}: any worker that takes {one.item.type} may override it"
+        return f"{text}: any {_taker(one.item, facts)} may override it"
     text = f"last renewed {touched}, and it was good for {good}"
     if _is_newer(one.item):
         return text
@@ -373,16 +379,22 @@ def _lock(one: ItemStatus, facts: Circumstances) -> str:
         follows = f"frees it; attempt {lock.attempt + 1} may start when the item is resumed"
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
+    taker = _taker(one.item, facts)
     if facts.takers == 0:
-        return f"{text}: the first worker that takes {one.item.type} {follows}, but none is at work"
-    return f"{text}: the next walk of any worker that takes {one.item.type} {follows}"
+        return f"{text}: the first {taker} {follows}, but none is at work"
+    return f"{text}: the next walk of any {taker} {follows}"
+
+
+def _taker(item: Item, facts: Circumstances) -> str:
+    """What may override the lock of an item."""
+    return "candidate" if facts.is_election else f"worker that takes {item.type}"
 
 
 def _afterwards(item: Item, facts: Circumstances) -> str:
     is_endless = facts.settings is not None and facts.settings.endless
     if item.state is State.DONE:
         return "nothing is due any more"
-    if item.state is not State.ACTIVE or item.requests or is_endless:
+    if item.state is not State.ACTIVE or item.requests or is_endless or facts.is_election:
         return ""
     settings = replace(facts.settings or RunSettings(), schedule=_schedule_of(item, facts))
     following = planned_after(item, settings=settings, now=facts.now)
@@ -470,6 +482,8 @@ def _remedy_of_run(one: ItemStatus, facts: Circumstances) -> str:
 def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
     if facts.settings is None:
         return "mend that in the settings or `blackboard edit` the item, for all workers"
+    if facts.is_election:
+        return "start a program that enters the election"
     if facts.takers == 0:
         return f"start a worker that has the jobs of {item.type}: `blackboard worker`"
     if facts.permit_rows and not facts.permitted:
@@ -500,7 +514,8 @@ async def explained(
     except (BadInput, ValueError) as error:
         settings, problem, is_damaged = None, problem_of(error), isinstance(error, BadSpec)
     planning = planning_of(board, item)
-    is_partition = group_of(board.name) not in {"", LEADERS}
+    group = group_of(board.name)
+    is_election, is_partition = group == LEADERS, group not in {"", LEADERS}
     if settings is not None and is_partition:  # also where the pump is not at hand
         settings = replace(settings, endless=True)
     is_endless = settings is not None and settings.endless
@@ -516,7 +531,8 @@ async def explained(
         settings=settings,
         problem=problem,
         is_damaged=is_damaged,
-        takers=len(able),
+        takers=None if is_election else len(able),
+        is_election=is_election,
         occupants=slots.items,
         has_other_slots=slots.has_others,
         permitted=permits.items,
@@ -524,7 +540,7 @@ async def explained(
         is_newer_permit=bool(permits.newer),
         board_paused=await paused_by(board),
         clock=ahead(item, planning, now=now) if planning and not is_endless else "",
-        group=group_board(board.name, item.type) if is_endless and not group_of(board.name) else "",
+        group=group_board(board.name, item.type) if is_endless and not group else "",
     )
     return status, explain(status, circumstances)
 

@@ -34,6 +34,7 @@ from typing import Any
 
 from blackboard import BadInput, Context, Fail, Item, handler
 from blackboard.handlers.context import unescaped, variables
+from blackboard.inputs import check_names
 from blackboard.runners.commands import child_environment, how_it_ended
 from blackboard.schedule.times import format_duration, parse_duration
 
@@ -64,9 +65,7 @@ class ShellCommand:
 @handler("shell")
 def run(item: Item, ctx: Context) -> dict[str, int]:
     """Runs the item's command. Raises CommandFailed for how it ended, BadInput for its params."""
-    for name in ctx.settings:
-        if name != "allow":
-            raise BadInput(f"jobs.shell.{name}", "means nothing to shell", "it takes allow")
+    check_names(ctx.settings, ["allow"], of="shell", where="jobs.shell.")
     if ctx.settings.get("allow") is not True:
         remedy = "allow = true under [jobs.shell] in the worker's settings file"
         raise BadInput("jobs.shell.allow", "this worker may not run commands", remedy)
@@ -100,9 +99,7 @@ def _unexposed(item: Item) -> Mapping[str, Any]:
 
 def command_of(params: Mapping[str, Any]) -> ShellCommand:
     """Raises BadInput naming the param."""
-    for name in params:
-        if name not in _PARAMS:
-            raise BadInput(name, "means nothing to shell", f"it takes {', '.join(_PARAMS)}")
+    check_names(params, _PARAMS, of="shell")
     timeout = params.get("timeout")
     return ShellCommand(
         argv=_argv(params.get("command"), shell=params.get("shell", False)),

@@ -47,8 +47,10 @@ from typing import Any, BinaryIO
 import msgspec
 
 from blackboard import BadInput, Context, Item, pump
+from blackboard.inputs import check_names
+from blackboard.phrases import command
 from blackboard.runners.commands import child_environment, end_command, how_it_ended, start_command
-from blackboard.runners.watch import Watch
+from blackboard.runners.guard_process import Watch
 
 PAUSE = 0.5
 """Seconds to the next look at a file without new lines."""
@@ -89,10 +91,7 @@ class TailSettings:
 
 def settings_of(table: Mapping[str, Any]) -> TailSettings:
     """Raises BadInput naming the setting."""
-    for name in table:
-        if name not in TailSettings.__slots__:
-            taken = ", ".join(TailSettings.__slots__)
-            raise BadInput(f"jobs.tail.{name}", "means nothing to tail", f"it takes {taken}")
+    check_names(table, TailSettings.__slots__, of="tail", where="jobs.tail.")
     batch = table.get("batch", USUAL_BATCH)
     if type(batch) is not int or not 1 <= batch <= LONGEST_LINE:
         raise BadInput("jobs.tail.batch", f"{batch!r} is no size", f"1 to {LONGEST_LINE} bytes")
@@ -268,10 +267,10 @@ def _too_long(path: str, file: BinaryIO, place: Place) -> str:
         if length:
             break
     behind = json.dumps(msgspec.to_builtins(_at(file, end, place.inode)))
-    command = f"edit --exact {shlex.quote(path)} --checkpoint {shlex.quote(behind)}"
+    edit = command(f"edit --exact --checkpoint {shlex.quote(behind)}", path, board="BOARD.tail")
     return (
         f"{path} has a line at byte {place.position} that is longer than {LONGEST_LINE} bytes "
-        f"(`blackboard --board BOARD.tail {command}` goes on behind it)"
+        f"({edit} goes on behind it)"
     )
 
 
@@ -307,7 +306,7 @@ def _check_kind(path: str, mode: int) -> None:
     if stat.S_ISREG(mode):
         return
     what = next((words for is_one, words in _KINDS.items() if is_one(mode)), "a device")
-    remedy = f"`blackboard --board BOARD.tail rm --exact {shlex.quote(path)}`"
+    remedy = command("rm --exact", path, board="BOARD.tail")
     raise CannotFollow(f"{path} is {what}, no file (move it away, or follow it no more: {remedy})")
 
 

@@ -7,7 +7,9 @@ not answer, 130 interrupted.
 
 import errno
 import os
+import signal
 import sys
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blackboard import __version__
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, as_typed, common
 from blackboard.display.layout import one_line
 from blackboard.errors import BlackboardError
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 NOT_WRITTEN = 2
 """The exit code of a command whose output is lost."""
+INTERRUPTED = "interrupted", 130
 _OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 COMMANDS = {
@@ -99,6 +102,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"blackboard.cli.{MODULES.get(cmd_name, cmd_name)}")
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `__main__` has set it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
@@ -146,6 +151,8 @@ def main() -> None:
     _open_streams()
     try:
         code = called()
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     finally:
         _leave_threads(code)
     sys.exit(code if _is_written() else code or NOT_WRITTEN)
@@ -197,21 +204,25 @@ def called(args: list[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except click.exceptions.Abort:
-        return _failed("interrupted", 130)
+        warnings.simplefilter("ignore")  # of coroutines that were made, and could not begin
+        return _failed(*INTERRUPTED)
     except click.ClickException as error:
         return _failed(_usage(error), error.exit_code)
     except BlackboardError as error:
-        return _failed(str(error), error.exit_code)
+        return _failed(as_typed(str(error)), error.exit_code)
     except Exception as error:
         found = _failure(error)
         if found is None:
             raise
-        return _failed(*found)
+        message, code = found
+        return _failed(as_typed(message), code)
     return result if isinstance(result, int) else 0
 
 
 def _failure(error: Exception) -> tuple[str, int] | None:
     """The message and the exit code of an error; None for an unexpected one."""
+    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11: during an import
+        return INTERRUPTED
     lacking = _lacking(error)
     if lacking:  # so the import below might fail as well
         return f"this process may not have more {lacking}", 2
@@ -252,6 +263,9 @@ def _usage(error: click.ClickException) -> str:
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
+    takes_any = any(isinstance(one, click.Argument) for one in error.ctx.command.params)
+    if isinstance(error, click.NoSuchOption) and takes_any:
+        message += " An argument that begins with - stands after --."
     return f"{message} See `{error.ctx.command_path} --help`."
 
 

@@ -21,11 +21,11 @@ from blackboard.cli.item_files import (
     session_for,
 )
 from blackboard.cli.many import for_each, steps
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, common, reason_option
 from blackboard.cli.output import emit, note, warn, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, ItemChange, make_plan
 from blackboard.cli.progress import counted
-from blackboard.cli.session import Session, confirmed, keeping_all
+from blackboard.cli.session import Session, completed, confirmed, keeping_all
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import (
@@ -59,7 +59,7 @@ APPLY_EPILOG = """\b
 Examples:
   blackboard apply --dry-run
   blackboard apply towns.toml feeds.toml --prune
-  generate-items | blackboard apply - --owner towns --prune --yes
+  generate-items | blackboard apply - --source towns --prune --yes
 
 \b
 In the file:
@@ -74,57 +74,61 @@ In the file:
 @click.command(epilog=APPLY_EPILOG)
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
 @click.option("--prune", is_flag=True, help="Remove what was declared here and is not any more.")
-@click.option("--owner", metavar="NAME", help="To whom the items belong [their file].")
+@click.option("--source", metavar="NAME", help="What the items belong to [their file].")
 @click.option("--yes", is_flag=True, help="Do not ask before items are removed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@reason_option
 @common()
 def apply_command(
     *,
     chosen: Chosen,
     files: tuple[str, ...],
     prune: bool,
-    owner: str | None,
+    source: str | None,
     yes: bool,
     dry_run: bool,
+    reason: str,
 ) -> int:
     """Make the board what the FILEs [blackboard.toml] declare, and say what is done; - reads the
     standard input. The second time there is nothing to do. A paused item stays paused. If one
     item is wrong, nothing is changed. A new item whose `until` has passed is left out.
 
-    An item belongs to the file, or to the --owner, by which it was declared last: --prune removes
+    An item belongs to the file, or to the --source, by which it was declared last: --prune removes
     no others. A FILE of items alone, as `export` writes it, leaves the settings to blackboard.toml.
     """
-    if owner is not None and not (owner.strip() and owner.isprintable()):
-        raise BadInput("owner", f"{owner!r} is no name", "a word, such as the name of a team")
+    if source is not None and not (source.strip() and source.isprintable()):
+        raise BadInput("source", f"{source!r} is no name", "a word, such as the name of a program")
     with keeping_all():
-        return _applied(chosen, files, owner=owner, prune=prune, yes=yes, dry_run=dry_run)
+        sources = _read(chosen, files, source=source, prune=prune)
+        session = session_for(chosen, sources).with_defaults(changes=True)
+        check_files(session, sources)
+        work = _apply(session, sources, prune=prune, yes=yes, dry_run=dry_run, reason=reason)
+        return completed(work)
 
 
-def _applied(
-    chosen: Chosen,
-    files: Sequence[str],
-    *,
-    owner: str | None,
-    prune: bool,
-    yes: bool,
-    dry_run: bool,
-) -> int:
+def _read(
+    chosen: Chosen, files: Sequence[str], *, source: str | None, prune: bool
+) -> Sequence[ItemFile]:
+    """The files. Raises BadInput where one cannot be read, or cannot be pruned by."""
     field, names = ("file", files) if files else ("config", (chosen.config or FILE_NAME,))
-    sources = [read_items(one, owner, field=field) for one in names]
+    sources = [read_items(one, source, field=field) for one in names]
     if prune and not all(one.by for one in sources):
-        raise BadInput(
-            "owner", "what is no file has no name", "say to whom its items belong: --owner"
-        )
+        remedy = "say what its items belong to: --source"
+        raise BadInput("source", "what is no file has no name", remedy)
     if prune and (empty := next((one for one in sources if not one.text.strip()), None)):
         problem = f"{empty.file} is empty, and --prune would remove all items of {empty.by}"
         raise BadInput(field, problem, "see why; `items = []` says that there are to be none")
-    session = session_for(chosen, sources).with_defaults(changes=True)
-    check_files(session, sources)
-    return asyncio.run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))
+    return sources
 
 
 async def _apply(
-    session: Session, sources: Sequence[ItemFile], *, prune: bool, yes: bool, dry_run: bool
+    session: Session,
+    sources: Sequence[ItemFile],
+    *,
+    prune: bool,
+    yes: bool,
+    dry_run: bool,
+    reason: str,
 ) -> int:
     if not await session.has_board():  # no board is made for a plan that is refused
         plan, now = await _planned(session, None, sources, {}, prune=False)
@@ -142,7 +146,9 @@ async def _apply(
             note(f"{others} of other files, or added by hand: left alone")
         done = plan
         if not dry_run:
-            done = await _carry_out(session, board, sources, plan, found, prune=prune, yes=yes)
+            done = await _carry_out(
+                session, board, sources, plan, found, prune=prune, yes=yes, reason=reason
+            )
     asked_for = {*plan.ids, *(one.id for _, _, one in each_item(sources))}
     return LEFT if asked_for & done.left_alone.keys() else 0
 
@@ -156,6 +162,7 @@ async def _carry_out(
     *,
     prune: bool,
     yes: bool,
+    reason: str,
 ) -> ApplyPlan:
     """Carry out the plan for the items that were `found`; make a new one where another process,
     such as an `apply`, was faster. Wakes the workers, records what was done, and prints it for
@@ -179,7 +186,8 @@ async def _carry_out(
                 if done:
                     wake_workers(session.store)
                     made.append(current.only(done))
-                    await record(board, "apply", made[-1].ids, details=made[-1].counts)
+                    ids, counts = made[-1].ids, made[-1].counts
+                    await record(board, "apply", ids, reason=reason, details=counts)
             found, before = await _read_all(board), current
             current, now = await _planned(session, board, sources, found, prune=prune)
             _warn_of_kept(before, current, found)
@@ -233,8 +241,8 @@ async def _planned(
     check_against(there, sources, limit=board.table.max_value if board else MAX_VALUE)
     now = await board.table.now() if board else SystemClock().now()
     declared = [one for _, _, one in each_item(sources)]
-    owners = {one.by for one in sources} if prune else set()
-    plan = make_plan(declared, there, prune=owners, resolve=session.resolve, now=now)
+    mine = {one.by for one in sources} if prune else set()
+    plan = make_plan(declared, there, prune=mine, resolve=session.resolve, now=now)
     plan = _with_first(plan, session.resolve, sources, now)
     if plan.add:
         check_not_made(session.name)

@@ -1,6 +1,5 @@
 """`blackboard bench`: how fast a store is for boards, measured on a scratch board."""
 
-import asyncio
 import math
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ import click
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
-from blackboard.cli.session import Session, collect_seldom, end_on_signals
+from blackboard.cli.session import Session, collect_seldom, completed
 from blackboard.display.layout import Column, Line, Style
 from blackboard.errors import BadInput
 
@@ -58,7 +57,6 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     found: list[bench.Measurement] = []
 
     async def measure() -> None:
-        end_on_signals()
         steps = count()
         with progress("measuring", bench.STEPS, at_once=True) as done:
 
@@ -72,9 +70,7 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
                 found.append(one)  # noqa: PERF401 - one by one: it may end by an error
 
     try:
-        asyncio.run(measure())
-    except asyncio.CancelledError:
-        raise click.Abort from None
+        completed(measure())
     finally:  # what was measured is shown, whatever ended it
         if found and chosen.json:
             emit([view(one) for one in found])

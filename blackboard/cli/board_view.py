@@ -215,7 +215,9 @@ class BoardView:
             words = "no item matches; Esc takes the filter away" if state.filter else "no items"
             return [[(words, Style.QUIET)]]
         some = state.items[state.top : state.top + state.page]
-        rows = [item_cells(one, now=found.now, absolute=self._absolute) for one in some]
+        rows = [
+            item_cells(one, now=found.now, absolute=self._absolute, held=found.held) for one in some
+        ]
         columns = wide(ITEM_COLUMNS, absolute=self._absolute)
         lines = list(table(columns, rows, width=max(width - len(MARK), 1)))
         marked = [_marked(line, " " * len(MARK)) for line in lines]

@@ -74,7 +74,7 @@ class Estimate:
 
 @click.command(epilog=EPILOG)
 @cycle_option
-@number_option("--workers", "count", most=10_000, line="[those announced]")
+@number_option("--workers", "count", most=10_000, line="[the live ones]")
 @number_option("--shards", most=cost.MOST_SHARDS, line="[the board's]")
 @click.option(
     "--price", metavar="USD", help=f"For a million transactions [{cost.PRICE}, {cost.PRICED}]."

@@ -1,14 +1,16 @@
 r"""`blackboard import-crontab`: the lines of a crontab as items of the type `shell`.
 
 Read as crontab(5) of Debian says: `NAME = value` lines count for the lines below; a `%` ends the
-command, and what follows is its input, a line for each further `%`; `\%` is a `%`. CRON_TZ, which
-other crons know, is the zone of the lines below.
+command, and what follows is its input, a line for each further `%`; `\%` is a `%`. Of other crons:
+CRON_TZ is the zone of the lines below, RANDOM_DELAY their jitter in minutes; a dash before the
+minute, and the flags -n, -q and -s before the command, are dropped.
 """
 
 import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,8 +25,8 @@ from blackboard.cli.output import emit, note, warn
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.schedule.cron import Cron, idle_steps
+from blackboard.schedule.times import parse_duration
 from blackboard.schedule.zones import find_zone
-from blackboard.settings import read_stdin, read_text
 from blackboard.spec import is_of_a_line
 
 LONGEST_ID = 40
@@ -50,10 +52,18 @@ HEAD = """\
 _SETTING = re.compile(
     r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]+"|'[^']+')\s*=\s*(?P<value>"[^"]*"|'[^']*'|.*?)\s*"""
 )
-_HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s", re.IGNORECASE)
+_HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s|[.|+┌│├╭╔║][\s.|─═-]", re.IGNORECASE)
+"""Matches the names of the five fields in a comment: in one line, or each with a line that leads to
+its field.
+"""
 _PERCENT = re.compile(r"(?<!\\)%")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_USER = re.compile(r"[a-z_][a-z0-9_-]*\$?")
+_USER = re.compile(r"[a-z_][a-z0-9_-]*(?:\$|:[a-z_][a-z0-9_-]*)?")
+"""Matches a user, or with its group as in FreeBSD."""
+_FLAGS = re.compile(r"(?:-[nqs]+\s+)+")
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+_END_OF_COMMAND = re.compile(r"(?<!\\)[ \t]+\Z")
+"""A blank after a backslash is of the command."""
 _BEGINS = re.compile(r"(?:if|for|while|until|case|cd|\[\[?)\s|\(")
 """Matches the beginning of a shell command that cannot be an argument."""
 _OF_SHELLS = frozenset({".", "cd", "eval", "exec", "export", "set", "source", "trap", "ulimit"})
@@ -69,34 +79,47 @@ class Crontab:
     """The contents of a crontab."""
 
     zone: str
-    system: bool = False
-    """Whether its lines have a user between the time and the command, as in /etc/crontab."""
     items: list[dict[str, Any]] = field(default_factory=list)
     """The items, each with the keys of an `[[items]]` table."""
-    problems: list[str] = field(default_factory=list)
-    """The problems of lines that cannot be imported, with their numbers."""
+    problems: dict[int, str] = field(default_factory=dict)
+    """The problems of lines that cannot be imported, by their numbers."""
     left_out: list[str] = field(default_factory=list)
     """Lines that mean nothing on a board, with their numbers and why."""
     _env: dict[str, str] = field(default_factory=dict)
     _above: list[str] = field(default_factory=list)
     """The comment right above the line."""
-    _commands: list[str] = field(default_factory=list)
+    _commands: dict[int, str] = field(default_factory=dict)
+    """By the number of the line."""
 
     def read(self, text: str) -> None:
         for number, line in enumerate(text.split("\n"), 1):
             try:
-                self._read(line.strip(), number)
+                self._read(_END_OF_COMMAND.sub("", line.removesuffix("\r").lstrip()), number)
             except BadInput as problem:
-                self.problems.append(f"{number}: {problem}")
+                self.problems[number] = str(problem)
 
-    def suspected_user(self) -> str:
-        """The word that every command begins with, if it is probably a user; or ""."""
-        words = {_user_in(command) for command in self._commands}
-        return words.pop() if len(words) == 1 and len(self._commands) > 1 else ""
+    def check_users(self, *, system: bool) -> list[str]:
+        """Names the lines with a user between the time and the command, as in /etc/crontab. One
+        line with a sure user makes a file such a crontab: then it is each line whose first word may
+        be one, and no program of this host unless all lines are alike. Returns what may be users.
+        """
+        pairs = {n: command.split(None, 1) for n, command in self._commands.items()}
+        sure = {n for n, command in self._commands.items() if _has_user(command)}
+        alike = all(
+            rest and _USER.fullmatch(first) and first not in _OF_SHELLS
+            for first, *rest in pairs.values()
+        )
+        system = system or (bool(sure) and alike)
+        for number, (first, *rest) in pairs.items():
+            elsewhere = sure and _USER.fullmatch(first) and shutil.which(first) is None
+            if number in sure or (rest and (system or elsewhere)):
+                problem = f"{first!r} is a user, as in /etc/crontab"
+                self.problems[number] = str(BadInput("user", problem, TAKE_OUT))
+        return list(dict.fromkeys(filter(None, map(_user_in, self._commands.values()))))
 
     def _read(self, line: str, number: int) -> None:
         if line.startswith("#"):
-            words = _one_line(line.lstrip("#"))
+            words = _one_line(_in_any_encoding(line.lstrip("#")))
             if not words or _HEADING.match(words) or _is_job(words):
                 self._above.clear()
             else:
@@ -105,25 +128,31 @@ class Crontab:
         above, self._above = self._above, []
         if not line:
             return
+        if _NOT_UTF_8.search(line):
+            raise BadInput("line", "it is not UTF-8 text", "save the file as UTF-8")
+        if "\0" in line:
+            raise BadInput("line", "it has a NUL, which no command can have", "leave it out")
         if (setting := _SETTING.fullmatch(line)) is not None:
             self._set(_unquoted(setting["name"]), _unquoted(setting["value"]))
         elif line.split(None, 1)[0].lower() == "@reboot":
             self.left_out.append(f"{number}: {REBOOT}")
         else:
-            self.items.append(self._item(line, " ".join(above)))
+            expression, command = _split(line.removeprefix("-"))
+            Cron(expression, self.zone)
+            self._commands[number] = command
+            self.items.append(self._item(expression, command, " ".join(above)))
 
     def _set(self, name: str, value: str) -> None:
         if name == "CRON_TZ":
             find_zone(value)
             self.zone = value
-        else:
-            self._env[name] = value
+            return
+        if name == "RANDOM_DELAY" and (delay := _delay(value)):
+            parse_duration(delay, name)
+        self._env[name] = value
 
-    def _item(self, line: str, comment: str) -> dict[str, Any]:
-        expression, command = _split(line)
-        Cron(expression, self.zone)
-        _check_user(command, system=self.system)
-        self._commands.append(command)
+    def _item(self, expression: str, command: str, comment: str) -> dict[str, Any]:
+        command = _FLAGS.sub("", command, count=1) if command.startswith("-") else command
         item: dict[str, Any] = {
             "id": self._id(comment or _name_of(command)),
             "type": "shell",
@@ -132,6 +161,8 @@ class Crontab:
         }
         if comment:
             item["description"] = comment[:1_000]
+        if delay := _delay(self._env.get("RANDOM_DELAY", "")):
+            item["jitter"] = delay
         if mail_to := _one_line(self._env.get("MAILTO", "")):
             item["owner"] = mail_to[:100]
         return item | {"params": _params(command, self._env)}
@@ -157,25 +188,36 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _is_job(words: str) -> bool:
-    """Whether a comment is a line that was commented out."""
+    """Whether a comment is a line that was commented out, or the five fields of none."""
     try:
-        Cron(_split(words)[0])
+        Cron(" ".join(words.split()[: 1 if words.startswith("@") else 5]))
     except BadInput:
         return False
     return True
 
 
-def _check_user(command: str, *, system: bool) -> None:
-    """Refuse the sixth field of /etc/crontab and of /etc/cron.d: root, a user of this host, or what
-    stands before a word that begins a command of the shell. Programs have users of their names.
-    Raises BadInput.
+def _in_any_encoding(comment: str) -> str:
+    """A comment that may be older than UTF-8."""
+    if _NOT_UTF_8.search(comment) is None:
+        return comment
+    return comment.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+
+
+def _delay(minutes: str) -> str:
+    """A duration; "" for none, and for what is no number."""
+    digits = minutes.lstrip("0")
+    return f"{digits}m" if digits.isdecimal() else ""
+
+
+def _has_user(command: str) -> bool:
+    """Whether a command certainly begins with a user: root, one of this host, or what stands before
+    a word that begins a command of the shell. Programs have users of their names.
     """
     first, *rest = command.split(None, 1)
-    is_user = first in _users() and shutil.which(first) is None
+    name = first.partition(":")[0]
+    is_user = name in _users() and shutil.which(first) is None
     before_shell = bool(_user_in(command)) and _BEGINS.match(rest[0]) is not None
-    if first == "root" or (rest and (is_user or before_shell or system)):
-        problem = f"{first!r} is a user, as in /etc/crontab"
-        raise BadInput("user", problem, TAKE_OUT)
+    return name == "root" or (bool(rest) and (is_user or before_shell))
 
 
 def _user_in(command: str) -> str:
@@ -201,15 +243,18 @@ def _users() -> set[str]:
 def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
     """The params of `shell`: nothing in them is a variable of the board."""
     text, *lines = (one.replace(r"\%", "%") for one in _PERCENT.split(command))
+    shell = env.get("SHELL", SHELL)
     if lines:
+        if shell != SHELL:
+            text, shell = f"{shlex.quote(shell)} -c {shlex.quote(text)}", SHELL
         end = "END"
         while end in lines:
             end += "_"
         given = "\n".join(lines)
-        text = f"{{ {text.rstrip()}\n}} <<'{end}'\n{given}\n{end}"
-    text = text.strip().replace("${", "$${")
-    kept = {name: value for name, value in env.items() if name not in {"SHELL", "MAILTO"}}
-    shell = env.get("SHELL", SHELL)
+        text = f"{{ {_END_OF_COMMAND.sub('', text)}\n}} <<'{end}'\n{given}\n{end}"
+    text = text.replace("${", "$${")
+    meant_for_cron = {"SHELL", "MAILTO", "RANDOM_DELAY"}
+    kept = {name: value for name, value in env.items() if name not in meant_for_cron}
     found: dict[str, Any] = {"command": text, "shell": True}
     if shell != SHELL:
         found = {"command": [shell, "-c", text]}
@@ -279,18 +324,19 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
     the owner. One line that cannot be taken refuses the file: all such lines are named.
     """
     zone = find_zone(tz or zone_of_host()).key
-    text = read_stdin() if file == "-" else read_text(Path(file), field="file")
+    found = Crontab(zone)
+    found.read(_text_of(file))
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
-    found = Crontab(zone, system)
-    found.read(text)
+    users = found.check_users(system=system)
     for one in found.left_out:
         warn(f"{file}:{one}")
     if found.problems:
-        for one in found.problems:
-            note(f"{file}:{one}")
+        for number, problem in sorted(found.problems.items()):
+            note(f"{file}:{number}: {problem}")
         return 2
-    if user := found.suspected_user():
-        warn(f"{file}: every command begins with {user!r}: if that is a user, {TAKE_OUT}")
+    if users:
+        words = ", ".join(map(repr, users[:3])) + (", ..." if users[3:] else "")
+        warn(f"{file}: what may be a user begins a command ({words}): if so, {TAKE_OUT}")
     for item in found.items:
         if words := idle_steps(item["cron"]):
             warn(f"{shown(item['id'])}: {words}")
@@ -299,6 +345,18 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
     else:
         click.echo("\n".join(_lines(found.items, file=file, zone=zone)), nl=False)
     return 0
+
+
+def _text_of(file: str) -> str:
+    """The text of a file, or of the standard input for -. A byte that is not UTF-8 stays as one of
+    Python's surrogates. Raises BadInput.
+    """
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        problem = f"{file}: {error.strerror}"
+        raise BadInput("file", problem, "name a file that can be read") from None
+    return data.decode("utf-8-sig", "surrogateescape")
 
 
 def _lines(items: Sequence[dict[str, Any]], *, file: str, zone: str) -> Iterator[str]:

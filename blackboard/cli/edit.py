@@ -1,6 +1,5 @@
 """The commands that say which items there are, and how they run: add, edit, rename, rm."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -10,10 +9,10 @@ import click
 from blackboard.board import mark_now
 from blackboard.cli.actions import record
 from blackboard.cli.many import change_each, for_each
-from blackboard.cli.options import Chosen, common, completing
+from blackboard.cli.options import Chosen, common, completing, reason_option
 from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.plan import NAMED, differences, replanned
-from blackboard.cli.session import Session, confirmed, ids_argument
+from blackboard.cli.session import Session, completed, confirmed, ids_argument
 from blackboard.cli.spec_options import (
     Options,
     edited,
@@ -28,15 +27,16 @@ from blackboard.cli.spec_options import (
 )
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
-from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLeft, StillRuns
+from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLeft
 from blackboard.handlers.handler import check_type
-from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
+from blackboard.inputs import check_id, check_new_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item
 from blackboard.phrases import exactly, plural, some, stamp
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
-from blackboard.protocol.edits import Changed, check_never_ran
+from blackboard.protocol.edits import check_never_ran
 from blackboard.protocol.groups import check_no_pump, check_not_made
+from blackboard.protocol.keys import group_of
 from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
@@ -84,7 +84,7 @@ def add_command(
     The first run of an --every is now, that of any other schedule is next, unless --first or the
     type says otherwise. Options that are not given come from [types.TYPE] or from the handler.
     """
-    wanted = [check_id(one) for one in dict.fromkeys(ids)]
+    wanted = [check_new_id(one) for one in dict.fromkeys(ids)]
     check_type(item_type)
     session = Session.start(chosen).with_defaults(changes=True)
 
@@ -98,7 +98,7 @@ def add_command(
     spec = spec_at(SystemClock().now())
     check_no_pump(session.name, item_type, session.resolve(item_type, encode_spec(spec)))
     session.check_params(item_type, spec.params)
-    return asyncio.run(_add(session, wanted, item_type=item_type, spec_at=spec_at, first=first))
+    return completed(_add(session, wanted, item_type=item_type, spec_at=spec_at, first=first))
 
 
 async def _add(
@@ -125,25 +125,28 @@ async def _add(
         settings = board.resolve(item_type, encode_spec(spec))
         when = first_of(first, settings, now)
 
-        async def add(one: str) -> Changed:
-            return await additions.add(
-                board, item_id=one, item_type=item_type, spec=spec, first=when
-            )
+        added: dict[str, Item] = {}
 
-        added = await for_each(ids, add, "adding")
-        wake_workers(session.store)
-        now = await board.table.now()
-        words = f"is added ({item_type}) and"
-        answers = [
-            Answer(item=one.item, words=f"{words} {_due(board, one.item, now)}") for one in added
-        ]
-        return await print_answers(board, answers, json=session.chosen.json)
+        async def add(one: str) -> None:
+            new = additions.add(board, item_id=one, item_type=item_type, spec=spec, first=when)
+            added[one] = (await new).item
+
+        try:
+            await for_each(ids, add, "adding")
+        finally:
+            wake_workers(session.store)
+            now = await board.table.now()
+            items = [added[one] for one in ids if one in added]
+            words = f"is added ({item_type}) and"
+            answers = [Answer(item=one, words=f"{words} {_due(board, one, now)}") for one in items]
+            code = await print_answers(board, answers, json=session.chosen.json)
+        return code
 
 
 def _due(board: BoardTable, item: Item, now: datetime) -> str:
     """When an item is due, and whether that is long ago."""
     words = due_words(board, item, now)
-    is_past = now - item.slot > LATE
+    is_past = now - item.slot > LATE and not group_of(board.name)  # what is held has no time
     return f"{words}: its time was {exactly(item.slot, now)}" if is_past else words
 
 
@@ -177,6 +180,7 @@ Examples:
 @click.option("--unset", metavar="KEY", multiple=True, help="Take a param away.")
 @click.option("--checkpoint", metavar="VALUE", help='Where its next run goes on; "": at the start.')
 @spec_options
+@reason_option
 @common()
 def edit_command(
     *,
@@ -189,12 +193,13 @@ def edit_command(
     pairs: tuple[str, ...],
     unset: tuple[str, ...],
     checkpoint: str | None,
+    reason: str,
 ) -> int:
     """Change how items are run, and print what changed. An option with "" removes the item's own
     value, so that the default of its type counts. A new schedule counts from now, also where the
     item runs. A change of until, blackout or max-runs keeps a run that is due, if the new limits
-    allow it. An item that runs keeps its type, and one that gets another type begins without a
-    checkpoint.
+    allow it. An item that runs keeps its type and what it saves; one that gets another type begins
+    without a checkpoint.
     """
     if not (options or pairs or unset or item_type or first or checkpoint is not None):
         raise BadInput("edit", "nothing to change", "give an option, --set or --unset")
@@ -223,7 +228,7 @@ def edit_command(
             await _warn_unserved(session, board, item_type)
         checkpoint_text(value, limit=board.table.max_value)
         for item in items:
-            _check_stays(item, item_type)
+            edits.check_ended(item, item_type=item_type, checkpoint=checkpoint)
             spec = new_of(item, spec_of(item))
             check_size(spec, limit=board.table.max_value)
             session.check_params(item_type or item.type, spec.params)
@@ -250,13 +255,8 @@ def edit_command(
             details=changed_fields(done.before, done.item),
         )
 
-    return asyncio.run(change_each(session, ids, edit, verb="edit", exact=exact, check=check))
-
-
-def _check_stays(item: Item, item_type: str | None) -> None:
-    """Raises StillRuns for an item that runs as another type."""
-    if item.running and item_type not in {None, item.type}:
-        raise StillRuns(item.id)
+    work = change_each(session, ids, edit, verb="edit", exact=exact, reason=reason, check=check)
+    return completed(work)
 
 
 def _check_first(item: Item, first: str | None, settings: RunSettings, now: datetime) -> None:
@@ -296,24 +296,22 @@ Example:
 @click.command(epilog=RENAME_EPILOG)
 @click.argument("item_id", metavar="ID", shell_complete=completing("ids"))
 @click.argument("new_id", metavar="NEW-ID")
+@reason_option
 @common()
-def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
+def rename_command(*, chosen: Chosen, item_id: str, new_id: str, reason: str) -> int:
     """Give an item another id. Its history stays with the old id; a file that declares the item is
     to be changed as well. A rename that was interrupted is finished when it is asked for again.
     """
-    return asyncio.run(
-        _rename(
-            Session.start(chosen).with_defaults(changes=True), check_id(item_id), check_id(new_id)
-        )
-    )
+    session = Session.start(chosen).with_defaults(changes=True)
+    return completed(_rename(session, check_id(item_id), check_new_id(new_id), reason=reason))
 
 
-async def _rename(session: Session, item_id: str, new_id: str) -> int:
+async def _rename(session: Session, item_id: str, new_id: str, *, reason: str) -> int:
     async with session.board() as board:
         done = await rename(board, item_id, new_id, await mark_now(board, ""))
         if done.changed:
             wake_workers(session.store)
-            await record(board, "rename", [item_id], details=[f"to {new_id}"])
+            await record(board, "rename", [item_id], reason=reason, details=[f"to {new_id}"])
         paused = " and is paused, as it was" if done.item.is_paused else ""
         words = f"is the name of {shown(item_id)} now{paused}"
         answer = Answer(item=done.item, words=words, changed=done.changed)
@@ -330,8 +328,9 @@ Examples:
 @click.command(epilog=RM_EPILOG)
 @ids_argument()
 @click.option("--yes", is_flag=True, help="Do not ask when a glob matches several.")
+@reason_option
 @common()
-def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool) -> int:
+def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool, reason: str) -> int:
     """Remove items. Running ones lose their locks and are stopped; the history is kept as long as
     [board] history_age says.
     """
@@ -349,7 +348,8 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool) 
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)
-    return asyncio.run(change_each(session, ids, remove, verb="remove", exact=exact, check=check))
+    work = change_each(session, ids, remove, verb="remove", exact=exact, reason=reason, check=check)
+    return completed(work)
 
 
 def _confirmed(items: Sequence[Item]) -> bool:

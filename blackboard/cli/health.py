@@ -9,15 +9,23 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 import click
 from msgspec.structs import asdict
 
 from blackboard.cli.listing import Listing, listed
-from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option
+from blackboard.cli.options import (
+    Chosen,
+    absolute_option,
+    as_typed,
+    common,
+    completing,
+    types_option,
+)
 from blackboard.cli.output import JSON, emit, paused_words, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.session import Session, completed, ids_argument
 from blackboard.cli.spec_options import unknown_types
 from blackboard.cli.watch import watch_option
 from blackboard.clock import SystemClock
@@ -41,6 +49,9 @@ Examples:
   blackboard check --overdue 10m --type calendars
   blackboard check --json || send-an-alarm
 """
+MOST_LINES = 20
+"""The most lines about problems of one kind."""
+Thing = TypeVar("Thing")
 _NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
 
 
@@ -61,7 +72,7 @@ def check_command(
     the pump of a partition failed soon after its start, and not for the first time. Clock: its row
     has a time in the future, or it waits longer than its schedule explains, because a clock was
     wrong: `doctor --repair` reschedules it. Renaming: a rename of it was interrupted, and it is
-    paused until that is finished. Unowned: a partition has had no owner for longer than a lease.
+    paused until that is finished. Unowned: a partition has had no worker for longer than a lease.
     Damaged: its row cannot be read. Where ids are given, partitions are left out. Items that people
     have paused raise no alarm, and on a board that is paused nothing is overdue, unserved or stale.
     `ack` silences a failure until the next run.
@@ -115,9 +126,26 @@ def _grace(overdue: str) -> timedelta:
 def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
     if not alarms:
         yield f"all well: {plural(items, 'item')}"
-    for alarm in alarms:
-        words = f"{shown(alarm.id)}  {shown(alarm.message)}"
-        yield wrapped(words, first=f"{alarm.problem:<9}", margin=" " * 9)
+    for alarm, more in _first_of_each(alarms, lambda one: one.kind):
+        problem = alarm.problem if alarm.kind == "failing" else as_typed(alarm.problem)
+        words = f"{shown(alarm.id)}  {shown(problem)}"
+        yield wrapped(words, first=f"{alarm.kind:<9}", margin=" " * 9)
+        if more:
+            yield f"{alarm.kind:<9}... and {more:,} more (--json has all)"
+
+
+def _first_of_each(
+    found: Sequence[Thing], kind_of: Callable[[Thing], object]
+) -> Iterator[tuple[Thing, int]]:
+    """The first things of each kind, `MOST_LINES` at the most; the last of them with the number of
+    those that are left out.
+    """
+    total, seen = Counter(map(kind_of, found)), Counter[object]()
+    for one in found:
+        kind = kind_of(one)
+        seen[kind] += 1
+        if seen[kind] <= MOST_LINES:
+            yield one, total[kind] - MOST_LINES if seen[kind] == MOST_LINES else 0
 
 
 DOCTOR_EPILOG = """\b
@@ -165,7 +193,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
                 return unopened(session.name, bad)
             return await examine(board, request)
 
-    report = asyncio.run(examined())
+    report = completed(examined())
     if chosen.json:
         emit(_report_view(report))
     else:
@@ -174,11 +202,14 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 
 
 def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
-    for one in report.findings:
-        words = f"{shown(one.subject)}  {shown(one.problem)}{_fate(one)}"
+    for one, more in _first_of_each(report.findings, lambda one: (one.code, _fate(one))):
+        words = f"{shown(one.subject)}  {shown(as_typed(one.problem))}{_fate(one)}"
         yield wrapped(words, first=f"{one.code:<8}", margin=" " * 8)
+        if more:
+            yield f"{one.code:<8}... and {more:,} more{_fate(one)} (--json has all)"
     counts = (
-        plural(report.items, "item row"),
+        plural(report.items, "item"),
+        plural(report.tombstones, "tombstone"),
         plural(report.waiting, "waiting token"),
         plural(report.locks, "lock"),
         plural(report.runs, "run"),
@@ -201,6 +232,7 @@ def _report_view(report: DoctorReport) -> dict[str, object]:
         "clean": report.clean,
         "version": VERSION,
         "items": report.items,
+        "tombstones": report.tombstones,
         "waiting": report.waiting,
         "locks": report.locks,
         "runs": report.runs,

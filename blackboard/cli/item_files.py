@@ -16,15 +16,14 @@ from blackboard.cli.plan import Declaration
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
 from blackboard.display.layout import shown
+from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
-from blackboard.handlers.handler import check_type
-from blackboard.inputs import check_id, check_params_size, check_size
+from blackboard.inputs import check_params_size, check_size
 from blackboard.model import Item, replace
 from blackboard.phrases import command
 from blackboard.protocol.groups import check_held, check_no_pump
 from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
 from blackboard.spec import check_first
-from blackboard.toml_lines import line_of
 
 STDIN = Path("<stdin>")
 
@@ -54,8 +53,8 @@ class ItemFile:
             raise kind(error.field, problem, error.remedy) from None
 
 
-def read_items(name: str, owner: str | None, *, field: str) -> ItemFile:
-    """Reads a file, or - for the standard input. Its items belong to `owner`, or else to the file.
+def read_items(name: str, source: str | None, *, field: str) -> ItemFile:
+    """Reads a file, or - for the standard input. Its items belong to `source`, or else to the file.
     Raises BadInput for `field`, or for what the file says.
     """
     if name == "-":
@@ -66,7 +65,7 @@ def read_items(name: str, owner: str | None, *, field: str) -> ItemFile:
         text = read_text(file, field=field)
         by = os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
     found = parse_settings(text, file, is_whole=False)
-    return ItemFile(file=file, text=text, settings=found, by=owner or by)
+    return ItemFile(file=file, text=text, settings=found, by=source or by)
 
 
 def session_for(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
@@ -109,12 +108,10 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
     for source, number, one in each_item(sources):
         item = one.item
         with source.at(number):
-            check_id(item.id)
             if item.id in places:
                 problem = f"{item.id!r} is declared in {places[item.id]}, too"
                 raise BadInput("id", problem, "declare it once")
             places[item.id] = source.file
-            check_type(item.type)
             check_params_size(item.params)
             session.check_params(item.type, item.params)
             check_held(session.name, one.spec, item_type=item.type)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 from msgspec import Struct
 
+from blackboard.cli.options import as_typed
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watched
@@ -33,16 +34,18 @@ class Listing(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         if not self.rows:
-            return wrapped(self.empty)
+            return wrapped(as_typed(self.empty))
         text = table_text(self.columns, self.rows)
-        return f"{text}\n\n{self.summary}" if self.prints_summary else text
+        return f"{text}\n\n{as_typed(self.summary)}" if self.prints_summary else text
 
     def page(self, width: int) -> WatchedPage:
         """The table laid out for a width."""
         if not self.rows:
-            return WatchedPage(body=[[(text, Style.PLAIN)] for text in wrap(self.empty, width)])
+            return WatchedPage(
+                body=[[(text, Style.PLAIN)] for text in wrap(as_typed(self.empty), width)]
+            )
         lines = table(self.columns, self.rows, width=width)
-        return WatchedPage(body=lines, head=1, summary=self.summary)
+        return WatchedPage(body=lines, head=1, summary=as_typed(self.summary))
 
 
 def listed(

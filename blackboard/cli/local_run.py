@@ -46,20 +46,20 @@ from blackboard.protocol.releases import release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
-from blackboard.runner import RunData
 from blackboard.runners.handler_run import RunReport, context_of
-from blackboard.runners.inline import run_loop
 from blackboard.runners.logs import emitting_info, kept_logs
+from blackboard.runners.loop import run_loop
 from blackboard.runners.output import (
+    GOOD_EXIT,
     Notes,
     Tail,
     ended_by,
     failure,
     fitting_result,
-    is_good_exit,
     staying_alive,
 )
 from blackboard.runners.resources import LoopResources, ProcessResources
+from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask
 from blackboard.runners.signals import LoopSignal, ThreadSignal
 from blackboard.subscribers import Events
@@ -135,10 +135,13 @@ class _LocalReport:
 class LocalRun:
     """One run: the lock is held by a thread, the handler is called on the caller's thread."""
 
-    def __init__(self, session: Session, item: Item, *, once: dict[str, object]) -> None:
+    def __init__(
+        self, session: Session, item: Item, *, once: dict[str, object], reason: str
+    ) -> None:
         self._session = session
         self._item = item
         self._once = once
+        self._reason = reason
         self._console = sys.stderr
         """For lines about the run, which are not the handler's output."""
         self._notes = Notes()
@@ -288,7 +291,7 @@ class LocalRun:
 
         self._claimed.set_result((holding, save))
         details = ["here", *param_names(self._once)]
-        await record(board, "run", [self._item.id], details=details)
+        await record(board, "run", [self._item.id], reason=self._reason, details=details)
         ended = await asyncio.wrap_future(self._ended)
         holding.ended = True
         finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)
@@ -308,7 +311,7 @@ def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
     value = None  # of a good exit
     with closing(ProcessResources()) as resources:
         opened = resources.of(handler.type, handler.resources)
-        with _as_in_a_child():
+        with _forks_end(), GOOD_EXIT:
             value = handler.function(item, replace(context, resources=opened))
     return value
 
@@ -318,7 +321,7 @@ async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context)
     value = None  # of a good exit
     try:
         opened = await resources.of(handler.type, handler.resources)
-        with _as_in_a_child():
+        with _forks_end(), GOOD_EXIT:
             value = await handler.function(item, replace(context, resources=opened))
     finally:
         await resources.close(STOP_TIMEOUT)
@@ -326,16 +329,11 @@ async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context)
 
 
 @contextmanager
-def _as_in_a_child() -> Iterator[None]:
-    """Ends a fork of this process that was made inside, and that has returned or raised. A good
-    exit is as if the handler returned None.
-    """
+def _forks_end() -> Iterator[None]:
+    """Ends a fork of this process that was made inside, and that has returned or raised."""
     mine = os.getpid()
     try:
         yield
-    except SystemExit as problem:
-        if not is_good_exit(problem):
-            raise
     finally:
         if os.getpid() != mine:
             os._exit(0)

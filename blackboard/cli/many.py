@@ -86,31 +86,33 @@ async def change_each(
     reason: str = "",
     check: Check = _no_check,
 ) -> int:
-    """Change each item that `ids` mean, and print the answers; the exit code. `check` sees all of
-    them first, and may refuse them by what it raises. A copy whose rename is not done is left as it
-    is. Those that were changed are recorded as one action, as `verb`.
+    """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
+    it in the middle; the exit code. `check` sees all of them first, and may refuse them by what it
+    raises. A copy whose rename is not done is left as it is. Those that were changed are recorded
+    as one action, as `verb`.
     """
     async with session.board() as board:
         async with counted(board, "reading items") as through:
             items = await select(through, ids, exact=exact)
         await check(board, items)
-        done: dict[str, Answer] = {}
+        by_id: dict[str, Answer] = {}
 
-        async def changed(item: Item) -> Answer:
+        async def changed(item: Item) -> None:
             try:
-                answer = await change(board, item)
+                by_id[item.id] = await change(board, item)
             except Unchangeable as refused:  # the others are changed nevertheless
-                return Answer(item=item, words=refused.words, changed=False, no=True)
-            if answer.changed:
-                done[item.id] = answer
-            return answer
+                words = refused.words
+                by_id[item.id] = Answer(item=item, words=words, changed=False, no=True)
 
         try:
-            answers = await for_each(items, changed, "changing")
+            await for_each(items, changed, "changing")
         finally:
+            answers = [by_id[item.id] for item in items if item.id in by_id]
+            done = [one for one in answers if one.changed]
             if done:
                 wake_workers(session.store)
-                ids = [item.id for item in items if item.id in done]
-                details = [name for one in ids for name in done[one].details]
+                details = [name for one in done for name in one.details]
+                ids = [one.item.id for one in done]
                 await record(board, verb, ids, reason=reason, details=details)
-        return await print_answers(board, answers, json=session.chosen.json)
+            code = await print_answers(board, answers, json=session.chosen.json)
+        return code

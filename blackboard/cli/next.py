@@ -11,7 +11,7 @@ from itertools import islice
 
 import click
 
-from blackboard.cli.options import Chosen, common, number_option
+from blackboard.cli.options import Chosen, as_typed, common, number_option
 from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument
@@ -224,6 +224,8 @@ def _local(moment: datetime) -> str:
     return f"{moment:%a %Y-%m-%d %H:%M:%S %Z}"
 
 
+QUOTED = {"labels", "progress", "checkpoint", "last run"}
+"""Facts in the words of users and handlers."""
 WHY_EPILOG = """\b
 Examples:
   blackboard why westlafcals
@@ -252,8 +254,8 @@ async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list
         present = await workers(board)
         found = []
         for item in await select(board, ids, exact=exact):
-            one, explanation = await explained(board, item, present)
-            found.append(explained_item(item_record(one, board.labels(item)), explanation))
+            one, why = await explained(board, item, present)
+            found.append(explained_item(item_record(one, board.labels(item)), why))
         return found
 
 
@@ -262,5 +264,6 @@ def _lines(headline: str, facts: Mapping[str, str]) -> str:
     margin = max(map(len, facts), default=0) + 4
     found = [wrapped(shown(headline))]
     for label, fact in facts.items():
-        found.append(wrapped(shown(fact), first=f"  {label}".ljust(margin), margin=" " * margin))
+        words = shown(fact if label in QUOTED else as_typed(fact))
+        found.append(wrapped(words, first=f"  {label}".ljust(margin), margin=" " * margin))
     return "\n".join(found)

@@ -3,7 +3,10 @@
 Imports here are cheap: `blackboard --help` loads this module.
 """
 
+import re
+import shlex
 from collections.abc import Callable, Collection, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -39,10 +42,34 @@ class Chosen:
         return Chosen(
             store=other.store if self.store is None else self.store,
             board=other.board if self.board is None else self.board,
-            config=self.config or other.config,
+            config=other.config if self.config is None else self.config,
             json=self.json or other.json,
             whole=self.whole,
         )
+
+
+_CHOSEN: ContextVar[Chosen] = ContextVar("chosen")
+"""Those of the command that runs. Click's own context is over where an error is printed."""
+_COMMAND = re.compile("`blackboard (?!azurite)(--board )?")
+"""A command in a text, but for the one that opens no board."""
+
+
+def as_typed(text: str) -> str:
+    """A text of this program, in which each command is as it is to be typed: with the options by
+    which the one that runs finds its board. One that names a board has that one.
+    """
+    chosen = _CHOSEN.get(Chosen())
+    given = {"config": chosen.config, "store": chosen.store, "board": chosen.board}
+
+    def typed(found: re.Match[str]) -> str:
+        options = [
+            f"--{name} {shlex.quote(value)} "
+            for name, value in given.items()
+            if value and not (name == "board" and found[1])
+        ]
+        return f"`blackboard {''.join(options)}{found[1] or ''}"
+
+    return _COMMAND.sub(typed, text)
 
 
 _CONFIG = click.option(
@@ -85,6 +112,7 @@ def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..
             context = click.get_current_context()
             chosen = own.under(context.parent.obj if context.parent else None)
             context.meta[JSON_ASKED] = chosen.json
+            _CHOSEN.set(chosen)
             return function(*args, chosen=chosen, **kwargs)
 
         wrapped: Callable[..., Any] = with_chosen
@@ -151,15 +179,17 @@ cycle_option = click.option(
 )
 
 
-def reason_option(line: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`--reason TEXT`, which is refused before anything is done if no row can hold it."""
+def _checked_reason(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    """Refuses a reason that no row can hold, before anything is done."""
+    from blackboard.inputs import check_text  # noqa: PLC0415 - not for --help
 
-    def checked(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
-        from blackboard.inputs import check_text  # noqa: PLC0415 - not for --help
+    return check_text("reason", text)
 
-        return check_text("reason", text)
 
-    return click.option("--reason", default="", callback=checked, help=line)
+reason_option = click.option(
+    "--reason", default="", callback=_checked_reason, help="Why: `log --actions` shows it."
+)
+"""Of each command that records what it did."""
 
 
 def number_option(

@@ -15,6 +15,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from blackboard.cli.options import as_typed
 from blackboard.display.layout import Column, Line, folded, one_line, shown, table, text_of, wrap
 from blackboard.errors import BlackboardError
 from blackboard.model import Item, Mark
@@ -87,7 +88,12 @@ def echo_paged(text: str) -> None:
 
 
 def note(message: str) -> None:
-    """One line on stderr that is no error."""
+    """One line on stderr that is no error, with its commands as they are to be typed."""
+    tell(as_typed(message))
+
+
+def tell(message: str) -> None:
+    """The same for words that may be a handler's."""
     click.echo(f"blackboard: {one_line(message)}", err=True)
 
 
@@ -100,7 +106,7 @@ def paused_words(mark: Mark, now: datetime) -> str:
     """The words about a board that is paused."""
     reason = f": {shown(mark.reason)}" if mark.reason else ""
     who = f"{shown(mark.by)} at {exactly(mark.at, now)}{reason}"
-    return f"the board is paused, by {who}; `blackboard resume --board` ends that"
+    return f"the board is paused, by {who}; {as_typed('`blackboard resume --board`')} ends that"
 
 
 # ---- for programs, and for both

@@ -1,6 +1,5 @@
 """The commands that hold up items, or end their runs: pause, resume, cancel, ack, unlock."""
 
-import asyncio
 from collections.abc import Sequence
 
 import click
@@ -10,7 +9,7 @@ from blackboard.cli.actions import record
 from blackboard.cli.many import Check, change_each
 from blackboard.cli.options import Chosen, common, reason_option
 from blackboard.cli.output import Answer, emit, paused_words
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.session import Session, completed, ids_argument
 from blackboard.errors import BadInput
 from blackboard.model import Item, Mark
 from blackboard.phrases import plural, since
@@ -35,7 +34,7 @@ Examples:
 
 @click.command(epilog=PAUSE_EPILOG)
 @ids_argument(required=False)
-@reason_option("Why: shown by `why`.")
+@reason_option
 @common(whole=True)
 def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
@@ -44,7 +43,7 @@ def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: 
     """
     session = Session.start(chosen)
     if chosen.whole:
-        return asyncio.run(_pause_board(session, reason))
+        return completed(_pause_board(session, reason))
     _check_named(ids)
 
     async def pause(board: BoardTable, item: Item) -> Answer:
@@ -57,7 +56,7 @@ def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: 
         words = f"is {done.item.state.value}: there is nothing to pause"
         return _unchanged(done.item, words, no=True)
 
-    return asyncio.run(change_each(session, ids, pause, verb="pause", exact=exact, reason=reason))
+    return completed(change_each(session, ids, pause, verb="pause", exact=exact, reason=reason))
 
 
 def _check_named(ids: Sequence[str]) -> None:
@@ -109,7 +108,7 @@ Examples:
 
 @click.command(epilog=RESUME_EPILOG)
 @ids_argument(required=False)
-@reason_option("Why: kept with the item.")
+@reason_option
 @common(whole=True)
 def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
@@ -117,7 +116,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     """
     session = Session.start(chosen)
     if chosen.whole:
-        return asyncio.run(_resume_board(session, reason))
+        return completed(_resume_board(session, reason))
     _check_named(ids)
     session = session.with_defaults(changes=True)
 
@@ -128,7 +127,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         due = due_words(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is resumed and {due}")
 
-    return asyncio.run(change_each(session, ids, resume, verb="resume", exact=exact, reason=reason))
+    return completed(change_each(session, ids, resume, verb="resume", exact=exact, reason=reason))
 
 
 ACK_EPILOG = """\b
@@ -139,7 +138,7 @@ Examples:
 
 @click.command(epilog=ACK_EPILOG)
 @ids_argument()
-@reason_option("Why: shown by `why`.")
+@reason_option
 @common()
 def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Acknowledge the failure of items: `check` passes over it until an item runs again. Exit code
@@ -155,9 +154,7 @@ def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: st
         return Answer(item=done.item, words=f"is acknowledged, with its {failed} in a row")
 
     session = Session.start(chosen)
-    return asyncio.run(
-        change_each(session, ids, acknowledge, verb="ack", exact=exact, reason=reason)
-    )
+    return completed(change_each(session, ids, acknowledge, verb="ack", exact=exact, reason=reason))
 
 
 CANCEL_EPILOG = """\b
@@ -183,7 +180,7 @@ def _one_for(fence: int | None) -> Check:
 @click.option(
     "--fence", type=int, metavar="N", help="Only the run with this fence, as `why` shows it."
 )
-@reason_option("Why: kept with the run.")
+@reason_option
 @common()
 def cancel_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str
@@ -211,7 +208,7 @@ def cancel_command(
     session = Session.start(chosen).with_defaults(changes=True)
     check = _one_for(fence)
     work = change_each(session, ids, cancel, verb="cancel", exact=exact, reason=reason, check=check)
-    return asyncio.run(work)
+    return completed(work)
 
 
 UNLOCK_EPILOG = """\b
@@ -226,7 +223,7 @@ Examples:
 @click.option(
     "--fence", type=int, metavar="N", help="Only the lock with this fence, as `why` shows it."
 )
-@reason_option("Why: kept with the run.")
+@reason_option
 @common()
 def unlock_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str
@@ -256,4 +253,4 @@ def unlock_command(
     session = Session.start(chosen)
     check = _one_for(fence)
     work = change_each(session, ids, unlock, verb="unlock", exact=exact, reason=reason, check=check)
-    return asyncio.run(work)
+    return completed(work)

@@ -85,7 +85,7 @@ class Declaration:
 
     item: ItemTable
     by: str
-    """The file, or the owner, to which the item belongs from now on; "": to none."""
+    """The file, or the source, to which the item belongs from now on; "": to none."""
 
     @property
     def id(self) -> str:
@@ -220,7 +220,7 @@ def make_plan(
     now: datetime,
 ) -> ApplyPlan:
     """`there` are the board's items by id. Items that are not declared, and belong to one of the
-    files or owners of `prune`, are removed. `resolve` adds the defaults of types.
+    files or sources of `prune`, are removed. `resolve` adds the defaults of types.
     """
     named = {one.id: one for one in declared}
     gone = [one for one in there.values() if one.id not in named and one.declared_by in prune]

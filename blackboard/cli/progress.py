@@ -7,7 +7,6 @@ end. It costs nothing where it is not shown.
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
-from typing import Any
 
 import click
 
@@ -141,10 +140,6 @@ class CountedTable(ForwardingTable):
         super().__init__(table)
         self._progress = progress
         self._prefix = prefix
-
-    def __getattr__(self, name: str) -> Any:
-        """Forwards attributes that only some stores have, such as `integrity`."""
-        return getattr(self.table, name)
 
     async def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None

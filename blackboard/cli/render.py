@@ -103,9 +103,18 @@ def event_text(event: BoardEvent, at: datetime) -> Text:
     for name, value in event.details.items():
         if COMMON.get(name) == ANY or COMMON.get(name) == value:
             continue
-        told = brief(value) if isinstance(value, float) else one_line(str(value))
-        text.append(f" {name}={told}", "bright_black")
+        text.append(f" {name}={_words(value)}", "bright_black")
     return text
+
+
+def _words(value: object) -> str:
+    match value:
+        case float():
+            return brief(value)
+        case {"total": total}:
+            return str(total)
+        case _:
+            return one_line(str(value))
 
 
 @contextmanager

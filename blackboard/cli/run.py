@@ -13,9 +13,9 @@ import click
 
 from blackboard.cli.actions import record
 from blackboard.cli.many import AT_ONCE, for_each
-from blackboard.cli.options import Chosen, common, completing
-from blackboard.cli.output import Answer, emit, note, print_answers
-from blackboard.cli.session import Session, ids_argument, interrupted_by
+from blackboard.cli.options import Chosen, as_typed, common, completing, reason_option
+from blackboard.cli.output import Answer, emit, note, print_answers, tell
+from blackboard.cli.session import Session, completed, ids_argument, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown, shown_lines
 from blackboard.display.queries import select
@@ -186,7 +186,8 @@ def _what_it_waits_for(item: Item, able: Sequence[Sighting], around: _Around) ->
     if not able:
         return f"waits for a worker that takes {item.type}: none is at work"
     if around.paused:
-        return f"waits: the board is paused by {around.paused.by} (`blackboard resume --board`)"
+        resume = as_typed("`blackboard resume --board`")
+        return f"waits: the board is paused by {around.paused.by} ({resume})"
     within = span(max(one.member.cycle for one in able))
     return f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
 
@@ -227,6 +228,7 @@ Examples:
     help="With --here: where the handler is.",
 )
 @set_option
+@reason_option
 @common()
 def run_command(
     *,
@@ -238,6 +240,7 @@ def run_command(
     here: bool,
     jobs: tuple[str, ...],
     pairs: tuple[str, ...],
+    reason: str,
 ) -> int:
     """Make items due now, or once more when they are running; --set is for this run alone. The
     schedule stays as it is. Paused items are refused.
@@ -247,8 +250,11 @@ def run_command(
     parse_pairs(pairs)
     session = Session.start(chosen)
     if here:
-        return _here(session.with_jobs(jobs), ids, exact=exact, pairs=pairs)
-    return asyncio.run(_request(session, ids, exact=exact, pairs=pairs, wait=wait, seconds=seconds))
+        return _here(session.with_jobs(jobs), ids, exact=exact, pairs=pairs, reason=reason)
+    work = _request(
+        session, ids, exact=exact, pairs=pairs, reason=reason, wait=wait, seconds=seconds
+    )
+    return completed(work)
 
 
 def _check_options(*, wait: bool, timeout: str | None, here: bool, jobs: Sequence[str]) -> None:
@@ -266,6 +272,7 @@ async def _request(
     *,
     exact: bool,
     pairs: Sequence[str],
+    reason: str,
     wait: bool,
     seconds: float | None,
 ) -> int:
@@ -289,7 +296,7 @@ async def _request(
             if done:
                 wake_workers(session.store)
                 asked = [item.id for item in items if item.id in done]
-                await record(board, "run", asked, details=param_names(onces[0]))
+                await record(board, "run", asked, reason=reason, details=param_names(onces[0]))
         if not wait:
             answers = [Answer(item=one.item, words=_due(one)) for one in requests]
             return await print_answers(board, answers, json=session.chosen.json)
@@ -306,7 +313,7 @@ async def _request(
 
 
 def _report(item_id: str, words: str) -> None:
-    note(f"{item_id} {words}")
+    tell(f"{item_id} {words}")
 
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
@@ -341,7 +348,9 @@ def _record(item: Item, one: Followed) -> dict[str, Any]:
     return record | {"run": run_record(one.run)} if one.run else record
 
 
-def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[str]) -> int:
+def _here(
+    session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[str], reason: str
+) -> int:
     from blackboard.cli.local_run import LocalRun  # noqa: PLC0415 - has a worker's parts
 
     async def find() -> tuple[Item, dict[str, Any]]:
@@ -353,7 +362,7 @@ def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[
 
     item, once = asyncio.run(find())
     with interrupted_by(signal.SIGTERM, signal.SIGHUP):
-        released = LocalRun(session, item, once=once).run()
+        released = LocalRun(session, item, once=once, reason=reason).run()
     ended = released.run
     if session.chosen.json:
         emit(run_summary(ended))

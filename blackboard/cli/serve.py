@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ import click
 from blackboard.board import Board
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note
-from blackboard.cli.session import Session
+from blackboard.cli.session import Session, interrupted_by
 from blackboard.errors import BadInput
 from blackboard.inputs import Endpoint
 
@@ -25,9 +26,10 @@ Examples:
   blackboard serve
   blackboard serve --operator --listen 127.0.0.1:9000
   BLACKBOARD_WEB_TOKEN=$(openssl rand -hex 16) blackboard serve --listen 0.0.0.0:8080
-  blackboard serve --user-header X-Forwarded-User --proxy 10.0.0.7
+  blackboard serve --user-header X-Forwarded-User --proxy 10.0.0.7 --prefix /board
 """
 PORT = 8080
+_PREFIX = re.compile(r"(/(?!\.+(/|$))[A-Za-z0-9._~-]+)+")
 OPTIONS = {
     "token": "BLACKBOARD_WEB_TOKEN",
     "user_header": "user-header",
@@ -66,6 +68,12 @@ OPTIONS = {
     metavar="ADDRESS",
     help="Accept that header from this address or network alone.",
 )
+@click.option(
+    "--prefix",
+    default="",
+    metavar="PATH",
+    help="The path below which a reverse proxy shows the pages, as in /board.",
+)
 @common()
 def serve_command(
     *,
@@ -75,6 +83,7 @@ def serve_command(
     hosts: tuple[str, ...],
     user_header: str,
     proxies: tuple[str, ...],
+    prefix: str,
 ) -> int:
     """Show the board in a browser: items, runs, a timeline, failures, workers, and live.
 
@@ -87,27 +96,56 @@ def serve_command(
     check_open(where.host, token=token, user_header=user_header)
     session = Session.start(chosen).with_defaults(changes=True)
 
+    begun = False
+
+    def serves(url: str) -> None:
+        nonlocal begun
+        begun = True
+        if chosen.json:
+            emit({"url": url}, in_a_line=True)
+        else:
+            click.echo(url)
+            note("Ctrl-C ends it")
+        sys.stdout.flush()
+
     async def work() -> None:
         async with session.board() as table:
-            board = Board(table, session)
             names = (*hosts, *_own_names(where.host))
             try:
-                pages = board.web(
+                pages = Board(table, session).web(
                     operator=operator,
                     token=token,
                     user_header=user_header,
                     proxies=proxies,
                     hosts=names,
                 )
+                check_prefix(prefix, pages.addresses)
             except BadInput as bad:
                 name = OPTIONS.get(bad.field, bad.field)
                 raise BadInput(name, bad.problem, bad.remedy) from None
-            await serve(pages, where, json=chosen.json)
+            try:
+                await serve(pages, where, prefix=prefix, serves=serves)
+            finally:
+                await pages.close()
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends it as Ctrl-C does
-    with suppress(KeyboardInterrupt):
-        asyncio.run(work())
+    with interrupted_by(signal.SIGTERM):
+        try:
+            asyncio.run(work())
+        except KeyboardInterrupt:
+            if not begun:
+                raise
     return 0
+
+
+def check_prefix(prefix: str, addresses: Collection[str]) -> None:
+    """Raises BadInput for what is no path of an address, written as a browser sends it, and for one
+    of the pages' own: below it nobody could tell whether a proxy has taken the prefix away.
+    """
+    if prefix and not _PREFIX.fullmatch(prefix):
+        raise BadInput("prefix", f"{prefix!r} is no path", "as in /board or /ops/board")
+    first = "/".join(prefix.split("/")[:2])
+    if first in addresses:
+        raise BadInput("prefix", f"{first} is an address of the pages", "another path")
 
 
 def check_open(host: str, *, token: str, user_header: str) -> None:
@@ -128,26 +166,22 @@ def _own_names(host: str) -> tuple[str, ...]:
     return ("localhost", *(one for one in own if one.strip(".")))
 
 
-async def serve(pages: "ASGIApp", where: Endpoint, *, json: bool) -> None:
-    """Serve pages until Ctrl-C or SIGTERM. Raises BadInput when the address cannot be used."""
+async def serve(
+    pages: "ASGIApp", where: Endpoint, *, prefix: str, serves: Callable[[str], None]
+) -> None:
+    """Serve pages until Ctrl-C or SIGTERM; once they are served, `serves` is called with their
+    address. Raises BadInput when the address cannot be used.
+    """
     try:
-        from blackboard.web.server import PageServer  # noqa: PLC0415 - of this command alone
+        from blackboard.web.server import PageServer, below  # noqa: PLC0415 - of this command alone
     except ImportError as missing:
         remedy = "pip install 'blackboard-scheduler[web]'"
         raise BadInput("web", f"the server needs {missing.name}", remedy) from None
 
     listener = listener_on(where)
-    url = f"http://{where._replace(port=listener.getsockname()[1])}/"
-
-    def started() -> None:
-        if json:
-            emit({"url": url}, in_a_line=True)
-        else:
-            click.echo(url)
-            note("Ctrl-C ends it")
-        sys.stdout.flush()
-
-    await PageServer(pages, started).serve(sockets=[listener])
+    url = f"http://{where._replace(port=listener.getsockname()[1])}{prefix}/"
+    app = below(prefix, pages) if prefix else pages
+    await PageServer(app, lambda: serves(url)).serve(sockets=[listener])
 
 
 def listener_on(where: Endpoint) -> socket.socket:

@@ -6,7 +6,8 @@
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,19 +106,30 @@ class Session(Location):
             warn(f"{left_out} left out, which a newer version wrote: {rows} (upgrade blackboard)")
 
 
-def end_on_signals() -> None:
-    """SIGTERM and SIGHUP end the present task as Ctrl-C does: it cleans up."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+def completed(work: Coroutine[Any, Any, Result]) -> Result:
+    """Runs the work of a command that changes something. SIGTERM and SIGHUP end it as Ctrl-C does:
+    what is under way is finished, and what was done is recorded. A signal that is ignored, as
+    SIGHUP is after `nohup`, stays so.
+    """
+
+    async def ended() -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        is_main = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGTERM, signal.SIGHUP) if is_main else ():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(ended())
+    except asyncio.CancelledError:
+        raise click.Abort from None
 
 
 @contextmanager
 def interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
-    """These signals raise KeyboardInterrupt here, but for those that are ignored, as SIGHUP is
-    after `nohup`.
-    """
+    """These signals raise KeyboardInterrupt here, but for those that are ignored."""
     before = {one: signal.getsignal(one) for one in numbers}
     changed = [one for one, handler in before.items() if handler is not signal.SIG_IGN]
     for one in changed:
@@ -130,10 +142,10 @@ def interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
 
 
 def confirmed(question: str) -> bool:
-    """Ask on the terminal, and wait for the answer. Ctrl-C ends the wait at once: as an event loop
-    handles it, it would cancel the task only after the answer.
+    """Ask on the terminal, and wait for the answer. A signal ends the wait at once: as an event
+    loop handles it, it would cancel the task only after the answer.
     """
-    with interrupted_by(signal.SIGINT):
+    with interrupted_by(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         return click.confirm(question, err=True)
 
 

@@ -7,6 +7,7 @@ import click
 from blackboard.cli.options import (
     Chosen,
     absolute_option,
+    as_typed,
     common,
     number_option,
     types_option,
@@ -132,7 +133,7 @@ async def _once(
     elif plain:
         echo_paged("\n\n".join(map(plain_record, found.items)))
     elif not (found.total or found.paused):
-        click.echo(wrapped(EMPTY))
+        click.echo(wrapped(as_typed(EMPTY)))
     else:
         echo_paged(picture(found, absolute=absolute))
 
@@ -151,7 +152,9 @@ def _more(found: ItemsFound) -> list[Line]:
 
 def picture(found: ItemsFound, *, absolute: bool) -> str:
     """The table, and a summary in one line."""
-    rows = [item_cells(one, now=found.now, absolute=absolute) for one in found.items]
+    rows = [
+        item_cells(one, now=found.now, absolute=absolute, held=found.held) for one in found.items
+    ]
     lines = table_text(wide(ITEM_COLUMNS, absolute=absolute), rows) if rows else ""
     more = texts_of(_more(found), colour=colour())
     head = texts_of(_head(found), colour=colour())

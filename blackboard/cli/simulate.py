@@ -143,7 +143,7 @@ STEPS = 200
 @click.option(
     "--takes", metavar="TIME", help="Mean duration of a run [its last one, or interval / 20]."
 )
-@number_option("--workers", "count", most=10_000, line=f"[those announced, or {WORKERS}]")
+@number_option("--workers", "count", most=10_000, line=f"[the live ones, or {WORKERS}]")
 @number_option("--slots", most=10_000, line="Of a worker [[worker] slots].")
 @cycle_option
 @number_option("--shards", most=cost.MOST_SHARDS, line="[the board's, or 1]")

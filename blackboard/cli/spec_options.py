@@ -21,6 +21,7 @@ from blackboard.cli.session import Session
 from blackboard.errors import BadInput
 from blackboard.inputs import changed
 from blackboard.schedule.cron import idle_steps
+from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
 from blackboard.spec import Spec, check_params
 
@@ -246,10 +247,17 @@ def _field(option: str) -> str:
 
 
 def warn_idle_steps(specs: Iterable[Spec]) -> None:
-    """Warns of cron steps that lead beyond their field: not every 90 minutes, but each hour."""
+    """Warns of cron steps that lead beyond their field: not every 90 minutes, but each hour; and of
+    EXDATEs that exclude nothing.
+    """
     for cron in {spec.cron: None for spec in specs if spec.cron}:
         if words := idle_steps(cron):
             warn(f"cron {cron!r}: {words}; for other intervals use every, as in 90m")
+
+    for rrule, zone in {(spec.rrule, spec.timezone): None for spec in specs if spec.rrule}:
+        if idle := idle_exclusions(rrule, zone):
+            more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+            warn(f"EXDATE {idle[0]}{more} excludes nothing: it is no time of the rule")
 
 
 def warn_unknown(session: Session, types: Iterable[str]) -> None:

@@ -15,11 +15,12 @@ import click
 
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import colour, emit, is_terminal, note
-from blackboard.cli.session import Session, end_on_signals, interrupted_by
+from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown, texts_of
 from blackboard.errors import BadInput, StoreProblem
 from blackboard.location import is_there
+from blackboard.phrases import plural
 from blackboard.stores import open_table, resolve_path
 from blackboard.tables import azurite
 from blackboard.tables.memory import MemoryTable
@@ -44,7 +45,7 @@ Examples:
 @common()
 def init_command(*, chosen: Chosen, shards: int | None) -> int:
     """Make a board, in a new or an existing store. A board that exists is left as it is."""
-    asyncio.run(_init(Session.start(chosen), shards))
+    completed(_init(Session.start(chosen), shards))
     return 0
 
 
@@ -59,8 +60,9 @@ async def _init(session: Session, shards: int | None) -> None:
     if session.chosen.json:
         emit(record)
         return
-    where = f"the board {board.name!r} in {shown(session.store)}, shards: {board.shards}"
-    click.echo(f"made {where}" if made else f"there is {where}")
+    name, place = f"the board {board.name!r}", f"in {shown(session.store)}"
+    begin = f"made {name} {place}" if made else f"{name} is {place} already"
+    click.echo(f"{begin}, with {plural(board.shards, 'shard')}")
 
 
 DEMO_EPILOG = """\b
@@ -74,7 +76,7 @@ Examples:
 """
 DRAWN_ACT = 4
 """The act of the picture: the lock of a killed worker goes stale."""
-NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
+NEEDED = ("httpx2", "icalendar")
 
 
 @click.command(epilog=DEMO_EPILOG)
@@ -111,8 +113,8 @@ def demo_command(
         _check_writable(svg, "svg")
     try:
         where = store if store is not None or chosen is None else chosen.store
-        picture = asyncio.run(_demo(where, sharing=sharing, web=web))
-    except (KeyboardInterrupt, asyncio.CancelledError):
+        picture = completed(_demo(where, sharing=sharing, web=web))
+    except KeyboardInterrupt:
         raise click.Abort from None
     if svg is not None:
         svg.write_text(picture, encoding="utf-8")
@@ -127,7 +129,6 @@ async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
     from blackboard.demo.output import RecordingOutput, TerminalOutput, TextOutput  # noqa: PLC0415 - after the check
 
     play = shared.play if sharing else partial(story.play, served=_served if web else None)
-    end_on_signals()
     place = await _place(store)
     live = is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
     target = TerminalOutput(sys.stdout, colour=colour()) if live else TextOutput(sys.stdout)

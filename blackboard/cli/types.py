@@ -58,6 +58,8 @@ def _runner(one: TypeEntry) -> str:
 
 def _defaults(one: TypeEntry) -> JSON:
     found: JSON = msgspec.to_builtins(one.spec)
+    if one.pump:  # its partitions have no schedule
+        found.pop("every", None)
     more = {
         "slots": one.slots,
         "concurrency": one.concurrency,

@@ -37,8 +37,8 @@ from blackboard.handlers.handler import Handler
 from blackboard.inputs import Endpoint
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import STORE
-from blackboard.runners.inline import run_loop
 from blackboard.runners.logs import emitting_info
+from blackboard.runners.loop import run_loop
 from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
@@ -104,7 +104,8 @@ def worker_command(
 
     SIGTERM or Ctrl-C: no more claims, what runs may finish within --grace, then it is cancelled
     and due again at once. A second one: now. With --json the log is JSON, and has the requests
-    to the store with every walk.
+    to the store with every walk. With --once or --until-idle a store that does not answer for a
+    minute ends it, with exit code 3; else it waits for the store.
     """
     if once and until_idle:
         raise click.UsageError("--once and --until-idle exclude each other.")

@@ -31,7 +31,7 @@ from blackboard.protocol.reading import BoardStatus
 WIDTH = 78
 """Columns of a line in a file or a pipe, and of a paragraph at the most."""
 INDENT = "   "
-_BOARD = ("id", "start", "stop", "running", "outcome", "next", "owner")
+_BOARD = ("id", "start", "stop", "running", "outcome", "next", "worker")
 _HISTORY = ("stop", "outcome", "took", "fence", "worker", "result or error")
 _UP = "\x1b[{}F"
 _REST_OF_LINE = "\x1b[K"

@@ -46,8 +46,8 @@ async def main(store, name):
     async with blackboard.open(store, name=name) as board:
         async with board.election("{ELECTION}", lease="3s") as leader:
             while True:
-                await leader.won()  # here one would make the report, as long as this one leads
-                await leader.lost.wait()
+                term = await leader.won()  # here one would make the report, until the term is over
+                await term.lost.wait()
 
 
 asyncio.run(main(*sys.argv[1:]))

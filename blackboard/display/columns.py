@@ -45,7 +45,7 @@ ITEM_COLUMNS = (
     Column(title="running", least=7, usual=10, worth=6, words=True),
     Column(title="outcome", least=7, usual=12, worth=5, words=True),
     Column(title="next", least=7, usual=MOMENT, worth=7, words=True),
-    Column(title="owner", least=5, usual=16, worth=0, spare=True),
+    Column(title="worker", least=6, usual=16, worth=0, spare=True),
 )
 RUN_COLUMNS = (
     Column(title="stop", least=7, usual=MOMENT, worth=8, words=True),
@@ -62,8 +62,8 @@ RUN_COLUMNS = (
 ACTION_COLUMNS = (
     Column(title="at", least=7, usual=MOMENT, worth=8, words=True),
     Column(title="by", least=8, usual=20, worth=7),
-    Column(title="action", least=6, usual=20, worth=9),
-    Column(title="items", least=8, usual=24, worth=6),
+    Column(title="verb", least=6, usual=20, worth=9),
+    Column(title="ids", least=8, usual=24, worth=6),
     Column(title="reason", least=8, usual=24, worth=5),
     Column(title="via", least=3, usual=6, worth=1, spare=True),
 )
@@ -99,7 +99,7 @@ GROUP_COLUMNS = (
 )
 PARTITION_COLUMNS = (
     Column(title="partition", least=5, usual=24, worth=9),
-    Column(title="owner", least=12, usual=32, worth=8),
+    Column(title="worker", least=12, usual=32, worth=8),
     Column(title="held for", least=8, usual=8, worth=6),
     Column(title="fence", least=5, usual=5, worth=3),
     Column(title="renewed", least=7, usual=8, worth=5),
@@ -132,14 +132,14 @@ def when(moment: datetime | None, now: datetime, *, absolute: bool) -> str:
     return stamp(moment) if absolute else relative(moment, now)
 
 
-def item_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
-    """One line of `show`."""
+def item_cells(one: ItemStatus, *, now: datetime, absolute: bool, held: bool = False) -> Line:
+    """One line of `show`. What is `held`, a partition or an election, has no schedule."""
     item = one.item
     style = style_of(one)
     return (
         (item.id, style),
         (item.type, Style.PLAIN),
-        (_schedule(item.schedule), Style.PLAIN),
+        (NOTHING if held else _schedule(item.schedule), Style.PLAIN),
         (when(item.start, now, absolute=absolute), Style.PLAIN),
         (when(item.stop, now, absolute=absolute), Style.PLAIN),
         _running(one, now=now),

@@ -1,7 +1,7 @@
 """Alarms about a board, and an overview of it.
 
 Alarms are about items that are late, fail, or whose rename was interrupted, runs without a worker,
-and partitions that have no owner or whose pumps fail. The overview has the board's statistics, its
+and partitions that have no worker or whose pumps fail. The overview has the board's statistics, its
 groups, its workers and their coordinator.
 """
 
@@ -36,7 +36,7 @@ from blackboard.why import NEWER
 
 UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
 OF_A_PAUSE = {"overdue", "unserved", "stale"}
-"""Problems that raise no alarm while the board is paused."""
+"""Kinds that raise no alarm while the board is paused."""
 
 
 class Alarm(Struct, frozen=True, kw_only=True):
@@ -44,10 +44,11 @@ class Alarm(Struct, frozen=True, kw_only=True):
 
     id: str
     type: str
-    problem: str
+    kind: str
     """overdue, unserved, stale, silent, failing, clock, renaming, unowned, or damaged"""
     since: datetime | None
-    message: str
+    problem: str
+    """What is wrong, in words."""
 
 
 class Checked(Struct, frozen=True, kw_only=True):
@@ -106,13 +107,13 @@ def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Al
         for alarm in alarms_of(
             one, planning_of(board, one.item), present=around.present, now=status.now
         )
-        if around.paused is None or alarm.problem not in OF_A_PAUSE
+        if around.paused is None or alarm.kind not in OF_A_PAUSE
     ]
     alarms += [alarm for one in around.groups for alarm in alarms_of_group(one)]
     if around.leaders is not None:
         alarms += _damaged_elections(board, *around.leaders)
     alarms += [
-        Alarm(id=key, type="", problem="damaged", since=None, message=UNREADABLE)
+        Alarm(id=key, type="", kind="damaged", since=None, problem=UNREADABLE)
         for key in board.unreadable
     ]
     return alarms
@@ -127,9 +128,9 @@ def alarms_of(
         yield Alarm(
             id=item.id,
             type=item.type,
-            problem="renaming",
+            kind="renaming",
             since=renaming.mark.at,
-            message=renaming.words,
+            problem=renaming.words,
         )
     if item.is_paused and not item.running:
         return
@@ -140,68 +141,68 @@ def alarms_of(
             words += f": {NEWER}"
         elif alone:
             words += f", and no live worker takes {item.type}"
-        problem = "overdue" if one.overdue else "unserved"
-        yield Alarm(id=item.id, type=item.type, problem=problem, since=item.ready, message=words)
+        kind = "overdue" if one.overdue else "unserved"
+        yield Alarm(id=item.id, type=item.type, kind=kind, since=item.ready, problem=words)
     silent = with_silence(one, present).silent
     if one.stale and one.lock is not None:
         words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
-        yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, message=words)
+        yield Alarm(id=item.id, type=item.type, kind="stale", since=item.start, problem=words)
     elif silent is not None:
         words = f"{item.owner} was last seen {last_seen(silent)}"
-        yield Alarm(id=item.id, type=item.type, problem="silent", since=item.start, message=words)
+        yield Alarm(id=item.id, type=item.type, kind="silent", since=item.start, problem=words)
     if one.failing and not item.is_acknowledged:
         words = plural(item.failures, "failure") + " in a row"
         error = first_line(item.error)
         words += f": {error}" if error else ""
-        yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, message=words)
+        yield Alarm(id=item.id, type=item.type, kind="failing", since=item.stop, problem=words)
     if planning and (words := ahead(item, planning, now=now)):
-        yield Alarm(id=item.id, type=item.type, problem="clock", since=None, message=words)
+        yield Alarm(id=item.id, type=item.type, kind="clock", since=None, problem=words)
 
 
 def _damaged_elections(board: BoardTable, found: Elections, trouble: str) -> list[Alarm]:
     """The alarms about rows of elections that cannot be read."""
     name = leaders_board(board.name)
     if trouble:
-        return [Alarm(id=name, type="", problem="damaged", since=None, message=trouble)]
+        return [Alarm(id=name, type="", kind="damaged", since=None, problem=trouble)]
     problems = [(one.item.id, why) for one in found.statuses if (why := election_problem(one))]
     problems += [(key, unreadable_words(name, [key])) for key in found.unreadable]
     return [
-        Alarm(id=f"{LEADERS}/{one}", type="", problem="damaged", since=None, message=why)
+        Alarm(id=f"{LEADERS}/{one}", type="", kind="damaged", since=None, problem=why)
         for one, why in problems
     ]
 
 
 def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
-    """The alarms about a group: damaged rows, and partitions without an owner or whose pumps fail.
-    A partition whose pump fails has no owner now and then: it has one alarm.
+    """The alarms about a group: damaged rows, and partitions without a worker or whose pumps fail.
+    A partition whose pump fails has no worker now and then: it has one alarm.
     """
     problems = [(group.name, why) for why in group.damaged]
     problems += [
         (f"{group.name}/{key}", unreadable_words(group.board, [key])) for key in group.unreadable
     ]
     for name, why in problems:
-        yield Alarm(id=name, type=group.name, problem="damaged", since=None, message=why)
+        yield Alarm(id=name, type=group.name, kind="damaged", since=None, problem=why)
     for one in group.partitions:
-        words = f"a partition of {group.name} without an owner"
+        words = f"a partition of {group.name} without a worker"
         since: datetime | None = None
         match one.state:
             case PartitionState.SET_BACK:
-                problem = "clock"
+                kind = "clock"
                 words += (
-                    ", let go in the future: a clock was wrong (its next worker puts that right)"
+                    ", released in the future: a clock was wrong (its next worker puts that right)"
                 )
             case PartitionState.FAILING:
-                problem, since = "failing", one.item.stop
+                kind, since = "failing", one.item.stop
                 words = f"the pump {failure_words(one)}"
             case PartitionState.UNOWNED:
-                problem, since = "unowned", group.now - one.free
+                kind, since = "unowned", group.now - one.free
                 words += f" for {span(one.free.total_seconds())}"
                 if one.item.state is State.DONE:
                     words += f": it is done, and {brings_back(group, one.item.id)}"
             case _:
                 continue
         name = f"{group.name}/{one.item.id}"
-        yield Alarm(id=name, type=group.name, problem=problem, since=since, message=words)
+        yield Alarm(id=name, type=group.name, kind=kind, since=since, problem=words)
 
 
 # ---- the overview

@@ -37,6 +37,8 @@ def _escaped(one: str) -> str:
 BETWEEN = 2
 """Spaces between two columns."""
 CUT = "…"
+MOST_PADDED = 60
+"""The most cells of a column where a line may have any length: a longer text sticks out."""
 
 
 class Style(StrEnum):
@@ -92,11 +94,13 @@ def table(columns: Sequence[Column], rows: Sequence[Line], *, width: int | None)
     lines = [[(column.title, Style.TITLE) for column in columns], *rows]
     texts = [_all_shown([line[n][0] for line in lines]) for n in range(len(columns))]
     natural = [_widest(column) for column in texts]
-    if width is None or _total(natural) <= width:
-        kept = list(enumerate(natural))
+    if width is None:
+        kept = [(n, min(size, MOST_PADDED)) for n, size in enumerate(natural)]
+        padded = [[_padded(text, size) for text in texts[n]] for n, size in kept]
     else:
-        kept = squeezed(columns, natural, width)
-    padded = [_all_fitted(texts[n], size, words=columns[n].words) for n, size in kept]
+        fits = _total(natural) <= width
+        kept = list(enumerate(natural)) if fits else squeezed(columns, natural, width)
+        padded = [_all_fitted(texts[n], size, words=columns[n].words) for n, size in kept]
     styles = [[line[n][1] for line in lines] for n, _ in kept]
     cells = [list(zip(*column, strict=True)) for column in zip(padded, styles, strict=True)]
     return list(zip(*cells, strict=True))
@@ -109,6 +113,10 @@ def _all_shown(texts: list[str]) -> list[str]:
 
 def _widest(texts: list[str]) -> int:
     return max(map(len if "".join(texts).isascii() else measure, texts))
+
+
+def _padded(text: str, size: int) -> str:
+    return text + " " * (size - measure(text))
 
 
 def _all_fitted(texts: list[str], size: int, *, words: bool) -> list[str]:
@@ -158,7 +166,7 @@ def fitted(text: str, size: int, *, words: bool = False) -> str:
         return text.ljust(size) if len(text) <= size else text[: max(size - 1, 0)] + CUT[:size]
     if measure(text) > size:
         text = text[: _fitting(text, size - 1)] + CUT[:size]
-    return text + " " * (size - measure(text))
+    return _padded(text, size)
 
 
 def _fitting(text: str, size: int) -> int:

@@ -18,7 +18,6 @@ from typing import Any
 from msgspec import Struct
 
 from blackboard.errors import BadInput, Missing
-from blackboard.executor import in_thread
 from blackboard.inputs import check_id
 from blackboard.model import (
     LONG_AGO,
@@ -32,6 +31,7 @@ from blackboard.model import (
     Token,
 )
 from blackboard.patterns import is_glob, is_label, matches
+from blackboard.protocol.keys import group_of
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import with_silence, workers
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
@@ -39,6 +39,7 @@ from blackboard.protocol.statistics import read_statistics
 from blackboard.rules.due import is_stale
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, counts_of, is_current
 from blackboard.spec import Labels
+from blackboard.tasks import in_thread
 
 # ---- the items of a command
 
@@ -101,7 +102,7 @@ SORTS: dict[str, Callable[[ItemStatus], Any]] = {
     "stop": lambda one: one.item.stop,
     "outcome": lambda one: one.item.outcome,
     "next": lambda one: one.item.ready if one.waiting else None,
-    "owner": lambda one: one.item.owner or None,
+    "worker": lambda one: one.item.owner or None,
     "failures": lambda one: one.item.failures,
     "runs": lambda one: one.item.runs,
 }
@@ -149,6 +150,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             counted=counted,
             total=total,
             paused=await paused_by(board),
+            held=bool(group_of(board.name)),
         )
 
     async def _counted(self, board: BoardTable) -> Statistics | None:
@@ -243,6 +245,8 @@ class ItemsFound(Struct, frozen=True, kw_only=True):
     """The number of items among which the query searched."""
     paused: Mark | None = None
     """Who paused the board, if it is paused."""
+    held: bool = False
+    """Whether these are partitions or elections, which have no schedule."""
 
 
 async def _first_items(board: BoardTable, limit: int) -> list[Item]:

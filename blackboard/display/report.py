@@ -1,10 +1,10 @@
 """The report that the last run of an item wrote about its work.
 
-The result of a run names the file (`report`, see `results.py`). It is a JSON object; its `table`
-names the list to show (`rows`) and the keys of each object in that list (`columns`: `title`, `key`
-with dots into inner objects, `signed` for numbers that are changes). Rows keep the order of the
-file. The `level` of a row is "bad", "late" or nothing. Where no result names a file, it is
-ID.report.json in the folder of the param `out`, where the job `calendars` writes it.
+The result of a run names the file (`report`, see `protocol/results.py`). It is a JSON object; its
+`table` names the list to show (`rows`) and the keys of each object in that list (`columns`:
+`title`, `key` with dots into inner objects, `signed` for numbers that are changes). Rows keep the
+order of the file. The `level` of a row is "bad", "late" or nothing. Where no result names a file,
+it is ID.report.json in the folder of the param `out`, where the job `calendars` writes it.
 """
 
 import math
@@ -24,8 +24,8 @@ from blackboard.model import Item
 from blackboard.phrases import command
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.results import report_in
 from blackboard.records import decoded
-from blackboard.results import report_in
 
 ENDING = ".report.json"
 _RUNS = 20

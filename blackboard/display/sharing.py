@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput, BadSpec
 from blackboard.model import Outcome, State
-from blackboard.phrases import first_line, plural, some, span
+from blackboard.phrases import command, first_line, plural, some, span
 from blackboard.protocol.groups import GroupLeases, resumed_at
 from blackboard.protocol.leaders import Elections, read_elections
 from blackboard.protocol.reading import BoardTable
@@ -41,9 +41,8 @@ def _done_words(group: GroupLeases) -> str:
 
 def brings_back(group: GroupLeases, partition: str) -> str:
     """The commands after which workers take a partition that is done."""
-    command = f"blackboard --board {group.board}"
-    first = f"take back what it says of its times with `{command} edit {partition}` first"
-    return f"no worker takes it until `{command} run {partition}` ({first})"
+    edit, run = (command(verb, partition, board=group.board) for verb in ("edit", "run"))
+    return f"no worker takes it until {run} (take back what it says of its times with {edit} first)"
 
 
 def _failing_words(group: GroupLeases) -> str:
@@ -74,7 +73,7 @@ def unreadable_words(board: str, rows: Sequence[str]) -> str:
 
 
 def last_move(one: ItemStatus) -> str:
-    """Why a partition came to its present owner, as far as the item says; "" for the first one.
+    """Why a partition came to its present worker, as far as the item says; "" for the first one.
     After a takeover, the item's error is that of an earlier run. If the partition had been released
     before the takeover, the item shows only the release: the words are those of the release.
     """
@@ -130,26 +129,25 @@ class PartitionRecord(Struct, frozen=True, kw_only=True):
     """A partition of a group."""
 
     id: str
-    owner: str | None
-    """The worker that holds it."""
+    worker: str | None
+    """The one that holds it."""
     since: datetime | None
     fence: int
     renewed: float | None
     """Seconds ago; None without a lock."""
     free: float
-    """Seconds for which it has had no owner."""
+    """Seconds for which it has had no worker."""
     paused: bool
     checkpoint: str | None
     failures: int
     last_move: str | None
-    """Why it came to its present owner, as far as its item says."""
+    """Why it came to its present worker, as far as its item says."""
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True):
     """A group of partitions."""
 
     group: str
-    kind: str
     lease: float
     well: bool
     """Whether no partition is free for longer than its lease or set back, no pump of it fails, and
@@ -157,7 +155,7 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     held: int
     workers: int
     free: float
-    """Seconds for which a partition has had no owner; the longest of them."""
+    """Seconds for which a partition has had no worker; the longest of them."""
     problem: str | None
     """What is wrong with its rows, and the remedy; which of its pumps fail; what is done."""
     partitions: tuple[PartitionRecord, ...]
@@ -167,18 +165,18 @@ class ElectionRecord(Struct, frozen=True, kw_only=True):
     """An election."""
 
     election: str
-    leader: str | None
-    since: datetime | None
-    term: int
+    leader: str | None = None
+    since: datetime | None = None
+    term: int = 0
     """The highest term so far."""
-    kind: str
-    lease: float | None
-    renewed: float | None
+    kind: str = ""
+    lease: float | None = None
+    renewed: float | None = None
     """Seconds ago; None without a lock."""
-    paused: bool
-    late: bool
+    paused: bool = False
+    late: bool = False
     """Whether it has had no leader for longer than its lease, and is not paused."""
-    problem: str | None
+    problem: str | None = None
     """Why its row, or its settings, cannot be read."""
 
 
@@ -186,7 +184,6 @@ def group_record(one: GroupLeases) -> GroupRecord:
     """A group as it stood when it was read."""
     return GroupRecord(
         group=one.name,
-        kind="pump",
         lease=one.lease.total_seconds(),
         well=one.is_well,
         held=sum(one.counts),
@@ -198,11 +195,11 @@ def group_record(one: GroupLeases) -> GroupRecord:
 
 
 def _partition_record(one: Partition) -> PartitionRecord:
-    owner = one.holder or None
+    worker = one.holder or None
     return PartitionRecord(
         id=one.item.id,
-        owner=owner,
-        since=one.item.start if owner else None,
+        worker=worker,
+        since=one.item.start if worker else None,
         fence=one.item.fence,
         renewed=_renewed(one),
         free=one.free.total_seconds(),
@@ -232,18 +229,7 @@ def election_record(one: ItemStatus, now: datetime) -> ElectionRecord:
 
 def unreadable_election(key: str) -> ElectionRecord:
     """An election whose row cannot be read: by its key."""
-    return ElectionRecord(
-        election=key,
-        leader=None,
-        since=None,
-        term=0,
-        kind="",
-        lease=None,
-        renewed=None,
-        paused=False,
-        late=False,
-        problem="its row cannot be read",
-    )
+    return ElectionRecord(election=key, problem="its row cannot be read")
 
 
 def _renewed(one: ItemStatus) -> float | None:

@@ -82,6 +82,9 @@ class DoctorReport:
     """
 
     items: int = 0
+    """Rows of items, also of those that cannot be read."""
+    tombstones: int = 0
+    """Rows of removed items."""
     waiting: int = 0
     locks: int = 0
     runs: int = 0
@@ -146,6 +149,7 @@ async def _examine_items(
             case = cases.case(item_id)
             if case.item is not None and case.item.state is State.ACTIVE:
                 types[case.item.type] += 1
+            report.tombstones += case.item is not None and case.item.state is State.REMOVED
             if diagnose(case, judge.bounds(case)):
                 doubtful.append(case)
         moved = await cases.moved([case.id for case in doubtful], pause=pause)
@@ -154,6 +158,7 @@ async def _examine_items(
                 await pause()
             report.findings += await judge.findings(case, has_moved=case.id in moved)
         report.findings += cases.foreign
+    report.items -= report.tombstones
     report.findings += await _half_paused(board, paused)
     return report, types
 

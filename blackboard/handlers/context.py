@@ -88,6 +88,9 @@ class Context(Struct, frozen=True, kw_only=True):
     warn: Callable[[str], None]
     """`ctx.warn("2 of 60 feeds failed")`: the run may be ok, and something needs a person. `show`,
     `log` and notices show it; up to 20 of a run, of 500 characters."""
+    time_left: Callable[[], float | None] = lambda: None
+    """`ctx.time_left()`: the seconds until this run is stopped by its time limit, such as for the
+    timeout of an HTTP client; None: it has no limit."""
     resources: Any = None
     """The value that `@handler(resources=...)` has opened for this worker or child process."""
     checkpoint: Any = None

@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
@@ -50,9 +50,12 @@ PUMPED = {"every": "1m", "retries": 6, "backoff": "1s"}
 is done after its last retry.
 """
 MAIN = "__main__"
+METHOD = "is a method, and methods cannot be handlers"
+TO_MARK = "put @handler above a function that calls it"
+"""The remedy for what cannot be marked, or is not."""
 DURATIONS = ("every", "timeout", "stale_after", "backoff", "jitter", "missed_after")
 """The fields of a spec that are durations."""
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[[Any, Any], object])
 
 
 class Source(Struct, frozen=True):
@@ -164,12 +167,13 @@ def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) ->
         name = f"handler {named!r} ({place(function)})"
         _check_function(name, function)
         check_type(named, name)
-        _check_options(name, options, is_async=inspect.iscoroutinefunction(function))
+        is_async = _is_async(name, function)
+        _check_options(name, options, is_async=is_async)
         params = options.get("params")
         found = Handler(
             type=named,
             function=function,
-            is_async=inspect.iscoroutinefunction(function),
+            is_async=is_async,
             spec=_checked_spec(name, options),
             slots=options.get("slots"),
             fenced=options.get("fenced", False),
@@ -248,7 +252,7 @@ def pump(
         found = Handler(
             type=group,
             function=function,
-            is_async=inspect.iscoroutinefunction(function),
+            is_async=_is_async(name, function),
             spec=_checked_spec(name, {**PUMPED, "stale_after": _checked_lease(name, lease)}),
             slots=None,
             fenced=True,
@@ -270,9 +274,9 @@ def _checked_partitions(
 ) -> tuple[str, ...] | Names:
     if callable(partitions):
         return _checked_names(name, partitions)
-    if isinstance(partitions, bool | str | bytes) or (
-        isinstance(partitions, int) and not 1 <= partitions <= MOST_PARTITIONS
-    ):
+    is_number = type(partitions) is int and 1 <= partitions <= MOST_PARTITIONS
+    is_list = isinstance(partitions, Iterable) and not isinstance(partitions, str | bytes)
+    if not (is_number or is_list):
         remedy = f"a number from 1 to {MOST_PARTITIONS:,}, names, or a function that gives names"
         raise BadInput(name, f"partitions {partitions!r} is neither", remedy)
     return check_partitions(name, names_of(partitions), least=1)
@@ -346,12 +350,16 @@ def _duration(name: str, field: str, value: str | float | timedelta) -> timedelt
 
 def handlers_of(function: Callable[..., Any], source: Source | None = None) -> list[Handler]:
     """A function as handlers, one for each `@handler` above it. `source` is where its module was
-    loaded from, if that is not its own name.
+    loaded from, if that is not its own name. Raises BadInput.
     """
     marks: tuple[Handler, ...] = getattr(function, _MARK, ())
-    is_async = inspect.iscoroutinefunction(function)  # a decorator may have wrapped what was marked
     return [
-        replace(one, function=function, is_async=is_async, source=source or one.source)
+        replace(
+            one,
+            function=function,  # a decorator may have wrapped what was marked
+            is_async=_is_async(f"handler {one.type!r} ({place(function)})", function),
+            source=source or one.source,
+        )
         for one in marks
     ]
 
@@ -369,14 +377,29 @@ def place(function: Callable[..., Any]) -> str:
 
 
 def _check_function(name: str, function: Callable[..., Any]) -> None:
+    if isinstance(function, MethodType):
+        raise BadInput(name, METHOD, TO_MARK)
     if not isinstance(function, FunctionType):
-        raise BadInput(name, "is not a function", "put @handler above a def or an async def")
+        raise BadInput(name, "is not a function", TO_MARK)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadInput(name, "is a generator", "return the result instead of yielding")
     try:
         inspect.signature(function).bind(None, None)
     except TypeError as problem:
+        if "." in function.__qualname__.rpartition("<locals>.")[2]:
+            raise BadInput(name, METHOD, TO_MARK) from None
         raise BadInput(name, str(problem), "it is called with (item, ctx)") from None
+
+
+def _is_async(name: str, function: Callable[..., Any]) -> bool:
+    """Whether it is a coroutine function. Raises BadInput for one that a decorator hides: its run
+    would return a coroutine that nothing awaits.
+    """
+    is_async = inspect.iscoroutinefunction(function)
+    if not is_async and inspect.iscoroutinefunction(inspect.unwrap(function)):
+        remedy = "make what the decorator returns an `async def`, too, or use no functools.wraps"
+        raise BadInput(name, "a decorator hides its `async def`", remedy)
+    return is_async
 
 
 def check_type(name: str, field: str = "type") -> None:
@@ -394,6 +417,9 @@ def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
             for key, value in defaults.items()
             if value is not None and key in Spec.__struct_fields__ and key != "params"
         }
+        for key, text in texts.items():
+            if text == "":
+                raise BadInput(key, "it is empty", "leave it out")
         spec = msgspec.convert(texts, Spec)
         check_spec(spec)
         return spec

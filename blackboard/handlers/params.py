@@ -89,16 +89,6 @@ class Params(Struct, frozen=True, kw_only=True):
         """The same, by the schema alone."""
         _check(params, self.schema, "params", self._classes)
 
-    def written(self, params: Any) -> Any:
-        """An instance of the class as a dict, without fields, at any depth, that are None by
-        default: a row keeps no null. Anything else as it is.
-        """
-        if self.kind is None or not isinstance(params, self.kind):
-            return params
-        fields = msgspec.to_builtins(params, str_keys=True)
-        _leave_out_nulls(params, fields)
-        return fields
-
     def made(self, params: Mapping[str, Any], *, written: Mapping[str, Any] | None = None) -> Any:
         """An instance of the class; `written` are the params with `${NAME}`, if they have any.
         Raises BadInput naming the field, and what the class raises but ValueError and TypeError.
@@ -134,6 +124,22 @@ class Params(Struct, frozen=True, kw_only=True):
     def _classes(self) -> Mapping[str, Schema]:
         found: Mapping[str, Schema] = self.schema.get("$defs", {})
         return found
+
+
+def written(params: Any) -> Any:
+    """An instance of a dataclass or a Struct as a dict, without fields, at any depth, that are None
+    by default: a row keeps no null. Anything else as it is. Raises BadInput for what a row cannot
+    hold.
+    """
+    is_instance = dataclasses.is_dataclass(params) and not isinstance(params, type)
+    if not is_instance and not isinstance(params, Struct):
+        return params
+    try:
+        fields = msgspec.to_builtins(params, str_keys=True)
+        _leave_out_nulls(params, fields)
+    except (TypeError, RecursionError) as problem:
+        raise BadInput("params", f"{type(params).__name__}: {problem}") from None
+    return fields
 
 
 def _leave_out_nulls(value: Any, written: Any) -> None:

@@ -54,7 +54,10 @@ class Registry(Mapping[str, Handler]):
         for one in handlers:
             other = self._handlers.setdefault(one.type, one)
             if other.function is not one.function:
-                both = f"{place(other.function)} and {place(one.function)}"
+                first, second = place(other.function), place(one.function)
+                both = f"{first} and {second}"
+                if first == second:
+                    both = f"{first}, which was imported or defined twice: name it once"
                 raise BadInput("jobs", f"the type {one.type!r} has two handlers: {both}")
 
     def __getitem__(self, type_: str) -> Handler:

@@ -77,7 +77,7 @@ class BoardFigures:
         )
         yield _gauge(
             "partition_free_seconds",
-            "How long a partition has had no owner, the longest time.",
+            "How long a partition has had no worker, the longest time.",
             {one.name: one.free.total_seconds() for one in groups},
             "group",
         )

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from blackboard import __version__
 from blackboard.errors import BadInput
-from blackboard.executor import SerialExecutor
 from blackboard.handlers.context import expand
 from blackboard.inputs import number_of
 from blackboard.notify.notices import Payload
@@ -34,6 +33,7 @@ from blackboard.patterns import matches
 from blackboard.runners.commands import child_environment, end_command, how_it_ended, start_command
 from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
+from blackboard.tasks import SerialExecutor
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse

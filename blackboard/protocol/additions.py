@@ -13,7 +13,7 @@ from msgspec import Struct
 from blackboard.errors import AlreadyThere, BadInput, BadRow
 from blackboard.model import VERSION, Item, State, replace
 from blackboard.protocol.batches import add_ops
-from blackboard.protocol.edits import READINGS, Changed, check_in_time, remembered, uncertain
+from blackboard.protocol.edits import READINGS, Changed, Tries, check_in_time, remembered
 from blackboard.protocol.groups import check_no_pump, check_not_made
 from blackboard.protocol.keys import FLOOR_KEY, item_key
 from blackboard.protocol.reading import BoardTable
@@ -78,12 +78,14 @@ async def _add(
     board: BoardTable, new: New, addition: Addition, *, doubtful: bool = False
 ) -> Changed:
     """Adds an item. `doubtful`: the addition may have been applied already."""
-    unanswered: Unknown | None = None
-    for _ in range(READINGS):
+    tries = Tries(board, new.id)
+    while True:
+        await tries.begin()
         old = await board.item(new.id)
         if old is not None and is_applied(old, addition.name):
             return Changed(item=old)  # also when it was removed since
         now = await board.table.now()
+        tries.check()
         if doubtful:
             check_in_time(new.id, first=addition.began, now=now)
         if old is not None and old.state is not State.REMOVED:
@@ -94,11 +96,11 @@ async def _add(
             etags = await board.commit(new.id, add_ops(item, over=old))
         except Conflict:
             continue
-        except Unknown as lost:
-            doubtful, unanswered = True, lost
+        except Unknown as unanswered:
+            doubtful = True
+            tries.lost(unanswered)
             continue
         return Changed(item=replace(item, etag=etags[item_key(new.id)]))
-    raise uncertain(new.id, unanswered)
 
 
 def _new_item(

@@ -45,9 +45,19 @@ from blackboard.table import (
     Replace,
 )
 
-PLANNED = ("state", "slot", "ready", "planned", "attempt", "failures", "once", "requests")
+PLANNED = (
+    "state",
+    "slot",
+    "ready",
+    "planned",
+    "attempt",
+    "put_back",
+    "failures",
+    "once",
+    "requests",
+)
 """The columns of an item that decide what it waits for."""
-CLAIMED = ("start", "running", "owner", "fence", "schedule", "timezone")
+CLAIMED = ("start", "running", "put_back", "owner", "fence", "schedule", "timezone")
 OVERRIDDEN = ("start", "owner", "fence", "attempt", "runs", "failures")
 RELEASED = (*PLANNED, "stop", "running", "outcome", "runs", "error")
 GOOD = ("result", "result_fence")

@@ -4,6 +4,15 @@ A lost race is no error: no claim is returned. A lost reply is settled by readin
 claim carries a fresh nonce, and the nonce in the lock says whose it is. A claim that is applied
 after its worker gave up waiting is found by the worker's next walk and adopted. A claim whose
 answer comes when its lease is nearly over is renewed before it is run.
+
+A holder may trust its lock for a share of the lease, counted from a moment that is not after the
+lock's last write. Such a moment is the send of any renewal that has been applied. An answer says
+that its renewal was applied. Without one, the lock's nonce and a new etag do not say which renewal
+was: an earlier one may have landed late, and another process may have marked the lock
+(`mark_standstill`). So each renewal writes when it is sent, on the clock of the holder, and a lock
+that is read back counts from the time that it has. Whatever is lost or late, that renewal was
+applied after this time, and any later write of the lock only makes it younger for others. The
+holder keeps nothing meanwhile. The nonce is of this process, and so is the clock.
 """
 
 import asyncio
@@ -25,7 +34,7 @@ from blackboard.protocol.batches import (
     lock_of,
     override_ops,
 )
-from blackboard.protocol.reading import BoardTable, with_nonces
+from blackboard.protocol.reading import BoardTable, sent_in, with_nonces
 from blackboard.protocol.rows import check_version
 from blackboard.rules.due import Move, deadline, lease, may_take_over
 from blackboard.rules.transitions import claimed, freed, overridden, passed_over, put_off, run_of
@@ -123,12 +132,17 @@ def _one_item() -> Iterator[None]:
 
 async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """The claims of one shard that have landed: those whose locks carry their nonces. They have the
-    present etags of the locks; their items have to be read again before the release.
+    present etags of the locks, and count from the last renewal that has landed; their items have to
+    be read again before the release.
     """
     made = {keys.lock_key(one.id): one for one in claims}
     nonces = {key: one.nonce for key, one in made.items()}
-    etags = await with_nonces(board.table, board.partition(claims[0].id), nonces)
-    return tuple(made[key].found(etag) for key, etag in etags.items())
+    rows = await with_nonces(board.table, board.partition(claims[0].id), nonces)
+    now = board.clock.monotonic()
+    return tuple(
+        made[key].found(row.etag, sent=sent_in(row, before=made[key].sent, now=now))
+        for key, row in rows.items()
+    )
 
 
 async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
@@ -161,7 +175,7 @@ def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
 
 async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
     """Renews a lock, and writes `progress` (JSON) into it. None: it is lost, and its handler must
-    stop. The deadline of the returned claim counts from when the acknowledged request was sent.
+    stop. The deadline of the returned claim counts from when the applied request was sent.
     """
     return next(iter(await renew_all(board, [(claim, progress)])), None)
 
@@ -169,30 +183,37 @@ async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim
 async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
     """Renews locks of one shard in one batch, each with its progress. Claims that are not returned
     are lost. The others are renewed all the same, also where the store refuses one: that is
-    returned as it was, or, where it is the only one, Refused is raised.
+    returned as it was, or, where it is the only one, Refused is raised. A claim whose `sent` is as
+    before has no renewal that is known to be applied.
     """
-    refused = tuple[Claim, ...]()
+    done = tuple[Claim, ...]()
     progress = {one.nonce: {"progress": text} if text else {} for one, text in claims}
     left = tuple(one for one, _ in claims)
     partition = board.partition(left[0].id)
     doubts = 0
     while left and doubts < RENEWALS:  # each refusal shortens the list
-        ops = [Merge(keys.lock_key(one.id), progress[one.nonce], one.lock.etag) for one in left]
         sent = board.clock.monotonic()
+        ops = [
+            Merge(keys.lock_key(one.id), {"sent": sent, **progress[one.nonce]}, one.lock.etag)
+            for one in left
+        ]
         try:
             etags = await board.table.commit(partition, ops)
         except (Conflict, Unknown):
             doubts += 1
-            left = await _landed(board, left)
+            before = {one.nonce: one.sent for one in left}
+            found = await _landed(board, left)
+            done += tuple(one for one in found if one.sent > before[one.nonce])
+            left = tuple(one for one in found if one.sent == before[one.nonce])
         except Refused as trouble:
-            if len(left) == 1 and not refused:
+            if len(left) == 1 and not done:
                 raise
-            refused += (left[trouble.index],)
+            done += (left[trouble.index],)
             left = left[: trouble.index] + left[trouble.index + 1 :]
         else:
             renewed = (one.renewed(etag, sent=sent) for one, etag in zip(left, etags, strict=True))
-            return (*renewed, *refused)
-    return left + refused
+            return (*renewed, *done)
+    return left + done
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:

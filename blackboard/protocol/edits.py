@@ -36,7 +36,7 @@ from blackboard.model import (
 from blackboard.phrases import command
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
 from blackboard.protocol.groups import check_held, check_no_params, check_no_pump
-from blackboard.protocol.keys import item_key
+from blackboard.protocol.keys import group_of, item_key
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import as_old, check_no_copy
@@ -78,6 +78,55 @@ AT_ONCE = 3
 many requests for one item take turns."""
 SPREAD = 0.01
 """The most seconds of such a pause, for each try before."""
+UNANSWERED = 3
+"""How many tries of one request may have no answer."""
+PAUSE = 1.0
+"""Seconds before the reading after a try without an answer, for each that there was."""
+
+
+class Tries:
+    """The tries of one request for an item: again where it met another change, and a few times
+    where the store did not say whether it was applied.
+    """
+
+    def __init__(self, board: BoardTable, item_id: str) -> None:
+        self.unanswered: Unknown | None = None
+        """The last try without an answer, which may have been applied."""
+        self._board = board
+        self._item_id = item_id
+        self._made = self._lost = 0
+        self._pause = 0.0
+
+    async def begin(self) -> None:
+        """Begins the next try, after its pause. Raises as `check` after too many."""
+        if self._made == READINGS:
+            raise self._uncertain()
+        pause, self._pause = self._pause, 0.0
+        if self._made >= AT_ONCE:
+            pause = pause or self._board.chance.fraction() * self._made * SPREAD
+        if pause:
+            await self._board.clock.sleep(pause)
+        self._made += 1
+
+    def check(self) -> None:
+        """Before a batch is sent: whether it may be. Raises Unknown if the last one had no answer,
+        else BlackboardError.
+        """
+        if self._lost == UNANSWERED:
+            raise self._uncertain()
+
+    def lost(self, unanswered: Unknown) -> None:
+        """Counts a try that had no answer."""
+        self.unanswered = unanswered
+        self._lost += 1
+        self._pause = self._lost * PAUSE
+
+    def _uncertain(self) -> Exception:
+        said = f"it is not certain that {self._item_id} was changed"
+        remedy = "look at it (`blackboard show`), and try again"
+        if self.unanswered is not None:
+            return Unknown(f"{said}: {str(self.unanswered) or 'no answer'}; {remedy}")
+        return BlackboardError(f"{said}: {READINGS} tries met other changes; {remedy}")
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -103,32 +152,36 @@ async def change_item(
     *,
     write: Write,
     name: str = "",
+    is_shared: bool = False,
     gone_is_done: bool = False,
     by_rename: bool = False,
 ) -> Changed:
-    """Applies one change to an item. `name` is drawn where none is given. An item that a newer
-    version wrote is left alone, and so is the copy of a rename that is not done, unless
-    `by_rename`. Raises Missing, BeingRenamed, and BlackboardError or Unknown when it is uncertain
-    whether the change was applied.
+    """Applies one change to an item. `name` is drawn where none is given; `is_shared`: another call
+    may have used it. An item that a newer version wrote is left alone, and so is the copy of a
+    rename that is not done, unless `by_rename`. Raises Missing, BeingRenamed, and BlackboardError
+    or Unknown when it is uncertain whether the change was applied.
     """
     name = name or board.chance.nonce()
     began = await board.table.now()
     first: Item | None = None
     sent: Item | None = None
-    unanswered: Unknown | None = None
-    for tries in range(READINGS):
-        if tries >= AT_ONCE:
-            await board.clock.sleep(board.chance.fraction() * tries * SPREAD)
+    tries = Tries(board, item_id)
+    while True:
+        await tries.begin()
         item = await board.item(item_id)
         if item is None or item.state is State.REMOVED or (first and item.born != first.born):
             if first is not None and gone_is_done:
-                return Changed(item=first, before=first, changed=unanswered is not None)
+                # Found without a doubt, it is a batch that was sent twice on its way to the store.
+                changed = tries.unanswered is not None or bool(item and is_applied(item, name))
+                return Changed(item=first, before=first, changed=changed)
             raise Missing(item_id)
         _check_open(item, by_rename=by_rename)
         first = first or item
         if is_applied(item, name):
-            return Changed(item=item, before=sent, changed=unanswered is not None)
-        if unanswered is not None:
+            changed = tries.unanswered is not None or not is_shared
+            return Changed(item=item, before=sent, changed=changed)
+        if tries.unanswered is not None:
+            tries.check()
             check_in_time(item_id, first=began, now=await board.table.now())
         after = build(item, began)
         if after is None:
@@ -139,11 +192,10 @@ async def change_item(
             etags = await board.commit(item_id, write(item, after))
         except Conflict:
             continue
-        except Unknown as lost:
-            unanswered = lost
+        except Unknown as unanswered:
+            tries.lost(unanswered)
             continue
         return Changed(item=replace(after, etag=etags[item_key(item_id)]), before=item)
-    raise uncertain(item_id, unanswered)
 
 
 def _check_open(item: Item, *, by_rename: bool) -> None:
@@ -173,15 +225,6 @@ def check_in_time(item_id: str, *, first: datetime, now: datetime) -> None:
         )
 
 
-def uncertain(item_id: str, unanswered: Unknown | None) -> Exception:
-    """The error of a request that was tried often enough, `unanswered` the last time or not."""
-    said = f"it is not certain that {item_id} was changed"
-    remedy = "look at it (`blackboard show`), and try again"
-    if unanswered is not None:
-        return Unknown(f"{said}: {str(unanswered) or 'no answer'}; {remedy}")
-    return BlackboardError(f"{said}: {READINGS} tries met other changes; {remedy}")
-
-
 async def edit(
     board: BoardTable,
     item_id: str,
@@ -196,8 +239,8 @@ async def edit(
     A slot that is being retried, or was asked for, is kept. `checkpoint` is JSON where its next run
     is to go on; "": it begins anew; None: it stays, unless the item gets another type, or a run
     that was asked for with params of its own comes next. `first` names the first time of an item
-    that never ran. Raises StillRuns for a new type while the item runs, BadInput for a first time
-    of an item that ran.
+    that never ran. Raises StillRuns for a new type or a checkpoint while the item runs, BadInput
+    for a first time of an item that ran.
     """
 
     def build(item: Item, now: datetime) -> Item | None:
@@ -205,10 +248,9 @@ async def edit(
         after = change(before, item)
         check_held(board.name, after, item_type=item_type, before=before)
         spec = rewrite_spec(item.spec, after)
+        check_ended(item, item_type=item_type, checkpoint=checkpoint)
         is_same = item_type in {None, item.type}
         if item_type is not None and not is_same:
-            if item.running:
-                raise StillRuns(item_id)
             item = replace(item, type=item_type, checkpoint="")
         known = item if is_same else replace(item, schedule="")  # which is of the other type
         settings = settings_of(board, known, spec)
@@ -235,10 +277,18 @@ async def edit(
     return await change_item(board, item_id, build, write=change_ops)
 
 
+def check_ended(item: Item, *, item_type: str | None, checkpoint: str | None) -> None:
+    """Raises StillRuns for an edit of an item that has to wait for the end of its run."""
+    if item.running and item_type not in {None, item.type}:
+        raise StillRuns(item.id, "type")
+    if item.running and checkpoint is not None:
+        raise StillRuns(item.id, "checkpoint")
+
+
 def check_never_ran(item: Item) -> None:
     """Raises BadInput for an item that has run."""
     if item.start is not None:
-        remedy = f"`blackboard run {item.id}`, or another schedule"
+        remedy = f"{command('run', item.id)}, or another schedule"
         raise BadInput("first", f"{item.id} has run already", remedy)
 
 
@@ -338,7 +388,9 @@ async def run_now(
         _check_room(made.item, limit=board.table.max_value)
         return made.item
 
-    done = await change_item(board, item_id, build, write=change_ops, name=name)
+    done = await change_item(
+        board, item_id, build, write=change_ops, name=name, is_shared=bool(trigger)
+    )
     if made is None or not done.changed:  # another call has applied it
         return _requested_before(done.item, name)
     return replace(made, item=done.item, changed=done.changed)
@@ -395,11 +447,13 @@ async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> 
 
 async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
     """Ends the run with this fence: its holder stops the handler at its next renewal or walk, and
-    the item waits for its next slot.
+    the item waits for its next slot. A partition or an election is due at once.
     """
+    is_held = bool(group_of(board.name))
 
     def end(item: Item, run: Run) -> Item:
-        return freed(item, run, settings=settings_of(board, item, item.spec))
+        settings = settings_of(board, item, item.spec)
+        return freed(item, run, settings=settings, requeue=is_held)
 
     return await _take_lock(board, item_id, mark, fence=fence, outcome=Outcome.CANCELLED, end=end)
 

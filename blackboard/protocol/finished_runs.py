@@ -15,8 +15,8 @@ from blackboard.model import Claim, Ended, Outcome, Run, replace
 from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle
 from blackboard.protocol.batches import release_ops
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.results import not_kept, warnings_in, warnings_of
 from blackboard.protocol.rows import text_of
-from blackboard.results import not_kept, warnings_in, warnings_of
 from blackboard.rules.transitions import FAILING, released, run_of
 from blackboard.spec import RunSettings
 from blackboard.table import Op, units

@@ -63,7 +63,7 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> timedelta:
-        """The longest time for which a partition has had no owner."""
+        """The longest time for which a partition has had no worker."""
         return max((one.free for one in self.partitions), default=timedelta(0))
 
     @property
@@ -188,7 +188,8 @@ def check_held(
         if getattr(spec, name) not in (getattr(usual, name), getattr(before or Spec(), name))
     ]
     for name in sorted(wrong, key=lambda one: not getattr(spec, one)):  # what was said first
-        raise BadInput(name, f"{which} held, and have no schedule", f"leave out {name}")
+        none = "time limit" if name == "timeout" else "schedule"
+        raise BadInput(name, f"{which} held, and have no {none}", f"leave out {name}")
     if group == keys.LEADERS and spec.stale_after not in {
         (before or usual).stale_after,
         "interval",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from blackboard.model import VERSION, Item, Permit, Token, replace
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, with_nonces
+from blackboard.protocol.reading import BoardTable, sent_in, with_nonces
 from blackboard.protocol.rows import data_of, readable, version_of
 from blackboard.rules.due import is_stale
 from blackboard.spec import RunSettings, params_of
@@ -180,22 +180,23 @@ async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPe
     """Renews permits, as many as fit one batch. Those that are not returned are lost; the others
     are renewed all the same.
     """
-    left = list(permits)
+    left, done = list(permits), list[HeldPermit]()
     for _ in range(RENEWALS):
         sent = board.clock.monotonic()
-        ops = [Merge(one.key, {}, one.permit.etag) for one in left]
+        ops = [Merge(one.key, {"sent": sent}, one.permit.etag) for one in left]
         try:
             etags = await board.table.commit(_partition(board), ops)
         except (Conflict, Unknown):
-            left = await _landed(board, left)
+            before = {one.key: one.sent for one in left}
+            found = await _landed(board, left)
+            done += [one for one in found if one.sent > before[one.key]]
+            left = [one for one in found if one.sent == before[one.key]]
             if not left:
                 break
         else:
-            return [
-                _with_etag(HeldPermit(one.permit, sent), etag)
-                for one, etag in zip(left, etags, strict=True)
-            ]
-    return left
+            renewed = [HeldPermit(one.permit, sent) for one in left]
+            return done + [_with_etag(*both) for both in zip(renewed, etags, strict=True)]
+    return done + left
 
 
 async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
@@ -223,11 +224,17 @@ async def forget_lost(board: BoardTable) -> None:
 
 
 async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
-    """The permits whose rows carry their nonces, with the present etags of the rows."""
+    """The permits whose rows carry their nonces, with the present etags of the rows; they count
+    from the last renewal that has landed, as locks do (`claims.py`).
+    """
     by_key = {one.key: one for one in permits}
     nonces = {key: one.permit.nonce for key, one in by_key.items()}
-    etags = await with_nonces(board.table, _partition(board), nonces)
-    return [_with_etag(by_key[key], etag) for key, etag in etags.items()]
+    rows, now = await with_nonces(board.table, _partition(board), nonces), board.clock.monotonic()
+    found = {
+        key: HeldPermit(by_key[key].permit, sent_in(row, before=by_key[key].sent, now=now))
+        for key, row in rows.items()
+    }
+    return [_with_etag(found[key], row.etag) for key, row in rows.items()]
 
 
 def _with_etag(one: HeldPermit, etag: str) -> HeldPermit:

@@ -77,6 +77,10 @@ class Breaker(Protocol):
         """Waits until a request to the partition would be let through."""
         ...
 
+    def clock_proven_in(self) -> float:
+        """Seconds until the store's clock has gone on for long enough to delete rows by it."""
+        ...
+
 
 class BoardTable:
     """One board of a table."""
@@ -149,6 +153,12 @@ class BoardTable:
         asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
         pause = STORE.pause(failures, asked=asked, fraction=self.chance.fraction())
         await self.clock.sleep(pause)
+
+    def clock_proven_in(self) -> float:
+        """Seconds until rows may be deleted for their age; 0: they may be. A worker first watches
+        the store's clock for an hour, because a wrong clock may be right again soon.
+        """
+        return 0.0 if self.breaker is None else self.breaker.clock_proven_in()
 
     # ---- the board's own row
 
@@ -450,16 +460,25 @@ async def _made_with(table: Table, name: str) -> tuple[int, datetime | None]:
     return shards, created if isinstance(created, datetime) else None
 
 
-async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Etag]:
-    """The rows of a batch without an answer that were written: the present etags, by key, of rows
-    that carry the nonce that `nonces` has for their key. Reads one range.
+async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Row]:
+    """The rows of a batch without an answer that were written, by key, as they are now: those that
+    carry the nonce that `nonces` has for their key. Reads one range.
     """
     rows = table.scan(partition, min(nonces), just_after(max(nonces)))
     return {
-        row.key: row.etag
+        row.key: row
         async for row in rows
         if row.key in nonces and row.data.get("nonce") == nonces[row.key]
     }
+
+
+def sent_in(row: Row, *, before: float, now: float) -> float:
+    """When the last renewal that wrote a lock or a permit was sent: a row with the nonce of this
+    process has the time of its own monotonic clock. `before`, the latest send that is known to have
+    been applied, where the row has no later one; damage is passed over.
+    """
+    sent = row.data.get("sent")
+    return sent if isinstance(sent, float) and before < sent <= now else before
 
 
 UNREADABLE_MARK = Mark(by="unknown", at=NEVER)

@@ -26,7 +26,7 @@ from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
 from blackboard.model import Acknowledgement, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, change_ops, remove_ops
-from blackboard.protocol.edits import READINGS, Changed, uncertain
+from blackboard.protocol.edits import Changed, Tries
 from blackboard.protocol.groups import check_not_made
 from blackboard.protocol.keys import notice_key, notices_partition, notices_range
 from blackboard.protocol.planning import planning_of, settings_of
@@ -61,21 +61,20 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     if new_id == item_id:
         raise BadInput("id", "it is the same", "give another one")
     renaming = _Renaming(board, item_id, new_id, mark)
-    for _ in range(READINGS):
+    while True:
+        await renaming.tries.begin()
         done = await renaming.go_on()
         if done is not None:
             with suppress(TableError):  # it is renamed
                 await _move_notices(board, item_id, done.item)
             return done
-    raise uncertain(item_id, renaming.unanswered)
 
 
 class _Renaming:
     """A rename under way."""
 
     def __init__(self, board: BoardTable, item_id: str, new_id: str, mark: Mark) -> None:
-        self.unanswered: Unknown | None = None
-        """A request whose outcome is not known."""
+        self.tries = Tries(board, item_id)
         self._board = board
         self._old_id, self._new_id = item_id, new_id
         self._mark = mark
@@ -133,6 +132,7 @@ class _Renaming:
         )
         names = edits.remembered(self._board, old, gone, now=now)
         tombstone = replace(removed(old, now=now), applied=names)
+        self.tries.check()
         try:
             await self._board.commit(copy.id, add_ops(copy, over=new))
             self._has_copied = True
@@ -140,7 +140,7 @@ class _Renaming:
         except Conflict:
             return
         except Unknown as unanswered:
-            self.unanswered = unanswered
+            self.tries.lost(unanswered)
 
     async def _finish(self, old: Item | None, new: Item | None) -> Changed:
         """Ends the rename, where the old item exists no more; `old` is its tombstone."""

@@ -7,6 +7,11 @@ before they become too old is pruned every 96 runs: the deleted rows then fit on
 store, and there may be nearly twice as many runs. An abandoned or cancelled run stays for an hour
 in any case: if it ends late, its worker finds the row of the run.
 
+What is deleted cannot be mended, and the store's clock may be years ahead for a while. So a worker
+deletes nothing for its age before it has watched that clock go on for an hour without a jump; until
+then it prunes by number alone. A worker that is gone sooner, as with `--once`, leaves what is too
+old to others, or to `doctor --repair`.
+
 An item that is removed, paused or done, or whose runs are always abandoned or cancelled, has no
 release that prunes. The coordinator of the board prunes those (`worker/coordinator.py`), and
 `doctor --repair` prunes all.
@@ -32,7 +37,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from blackboard.errors import BadRow
-from blackboard.model import VERSION, Item, Outcome, Run, State
+from blackboard.model import VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause, fence_of
 from blackboard.rules.applied import REMEMBERED
@@ -90,6 +95,8 @@ async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int
     """Deletes the runs of an item that are not kept, and returns how many. Those of a newer
     version, and rows that cannot be read, stay.
     """
+    if board.clock_proven_in():
+        retention = replace(retention, age=timedelta.max)
     now, place, ops = await board.table.now(), 0, list[Delete]()
     async for run in board.runs(item_id):
         goes = not is_kept(run, place=place, retention=retention, now=now)

@@ -217,7 +217,9 @@ def _form(record_type: type[Any], *rare: str) -> _Form:
 
 
 _FORMS: dict[type[Any], _Form] = {
-    Item: _form(Item, "checkpoint", "warned", "warnings", "declared_by", "acknowledged"),
+    Item: _form(
+        Item, "checkpoint", "warned", "warnings", "declared_by", "acknowledged", "put_back"
+    ),
     Token: _form(Token, "checkpoint", "warned"),
     Run: _form(Run, "warnings", "log"),
     Member: _form(Member, "rank"),

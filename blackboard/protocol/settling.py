@@ -6,13 +6,14 @@ If it has not, a row in the history that this release wrote means that it landed
 lock was taken away, and the run is late. Then its row in the history is written, and its result
 into the item if the rules say so.
 
-While the store is away, a request is repeated until it is answered. Where the release of one run
-has no answer time and again, the run is recorded as failed, with a short error: the content of its
-outcome may be the reason.
+A request is repeated until it is answered. A store that fails for some time answers the same
+outcome later, so no answer is no reason to record another one. The outcome itself is the reason
+where the store takes other batches of the same partition all the time: the lock is renewed again
+and again, and each release in between has no answer. Then, and where the store refuses the outcome,
+the run is recorded as failed, with a short error.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -32,13 +33,14 @@ from blackboard.protocol.finished_runs import (
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import RELEASES
 from blackboard.rules.transitions import LateMove, late_move, stays, superseded
-from blackboard.table import Busy, Conflict, Refused, TableError, Unavailable, Unknown
+from blackboard.table import Busy, Conflict, Etag, Refused, Unavailable, Unknown
 
 FAILURES = 4
-"""Tries while the store is busy or away: of a release, before it lets others go first; of a batch
-of them, before each is settled by itself."""
-UNANSWERED = 6
-"""Tries of one release that may have no answer, before it is tried with a short error."""
+"""Tries without success: of a release, before it lets others go first; of a batch of them, before
+each is settled by itself."""
+UNANSWERED = 12
+"""Tries of one release without an answer, each after another renewal of its lock, before it is
+tried with a short error; and tries of a late run, before it is dropped."""
 REFUSED = "the store refused the outcome"
 
 Answer = TypeVar("Answer")
@@ -60,7 +62,8 @@ async def _until_it_lands(
     board: BoardTable, finished: FinishedRun, *, sent: datetime | None
 ) -> Released:
     """Builds the release from the item as it is now, again and again until it lands."""
-    claim, unanswered = finished.claim, 0
+    claim, written = finished.claim, finished
+    failures, unanswered = 0, set[Etag]()
     while True:
         lock = await until_answered(board, claim.id, lambda: board.lock(claim.id))
         if lock is None or lock.nonce != claim.nonce:
@@ -72,40 +75,29 @@ async def _until_it_lands(
             continue
         current = claim_from(item, lock=lock, sent=claim.sent)
         now = await until_answered(board, claim.id, board.table.now)
-        ops, done = prepare(board, finished, current, now=now)
+        ops, done = prepare(board, written, current, now=now)
         try:
             await until_answered(board, claim.id, partial(board.commit, claim.id, ops))
         except Unknown as trouble:
-            unanswered += 1
             sent = done.ready
-            if unanswered >= UNANSWERED:
-                # The full outcome has just had no answer. If a short error has one, the content
-                # is the reason.
-                in_few_words = _terse(finished, Refused(0, str(trouble)))
-                ops, done = prepare(board, in_few_words, current, now=now)
-                with suppress(TableError):  # or the release has landed meanwhile
-                    await board.commit(claim.id, ops)
-                    return done
-                await _until_ready(board, claim.id, trouble, failures=unanswered)
+            failures += 1
+            unanswered.add(lock.etag)  # each renewal of the lock changes it
+            if len(unanswered) >= UNANSWERED:
+                written = _terse(finished, str(trouble))
+            await _let_others_first(board, failures=failures)
         except Conflict:
             continue
         except Refused as refused:
-            if _is_terse(finished):
+            if written is not finished:  # its lock goes stale
                 return Released(how=ReleaseOutcome.DROPPED, run=done.run)
-            finished = _terse(finished, refused)
+            written = _terse(finished, refused.reason)
         else:
             return done
 
 
-def _terse(finished: FinishedRun, refused: Refused) -> FinishedRun:
+def _terse(finished: FinishedRun, reason: str) -> FinishedRun:
     """The run, recorded as failed with a short error, where the store does not take its outcome."""
-    ended = Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {refused.reason}")
-    return replace(finished, ended=ended)
-
-
-def _is_terse(finished: FinishedRun) -> bool:
-    """Whether its outcome is such a short error already: then its lock is left to go stale."""
-    return finished.ended.error.startswith(REFUSED)
+    return replace(finished, ended=Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {reason}"))
 
 
 async def _without_lock(
@@ -130,8 +122,9 @@ async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> R
     rules say so.
     """
     claim, fenced, unanswered = finished.claim, finished.settings.fenced, 0
+    written = finished
     while True:
-        run = ended_run(claim, finished.ended, now=now)
+        run = ended_run(claim, written.ended, now=now)
         item = await until_answered(board, claim.id, lambda: board.item(claim.id))
         move = late_move(
             item,
@@ -153,32 +146,17 @@ async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> R
             )
         except Conflict:
             continue
-        except (Unknown, Refused) as trouble:
-            unanswered += isinstance(trouble, Unknown)
-            if _is_given_up(finished, trouble, unanswered):
+        except Unknown:
+            unanswered += 1
+            if unanswered == UNANSWERED:
                 return Released(how=ReleaseOutcome.DROPPED, run=late)
-            finished = await _next_words(board, finished, trouble, failures=unanswered)
+            await _let_others_first(board, failures=unanswered)
+        except Refused as refused:
+            if written is not finished:
+                return Released(how=ReleaseOutcome.DROPPED, run=late)
+            written = _terse(finished, refused.reason)
         else:
             return Released(how=ReleaseOutcome.LATE, run=late)
-
-
-def _is_given_up(finished: FinishedRun, trouble: TableError, unanswered: int) -> bool:
-    """Whether a late run is dropped: the store refuses even a short error, or does not answer."""
-    refuses_all = isinstance(trouble, Refused) and _is_terse(finished)
-    return refuses_all or unanswered >= 2 * UNANSWERED
-
-
-async def _next_words(
-    board: BoardTable, finished: FinishedRun, trouble: TableError, *, failures: int
-) -> FinishedRun:
-    """The outcome to try next of a late run: a short error, where the store refused the full one or
-    gave no answer to it time and again.
-    """
-    if isinstance(trouble, Refused):
-        return _terse(finished, trouble)
-    if failures > FAILURES:
-        await _until_ready(board, finished.claim.id, trouble, failures=failures)
-    return _terse(finished, Refused(0, str(trouble))) if failures == UNANSWERED else finished
 
 
 async def until_answered(
@@ -191,16 +169,14 @@ async def until_answered(
             return await ask()
         except (Busy, Unavailable) as trouble:
             failures += 1
-            await _until_ready(board, item_id, trouble, failures=failures)
+            await _let_others_first(board, failures=failures)
+            await board.ready(board.partition(item_id), trouble, failures=failures)
 
 
-async def _until_ready(
-    board: BoardTable, item_id: str, trouble: TableError, *, failures: int
-) -> None:
-    """Waits until the next try. After `FAILURES` of them it waits longer, so that releases that the
-    store takes go first.
+async def _let_others_first(board: BoardTable, *, failures: int) -> None:
+    """After `FAILURES` tries, waits before the next, so that releases that the store takes go
+    first.
     """
     if failures > FAILURES:
         pause = RELEASES.pause(failures - FAILURES, fraction=board.chance.fraction())
         await board.clock.sleep(pause)
-    await board.ready(board.partition(item_id), trouble, failures=failures)

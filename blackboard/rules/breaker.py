@@ -95,7 +95,8 @@ HOUSEKEEPING = Backoff(shortest=LONGEST, longest=900.0)
 """Pauses between two tries of a duty of the coordinator: soon, because a partition that failed
 counts as away until it is asked again; then seldom, because each try begins from the start."""
 RESTARTS = Backoff(shortest=1.0, longest=30.0)
-"""Pauses between two starts of a worker process that ends by itself."""
+"""Pauses between two starts of a worker process that ends by itself, and after a child process that
+cannot be started."""
 
 
 def renewals(every: float) -> Backoff:

@@ -294,7 +294,7 @@ class _Phase(StrEnum):
 
     IDLE = "idle"
     WON = "won"
-    """It waits for the owner to let go, if there is one."""
+    """It waits until the owner, if there is one, has released it."""
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -319,7 +319,7 @@ class _Part(Struct, frozen=True, kw_only=True):
     unmark_at: float = math.inf
     """When it clears its mark in the hash `grab`."""
     free_until: float = -math.inf
-    """Until when it counts as free, whatever the rows say, because its owner has let go."""
+    """Until when it counts as free, whatever the rows say, because its owner has released it."""
     moment: float = math.inf
     """The earliest moment at which there is something to do for it. It is stored because each step
     reads it of all parts."""
@@ -422,7 +422,7 @@ class _Step:
             case Notified(Channel.GRAB_LEASE):
                 self._race_published(name)
             case Notified(Channel.ALLOCATED):
-                self._owner_let_go(name)
+                self._owner_released(name)
             case Raced(winner=winner):
                 self._raced(name, winner)
             case Found(Hash.GRAB, value=value):
@@ -532,7 +532,7 @@ class _Step:
         ahead_of = held - 1 if part.phase in _OWNED else held + 0.5
         self._change(name, race_at=self._now + ahead_of * self._times.per_held)
 
-    def _owner_let_go(self, name: str) -> None:
+    def _owner_released(self, name: str) -> None:
         """Step 4, after a message of the owner."""
         self._change(name, free_until=self._now + self._times.minimum)
         if self.parts[name].phase is _Phase.WON:
@@ -613,6 +613,6 @@ class _Step:
         return self._guard is None or self._held() - self._guard.held(winner) >= 2
 
     def _is_free(self, name: str, guard: LockHolders) -> bool:
-        """Whether it is free by the rows, or because its owner has just let go."""
-        was_let_go = self._now < self.parts[name].free_until
-        return was_let_go or guard.holder(name) in {None, self._node}
+        """Whether it is free by the rows, or because its owner has just released it."""
+        was_released = self._now < self.parts[name].free_until
+        return was_released or guard.holder(name) in {None, self._node}

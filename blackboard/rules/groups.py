@@ -3,17 +3,17 @@ Pure.
 
     held        a worker holds it, and its lease lasts
     paused      a person has paused it, and no worker holds it
-    set back    it was let go in the future: a clock was wrong, and nothing says for how long it has
-                been without an owner
+    set back    it was released in the future: a clock was wrong, and nothing says for how long it
+                has been without a worker
     failing     its pump failed soon after its start, and not for the first time
-    unowned     it has had no owner for longer than a lease, as one that is done
-    moving      it has had none for a lease at the most: it is between two owners
+    unowned     it has had no worker for longer than a lease, as one that is done
+    moving      it has had none for a lease at the most: it is between two workers
 
 The first of these that holds counts. A pump never ends well, so its item counts all failures that
 there ever were. One that has worked for a lease or longer, and failed, is run again at once and is
 not failing. Not promised: that a pump which fails is found failing while it runs again.
 
-An election is judged by the same time without an owner.
+An election is judged by the same time without a worker.
 """
 
 import math
@@ -42,7 +42,7 @@ class Partition(ItemStatus, frozen=True, kw_only=True):
 
     state: PartitionState
     free: timedelta
-    """For how long it could have been held, and had no owner."""
+    """For how long it could have been held, and had no worker."""
 
 
 def judged(
@@ -77,7 +77,8 @@ def has_no_leader(
     one: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
 ) -> bool:
     """Whether an election that is not paused has had no leader for longer than its lease, or
-    nothing says for how long: it was let go in the future, or renewed before the host was started.
+    nothing says for how long: it was released in the future, or renewed before the host was
+    started.
     """
     if one.holder or one.item.is_paused:
         return False
@@ -89,7 +90,7 @@ def has_no_leader(
 
 
 def ran_for(item: Item) -> timedelta:
-    """How long the last run of a partition without an owner was."""
+    """How long the last run of a partition without a worker was."""
     return max(item.stop - item.start, timedelta(0)) if item.start and item.stop else timedelta(0)
 
 
@@ -107,11 +108,11 @@ def _free_for(one: ItemStatus, *, now: datetime, resumed: datetime | None) -> ti
             return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))
         since = one.item.start  # the host has booted since: the last renewal came no earlier
     elif not one.item.running:
-        since = _let_go(one.item, resumed)
+        since = _released_at(one.item, resumed)
     return max(now - since, timedelta(0)) if since else timedelta(0)
 
 
-def _let_go(item: Item, resumed: datetime | None) -> datetime:
+def _released_at(item: Item, resumed: datetime | None) -> datetime:
     """Since when an item that does not run could have been held: since the end of its last run,
     however long it waits for the next, or since it was resumed; since it came due where it never
     ran, or where a person has acknowledged its failure.

@@ -20,8 +20,9 @@ The slot of a run that was asked for is the time of the request. It is never the
 schedule has planned, and two of them are two milliseconds apart at least, since a slot may be moved
 by one (`slot_asked_for`).
 
-A changed schedule counts from the change. If the item runs then, or waits for a retry, the slot
-after that run is planned beside it at once: so no slot before the change is made up for.
+A changed schedule counts from the change. If the item runs then, or waits for a retry or for a run
+that was put back, the slot after that run is planned beside it at once: so no slot before the
+change is made up for.
 """
 
 import hashlib

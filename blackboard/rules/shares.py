@@ -1,4 +1,4 @@
-"""How the partitions of a group are shared: what a worker takes, and what it lets go.
+"""How the partitions of a group are shared: what a worker takes, and what it releases.
 
 Each worker looks at the group in rounds, a third of a lease apart, and decides by what it sees: the
 locks, the tokens, and the rows of the workers. No worker assigns anything: two that see the same
@@ -15,15 +15,15 @@ come to the same shares, and where they do not, the conditions of the claims dec
                          go back to it first; the rest is dealt in turn to the workers that hold
                          less than their share, beginning with the one that lacks most. One that has
                          been free or stale for a round may be taken by any of these workers.
-    holds more           it lets go the partitions that it has held for the shortest time, once
+    holds more           it releases the partitions that it has held for the shortest time, once
                          nothing is free and it has looked twice. Nothing is taken from a worker
                          that lives.
     is late              1.5 rounds or more after its last look it takes what is free, overrides
-                         nothing and lets nothing go, for two rounds: the store was away, or the
+                         nothing and releases nothing, for two rounds: the store was away, or the
                          machine stood still, and others may be about to come back like itself.
 
-`steal` is the rule that is published for Event Hubs' processors: the owner of most lets one go in
-each round, as long as another has at least two fewer. It comes to the same shares, later.
+`steal` is the rule that is published for Event Hubs' processors: the owner of most releases one
+in each round, as long as another has at least two fewer. It comes to the same shares, later.
 """
 
 from collections import Counter
@@ -49,9 +49,9 @@ class Balance(StrEnum):
     """How partitions move from a worker that holds too many."""
 
     SHARES = "shares"
-    """A worker lets all go at once that exceed its share."""
+    """A worker releases all at once that exceed its share."""
     STEAL = "steal"
-    """The worker that holds most lets one go in a round."""
+    """The worker that holds most releases one in a round."""
     GRAB = "grab"
     """By races over a bus; by shares while the bus is away, or some workers do not race. See
     `rules/grab.py`."""
@@ -65,9 +65,9 @@ class Picture(Struct, frozen=True, kw_only=True):
     stale: Mapping[str, str]
     """The owner of each partition whose lock was not renewed in time."""
     free: Collection[str]
-    """Partitions without an owner that are ready."""
+    """Partitions without a worker that are ready."""
     waiting: Collection[str]
-    """Partitions without an owner that are not ready: their pump has failed."""
+    """Partitions without a worker that are not ready: their pump has failed."""
     workers: Collection[str]
     """The workers that count, the one that looks included."""
 
@@ -81,8 +81,8 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     take: tuple[str, ...] = ()
     """Partitions to claim or, where their lock is stale, to override."""
-    let_go: int = 0
-    """How many of its partitions to let go."""
+    release: int = 0
+    """How many of its partitions to release."""
     again: float | None = None
     """Seconds until the next look; None: a round."""
 
@@ -116,7 +116,7 @@ def decide(
         return Decision(take=take, again=HURRY)
     if free or picture.stale:
         return Decision(again=WATCHFUL)
-    return Decision(let_go=0 if late else _too_many(held, share, me, balance))
+    return Decision(release=0 if late else _too_many(held, share, me, balance))
 
 
 def _too_many(held: Mapping[str, int], share: Mapping[str, int], me: str, balance: Balance) -> int:

@@ -44,10 +44,11 @@ table, and this module has one function for each event.
                   running                running                 behind the run in hand
     reschedule    waiting                waiting, done           a new schedule counts from now, an
                   paused                 paused, done, paused    `every` from the last start; a run
-                  done                   waiting, done           that was asked for, runs or is
-                  done, paused           paused, done, paused    tried again keeps its slot, and so
-                  running                running                 does a first one that was named,
-                  running, paused        running, paused         and what is due by the same times
+                  done                   waiting, done           that was asked for, runs, is tried
+                  done, paused           paused, done, paused    again or was put back keeps its
+                  running                running                 slot, and so does a first one that
+                  running, paused        running, paused         was named, and what is due by the
+                                                                 same times
     repair        all but absent         as reschedule           `doctor` takes back what a wrong
                                                                  clock planned
     remove        all but absent         absent                  fence + 1: a tombstone
@@ -59,7 +60,9 @@ The end of a run. The first line that applies:
 
     outcome                              next token
     -----------------------------------  ---------------------------------------------------------
-    cancelled by its worker's shutdown   same slot, at once, same attempt
+    cancelled by its worker's shutdown,  same slot, at once, same attempt
+    or a partition or election, by a
+    person
     failed, its handler asks for a       same slot, at the time asked for, next attempt; unless the
     retry                                schedule's next slot comes first
     failed or timeout, retries left,     same slot, after a backoff, next attempt
@@ -69,7 +72,8 @@ The end of a run. The first line that applies:
     anything else, and requests wait     the first request's slot, at once, attempt 1
     anything else                        the schedule's next slot, attempt 1; none: the item is done
 
-A slot keeps its identity over retries and shutdowns. `rules/next_run.py` has the slots.
+The item is `put_back` after the first line, and after an unlock, until it is claimed or planned
+anew. A slot keeps its identity over retries and shutdowns. `rules/next_run.py` has the slots.
 
 Runs that are asked for. An item has one run in hand: the one that waits or runs, with its `slot`
 and `once`. Requests queue behind it, and the first of them is taken in hand when the run in hand
@@ -80,6 +84,8 @@ request outlasts the failure, the loss and the cancelling of any other run.
     ----------------------------------------  ------------------------------------------------
     waits for its schedule, or is done        in hand at once, before the slot that is planned
     waits for a retry                         behind that retry, which is due at once
+    waits for a run that was put back         in hand at once, before that run, whose slot it
+                                              covers as any run does; with params: behind it
     runs, or waits for another request        behind it, or behind the last in the queue
 
 A request without params joins the last one in line, if that has none either and has not started,
@@ -356,6 +362,7 @@ def claimed(item: Item, *, settings: RunSettings, owner: str, now: datetime) -> 
         fence=item.fence + 1,
         start=now,
         running=True,
+        put_back=False,
         owner=owner,
         schedule=settings.text,
         timezone=settings.timezone,
@@ -411,24 +418,28 @@ def released(
     return after if run.is_skipped else replace(after, result=run.result, result_fence=item.fence)
 
 
-def freed(item: Item, run: Run, *, settings: RunSettings, again: bool = False) -> Item:
+def freed(
+    item: Item, run: Run, *, settings: RunSettings, again: bool = False, requeue: bool = False
+) -> Item:
     """The item when another than its holder has ended its run, and does not run it. The fence
     rises, so that the holder's result is found to be late. `again`: the item is paused, and the run
-    is made again when it is resumed.
+    is made again when it is resumed. `requeue`: the run was cancelled, and is due again at once.
     """
     _check(ItemEvent.FREE, item)
     if again:
         failures = item.failures + (run.outcome in FAILING)
         after = replace(item, ready=run.stop, attempt=item.attempt + 1, failures=failures)
     else:
-        after = after_run(item, run.outcome, settings=settings, now=run.stop, fraction=0.0)
+        after = after_run(
+            item, run.outcome, settings=settings, now=run.stop, fraction=0.0, requeue=requeue
+        )
     return replace(_ended(after, run), fence=item.fence + 1)
 
 
 def unlocked(item: Item, run: Run) -> Item:
     """The item when an operator has taken its lock away: the same run is due at once, unchanged."""
     _check(ItemEvent.UNLOCK, item)
-    return replace(_ended(item, run), ready=run.stop, fence=item.fence + 1)
+    return replace(_ended(item, run), ready=run.stop, put_back=True, fence=item.fence + 1)
 
 
 def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
@@ -442,19 +453,19 @@ def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 def put_off(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     """The item when its slot is put off to the end of the blackout; if that has no end, the item is
     done. A run that was asked for may go before it. A slot that lies in windows which are newer
-    than it is left out, and gives way to the next one.
+    than it is left out, and gives way to the next one, unless its run had begun.
     """
     _check(ItemEvent.PUT_OFF, item)
     schedule = settings.schedule
     is_in_windows = item.slot != item.first and opens(schedule, item.slot) != item.slot
-    if isinstance(schedule, Cron | RRule) and is_in_windows:
+    if isinstance(schedule, Cron | RRule) and is_in_windows and not item.put_back:
         following = next_due(schedule, item.slot)
         return _waiting_for(item, following, settings=settings, now=now)
     end = opens(schedule, now)
     if item.requests:
         return _first_request(item, end and item.planned, now=now)
     if end is None:
-        return replace(item, state=State.DONE)
+        return replace(item, state=State.DONE, put_back=False)
     return replace(item, ready=ready_for(item.id, end, settings=settings, first=False))
 
 
@@ -474,7 +485,7 @@ def after_run(
     checkpoint = "" if outcome is Outcome.OK else item.checkpoint
     same = replace(item, ready=now, failures=failures, checkpoint=checkpoint)
     if requeue and outcome is Outcome.CANCELLED:
-        return same
+        return replace(same, put_back=True)
     following = planned_after(item, settings=settings, now=now)
     wait: timedelta | None = None
     if outcome is Outcome.FAILED and retry_after is not None:
@@ -508,6 +519,7 @@ def _first_request(item: Item, following: datetime | None, *, now: datetime) -> 
         slot=slot_asked_for(first.slot, beside=beside),
         ready=now,
         planned=beside,
+        put_back=False,
         requests=tuple(others),
     )
 
@@ -524,7 +536,7 @@ def _waiting_for(
     it is done. One that was done and has a slot again is active, or paused if it was.
     """
     state = State.PAUSED if item.is_paused else State.ACTIVE
-    after = replace(_with_params(item, ""), state=state, attempt=1)
+    after = replace(_with_params(item, ""), state=state, attempt=1, put_back=False)
     if item.requests:
         return _first_request(after, following, now=now)
     if following is None:
@@ -659,13 +671,18 @@ def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
     """The item after one more run was asked for at `now`; `once` is JSON of params, or ""."""
     _check(ItemEvent.ASK, item)
     queue = item.requests
-    retried = item.waits and item.attempt > 1
+    retried = item.waits and (item.attempt > 1 or (bool(once) and item.put_back))
     in_hand = item.running or retried or (item.waits and (bool(queue) or item.is_unscheduled))
     if not in_hand:
         beside = NEVER if item.state is State.DONE else item.planned
         slot = slot_asked_for(now, beside=beside)
         after = replace(
-            _with_params(item, once), state=State.ACTIVE, slot=slot, ready=now, planned=beside
+            _with_params(item, once),
+            state=State.ACTIVE,
+            slot=slot,
+            ready=now,
+            planned=beside,
+            put_back=False,
         )
         return Requested(item=after, slot=slot)
     if retried:
@@ -689,7 +706,7 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     if item.state is State.DONE:
         return replanned(after, settings=settings, now=now)
     stays = stays_planned(item, settings=settings, now=now)
-    if item.running or item.attempt > 1 or item.is_unscheduled:
+    if item.running or item.attempt > 1 or item.put_back or item.is_unscheduled:
         following = item.planned if stays else slot_after_edit(after, settings=settings, now=now)
         return _planned_beside(after, following or NEVER)
     if stays:
@@ -728,8 +745,8 @@ def _planned_beside(item: Item, planned: datetime) -> Item:
 
 def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
     """An item that does not run, as if its clock had been right: a start or stop in the future
-    becomes now, and a slot that nothing explains is planned anew. A run that was asked for, or is
-    tried again, is due at once.
+    becomes now, and a slot that nothing explains is planned anew. A run that was asked for, is
+    tried again, or was put back, is due at once.
     """
     _check(ItemEvent.REPAIR, item)
     after = replace(
@@ -742,14 +759,15 @@ def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
     if not is_set_back(item, planning, now=now):
         return after
     planned = slot_brought_back(item, planning, now=now)
-    if item.is_unscheduled or (item.attempt > 1 and planned == item.planned):
+    has_begun = item.attempt > 1 or item.put_back
+    if item.is_unscheduled or (has_begun and planned == item.planned):
         beside = planned or NEVER
         slot = item.slot
         if item.is_unscheduled:
             slot = slot_asked_for(no_later(item.slot, now=now), beside=beside)
         return replace(after, slot=slot, ready=min(item.ready, now), planned=beside)
     if planned is None:
-        return replace(_with_params(after, ""), state=State.DONE, attempt=1)
+        return replace(_with_params(after, ""), state=State.DONE, attempt=1, put_back=False)
     return _moved_to(after, planned, planning)
 
 
@@ -757,4 +775,6 @@ def _moved_to(item: Item, slot: datetime, planning: Planning) -> Item:
     state = State.PAUSED if item.is_paused else State.ACTIVE
     ready = ready_for(item.id, slot, settings=planning.settings, first=False)
     after = _with_params(item, "")
-    return replace(after, state=state, slot=slot, ready=ready, planned=slot, attempt=1)
+    return replace(
+        after, state=state, slot=slot, ready=ready, planned=slot, attempt=1, put_back=False
+    )

@@ -35,10 +35,10 @@ from blackboard.handlers.params import with_params
 from blackboard.handlers.registry import find_handler
 from blackboard.model import Ended, Outcome
 from blackboard.runners import wire
+from blackboard.runners.child_state import OF_RESOURCES, State, left, state
 from blackboard.runners.handler_run import OVER, RunReport, context_of
-from blackboard.runners.leftovers import OF_RESOURCES, State, left, state
 from blackboard.runners.logs import Logged, emitting_info, kept_logs
-from blackboard.runners.output import ended_by, fitting_result, is_good_exit, name_of
+from blackboard.runners.output import GOOD_EXIT, ended_by, fitting_result, name_of
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.runners.signals import ThreadSignal
@@ -76,6 +76,7 @@ class ChildLoop:
     def serve(self) -> None:
         """Calls handlers until the worker closes the socket."""
         threading.Thread(target=self._listen, name="worker", daemon=True).start()
+        self._send(wire.ReadyMessage())
         while (given := self._runs.get()) is not None:
             finished = self._perform(*given)
             self._busy.clear()
@@ -123,12 +124,9 @@ class ChildLoop:
             )
             item = with_params(data.item, handler.params)
             with spans, kept_logs(functools.partial(self._log, report), everywhere=True):
-                try:
+                value = None
+                with GOOD_EXIT:
                     value = copy_context().run(handler.function, item, context)
-                except SystemExit as problem:
-                    if not is_good_exit(problem):
-                        raise
-                    value = None
             result = msgspec.Raw(fitting_result(value, mask, limit=data.limit))
             del value  # which closes what it holds open
             ended = Ended(outcome=Outcome.OK, result=result)
@@ -202,7 +200,7 @@ class ChildLoop:
         if waiting is not None:
             waiting.put(saved)
 
-    def _send(self, message: wire.Reported | wire.SaveMessage) -> None:
+    def _send(self, message: wire.ReadyMessage | wire.Reported | wire.SaveMessage) -> None:
         self._socket.sendall(wire.frame(message, largest=wire.LARGEST_ANSWER))
 
 

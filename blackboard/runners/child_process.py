@@ -28,9 +28,9 @@ from blackboard.handlers.handler import Source
 from blackboard.phrases import LONGEST_LINE, cut_middle
 from blackboard.runners import guard, wire
 from blackboard.runners.commands import child_environment, how_it_ended
+from blackboard.runners.guard_process import Watch, on_end
 from blackboard.runners.output import Tail
 from blackboard.runners.secrets import NOTHING
-from blackboard.runners.watch import Watch, on_end
 
 LEASE_RAN_OUT = "stopped: its lease ran out while the worker stood still"
 _PIPE = 65536
@@ -38,15 +38,20 @@ _PIPE = 65536
 occupy the loop."""
 
 
-Receive = Callable[[wire.ToWorker | Exception | None], None]
-"""Gets the messages of a child; at last the error of an invalid message, or None when the child
+Receive = Callable[[wire.OfRun | Exception | None], None]
+"""Gets the messages of a run; at last the error of an invalid message, or None when the child
 has closed the socket.
 """
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, receive: Receive) -> None:
+    def __init__(
+        self,
+        receive: Callable[[wire.ToWorker | Exception | None], None],
+        sock: socket.socket,
+    ) -> None:
         self._receive = receive
+        self._socket = sock
         self._data = bytearray()
 
     def data_received(self, data: bytes) -> None:
@@ -62,7 +67,11 @@ class _Connection(asyncio.Protocol):
         self._receive(None)
         return True  # the child may go on, and this end stays open until `hang_up`
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it was
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:  # after a write that failed asyncio does not read what was sent before
+            with suppress(OSError):
+                while data := self._socket.recv(_PIPE):
+                    self.data_received(data)
         self._receive(None)
 
 
@@ -71,8 +80,10 @@ class ChildProcess:
 
     def __init__(self, source: Source, watch: Watch) -> None:
         self.source = source
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why the process has ended, once it has."""
+        self.ended: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        """Its exit code, once it has ended; None: the guard ended it."""
+        self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Whether it takes runs, once it does or has ended."""
         self.runs = 0
         """How many handlers it was given to call."""
         self._watch = watch
@@ -95,7 +106,7 @@ class ChildProcess:
     async def connect(self) -> None:
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_unix_connection(
-            lambda: _Connection(self._received), sock=self._socket
+            lambda: _Connection(self._received, self._socket), sock=self._socket
         )
         self._send(wire.CodeMessage(loaded.code()))
 
@@ -133,6 +144,15 @@ class ChildProcess:
         self._receive = None
         self._watch.keep(self.pid)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has begun to take runs."""
+        return self.ready.done() and self.ready.result()
+
+    def _set_ready(self, *, is_ready: bool) -> None:
+        if not self.ready.done():
+            self.ready.set_result(is_ready)
+
     def is_alive(self) -> bool:
         """Whether an idle child runs. It sends nothing, so its socket is readable only when it has
         ended, also before the loop takes notice.
@@ -163,8 +183,12 @@ class ChildProcess:
             self._transport.write(wire.frame(message))
 
     def _received(self, message: wire.ToWorker | Exception | None) -> None:
-        self._is_closed |= message is None
-        if self._receive is not None:
+        if message is None:
+            self._is_closed = True
+            self._set_ready(is_ready=False)
+        if isinstance(message, wire.ReadyMessage):
+            self._set_ready(is_ready=True)
+        elif self._receive is not None:
             self._receive(message)
 
     def _drain(self) -> None:
@@ -192,7 +216,20 @@ class ChildProcess:
             # that left its session has the socket open.
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
-        self.ended.set_result(LEASE_RAN_OUT if by_guard else _reason(code, self.output()))
+        self.ended.set_result(None if by_guard else code)
+
+    def reason(self) -> str:
+        """Why it has ended, once all that it has sent is read."""
+        code = self.ended.result()
+        if code is None:
+            return LEASE_RAN_OUT
+        if code < 0:
+            hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+            return f"the child process was {how_it_ended(code)}{hint}"
+        hint = " (os._exit in the handler?)" if self.is_ready else ""
+        last = cut_middle(self.output().rstrip().rpartition("\n")[2], LONGEST_LINE)
+        printed = f"; it printed last: {last}" if last else ""
+        return f"the child process ended: {how_it_ended(code)}{hint}{printed}"
 
 
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
@@ -223,12 +260,3 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     os.set_blocking(output, False)
     ours.setblocking(False)
     return process, ours, output
-
-
-def _reason(code: int, output: str) -> str:
-    if code >= 0:
-        last = cut_middle(output.rstrip().rpartition("\n")[2], LONGEST_LINE)
-        printed = f"; it printed last: {last}" if last else ""
-        return f"the child process ended: {how_it_ended(code)} (os._exit in the handler?){printed}"
-    hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-    return f"the child process was {how_it_ended(code)}{hint}"

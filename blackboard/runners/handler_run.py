@@ -16,31 +16,22 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from blackboard.clock import SystemClock
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers.context import Context, Signal, progress_of
-from blackboard.runner import RunData
 from blackboard.runners import wire
 from blackboard.runners.logs import Logged, run_logger
 from blackboard.runners.output import fitting_checkpoint, fitting_warning
+from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask
 
 OVER = "the run is over"
-_forks = 0
-"""The number of forks between the process that imported this module and this process."""
-
-
-def _forked() -> None:
-    global _forks  # noqa: PLW0603 - of the process
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class RunReport:
     """Sends what one run reports, from any thread. `send` gets one message at a time."""
 
-    __slots__ = ("_forks", "_limit", "_mask", "_send")
+    __slots__ = ("_limit", "_mask", "_pid", "_send")
     _sending = threading.RLock()
     """One lock for all runs, because making one takes long. Reentrant: a finalizer or a signal
     handler may log while its thread sends; that message waits until the other one is sent."""
@@ -51,7 +42,7 @@ class RunReport:
         self._mask = mask
         self._limit = limit
         self._send: Callable[[Any], None] | None = send
-        self._forks = _forks
+        self._pid = os.getpid()
 
     def end(self) -> None:
         """Drops all messages from now on."""
@@ -98,7 +89,7 @@ class RunReport:
 
     def _check_process(self) -> None:
         """Raises BlackboardError in a fork: the connection to the worker is not its own."""
-        if self._forks != _forks:
+        if self._pid != os.getpid():
             problem = "ctx reports and saves from the handler's own process, not from one it forks"
             raise BlackboardError(problem)
 
@@ -129,5 +120,10 @@ def context_of(
         warn=partial(report.warn, log),
         checkpoint=data.checkpoint,
         resources=resources,
+        time_left=partial(_time_left, data.ends),
         save=save,
     )
+
+
+def _time_left(ends: float | None) -> float | None:
+    return None if ends is None else max(ends - SystemClock().monotonic(), 0.0)

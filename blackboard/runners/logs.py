@@ -60,7 +60,7 @@ class _Sender(logging.Handler):
         self._named = named
 
     def send(self, record: logging.LogRecord, send: Send) -> None:
-        if _is_fork or (self._named and record.name == _OWN):
+        if os.getpid() != _pid or (self._named and record.name == _OWN):
             return
         try:
             logged = Logged(
@@ -106,17 +106,8 @@ def run_logger(send: Send) -> logging.Logger:
 
 _here: ContextVar[Send | None] = ContextVar("send", default=None)
 _everywhere: Send | None = None
-_is_fork = False
-"""Whether this process was forked from the one in which logs are kept: it has no connection of its
-own to the worker."""
-
-
-def _forked() -> None:
-    global _is_fork  # noqa: PLW0603 - of the process
-    _is_fork = True
-
-
-os.register_at_fork(after_in_child=_forked)
+_pid = os.getpid()
+"""The process in which logs are kept: a fork of it has no connection of its own to the worker."""
 
 
 class _AboveRoot:
@@ -129,7 +120,7 @@ class _AboveRoot:
     @property
     def handlers(self) -> list[_Sender]:
         """Empty where no job's handler runs: then logging works as without this module."""
-        if _is_fork or (_here.get() is None and _everywhere is None):
+        if os.getpid() != _pid or (_here.get() is None and _everywhere is None):
             return []
         return [_BY_LOGGING]
 
@@ -142,8 +133,8 @@ def kept_logs(send: Send, *, everywhere: bool = False) -> Iterator[None]:
     """Sends what loggers of the standard library emit in this context; with `everywhere`, in the
     whole process.
     """
-    global _everywhere, _is_fork  # noqa: PLW0603 - of the process
-    _is_fork = False
+    global _everywhere, _pid  # noqa: PLW0603 - of the process
+    _pid = os.getpid()
     logging.root.parent = _ABOVE_ROOT
     if everywhere:
         _everywhere = send

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TextIO, TypeVar, cast
+from types import CoroutineType, TracebackType
+from typing import Any, Final, TextIO, TypeVar, cast
 
 import msgspec
 
@@ -36,10 +36,10 @@ from blackboard.handlers.context import (
 )
 from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_middle
-from blackboard.results import LONGEST_WARNING, not_kept, warnings_of
-from blackboard.runner import Reporter
+from blackboard.protocol.results import LONGEST_WARNING, not_kept, warnings_of
 from blackboard.runners import wire
 from blackboard.runners.logs import Logged, encodable
+from blackboard.runners.runner import Reporter
 from blackboard.runners.secrets import MOST_MASKED, Mask
 from blackboard.spec import DEEPEST, plain
 from blackboard.table import units
@@ -213,17 +213,23 @@ _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]')
 
 
 _NAME = vars(type)["__name__"]
+_Group = BaseExceptionGroup[BaseException]
 
 
 class Unfit(ValueError):
     """A handler returned, or saves, what JSON cannot hold."""
 
 
-def is_good_exit(problem: SystemExit) -> bool:
-    """Whether a handler ended by `sys.exit()` or `sys.exit(0)`, which is as if it had returned.
-    To be asked only of an exit from the call itself: before it, nothing was done.
-    """
-    return type(problem) is SystemExit and (problem.code is None or problem.code == 0)
+class _GoodExit:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _frames: object) -> bool:
+        return type(problem) is SystemExit and (problem.code is None or problem.code == 0)
+
+
+GOOD_EXIT: Final = _GoodExit()
+"""A handler called `with` it may end by `sys.exit()` or `sys.exit(0)`, which is as if it returned
+None. For the call alone: before it, nothing was done."""
 
 
 def fitting_result(value: Any, mask: Mask, *, limit: int) -> bytes:
@@ -273,6 +279,9 @@ def encode_result(value: Any, *, verb: str = "returned") -> bytes:
     fit.
     """
     kind = type(value).__qualname__
+    if isinstance(value, CoroutineType):
+        remedy = "await it; around an `async def`, a decorator makes an `async def`, too"
+        raise Unfit(f"the handler {verb} a coroutine, {value.__qualname__}: {remedy}")
     try:
         encoded = msgspec.json.encode(value, enc_hook=_own_class)
         looked_at = len(encoded) <= MOST_MASKED
@@ -337,10 +346,22 @@ def ended_by(problem: BaseException, mask: Mask) -> Ended:
     """How a run ended whose handler raised `problem`. Never raises: an answer of a handler's own
     class that cannot be read is an error like any other.
     """
-    if issubclass(type(problem), HandlerAnswer):  # isinstance would call code of the handler
-        with suppress(BaseException):
-            return _answered(cast(HandlerAnswer, problem), mask)
+    with suppress(BaseException):
+        if (answer := _answer_in(problem)) is not None:
+            return _answered(answer, mask)
     return Ended(outcome=Outcome.FAILED, error=mask.short(failure(problem)))
+
+
+def _answer_in(problem: BaseException) -> HandlerAnswer | None:
+    """The answer that a handler raised; of a group in which all are answers of one kind, as a
+    TaskGroup makes it, the first. `isinstance` would call code of the handler.
+    """
+    if issubclass(type(problem), BaseExceptionGroup):
+        found = [_answer_in(one) for one in cast(_Group, problem).exceptions]
+        kinds = (Retry, Skip, Fail)
+        is_one = any(all(issubclass(type(one), kind) for one in found) for kind in kinds)
+        return found[0] if is_one else None
+    return cast(HandlerAnswer, problem) if issubclass(type(problem), HandlerAnswer) else None
 
 
 def _answered(answer: HandlerAnswer, mask: Mask) -> Ended:

@@ -17,12 +17,17 @@ from typing import Literal
 from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Source
 from blackboard.model import Ended, Outcome, replace
-from blackboard.runner import Execution, HandlerCall, Reporter, RunData
 from blackboard.runners import wire
 from blackboard.runners.child_process import LEASE_RAN_OUT, ChildProcess
 from blackboard.runners.guard import LOOP
+from blackboard.runners.guard_process import Watch
 from blackboard.runners.output import Notes, failure
-from blackboard.runners.watch import Watch
+from blackboard.runners.runner import Execution, HandlerCall, Reporter
+
+STARTING = (OSError, MemoryError, RuntimeError)
+"""What the start of a child raises where it cannot be; RuntimeError: for want of a thread, say."""
+START_WITHIN = 30.0
+"""Seconds in which a child that is started to try whether one can be is ready."""
 
 
 class IdleChildren:
@@ -122,6 +127,25 @@ class ProcessRunner:
         run.task.add_done_callback(lambda _: self._running.discard(run))
         return run
 
+    async def can_start(self, source: Source) -> bool:
+        """Starts a child for the next run of this module. Returns whether it could."""
+        try:
+            child = ChildProcess(source, self.watch)
+        except STARTING:
+            return False
+        try:
+            await child.connect()
+            await asyncio.wait([child.ready], timeout=START_WITHIN)
+        except STARTING:
+            return False
+        finally:
+            if child.is_ready:
+                self.idle.put(child)
+            else:
+                child.kill()
+                await child.gone(self.stop_timeout)
+        return child.is_ready
+
     def turning(self, deadline: float) -> None:
         """Reports that the loop turns. The guard ends this process by SIGABRT unless this is called
         again before `deadline` (monotonic seconds).
@@ -136,8 +160,9 @@ class ProcessRunner:
         await self.watch.close()
 
 
-Answer = wire.FinishedMessage | str
-"""How a handler ended; else what is wrong with its child: "" when that has closed its socket."""
+End = wire.FinishedMessage | Ended | str
+"""How a run ends, whichever comes first: its handler ends, it is stopped, or what is wrong with its
+child: "" when that has closed its socket."""
 
 
 class _ProcessRun:
@@ -150,12 +175,10 @@ class _ProcessRun:
         self._deadline = deadline
         self._child: ChildProcess | None = None
         self._signals: dict[Literal["lost", "stopping"], str] = {}
-        self._verdict: Ended | None = None
         self._saves = set[asyncio.Task[None]]()
         self._notes = Notes()
-        self._answered = False
         loop = asyncio.get_running_loop()
-        self._answer: asyncio.Future[Answer] = loop.create_future()
+        self._end: asyncio.Future[End] = loop.create_future()
         self.task = loop.create_task(self._run())
 
     async def wait(self) -> Ended:
@@ -181,11 +204,18 @@ class _ProcessRun:
             self._child.send_signal(name, reason)
 
     def stop(self, outcome: Outcome, reason: str) -> None:
-        if self._verdict is not None or self._answered or self.task.done():
-            return  # the handler has ended, also while its child closes resources
-        self._verdict = Ended(outcome=outcome, error=reason)
+        if not self._end.done():  # else its child may still be closing resources
+            self._end_by(Ended(outcome=outcome, error=reason))
+            self._kill()
+
+    def _kill(self) -> None:
         if self._child is not None:
             self._child.kill()
+
+    @property
+    def _first(self) -> End | None:
+        """How the run ends; None: it goes on."""
+        return self._end.result() if self._end.done() else None
 
     async def _run(self) -> Ended:
         try:
@@ -197,24 +227,24 @@ class _ProcessRun:
                 save.cancel()
             if self._child is not None:
                 await self._end_child(self._child)
-        if self._verdict is not None:
-            ended = replace(self._verdict, output=ended.output)
+        if isinstance(stopped := self._first, Ended):
+            ended = replace(stopped, output=ended.output)
         return self._notes.added_to(ended)
 
     async def _call_handler(self) -> Ended:
-        if self._verdict is not None:
-            return self._verdict
+        if isinstance(stopped := self._first, Ended):
+            return stopped
         try:
             self._child = child = await self._started_child()
-        except OSError as problem:
-            return _failed(f"the child process could not be started: {problem}")
+        except STARTING as problem:
+            return _not_begun(str(problem) or type(problem).__name__)
         child.let_run(_message(self._call), self._deadline, self._received)
         for name, reason in self._signals.items():
             child.send_signal(name, reason)
-        answer = await self._answer
-        if isinstance(answer, wire.FinishedMessage):
-            return self._finished(child, answer)
-        return await self._without_answer(child, answer)
+        end = await self._end
+        if isinstance(end, wire.FinishedMessage):
+            return self._finished(child, end)
+        return await self._without_answer(child, end if isinstance(end, str) else "")
 
     async def _started_child(self) -> ChildProcess:
         source = self._call.handler.source
@@ -224,27 +254,27 @@ class _ProcessRun:
             await child.connect()
         return child
 
-    def _received(self, message: wire.ToWorker | Exception | None) -> None:
-        if self._answer.done():
-            return
+    def _received(self, message: wire.OfRun | Exception | None) -> None:
         match message:
             case wire.FinishedMessage():
-                self._answered = True
-                self._answer.set_result(message)
+                self._end_by(message)
             case None:
-                self._answer.set_result("")
+                self._end_by("")
             case Exception():
-                self._answer.set_result(f"the child process sent an invalid message: {message}")
-                if self._child is not None:
-                    self._child.kill()
+                self._end_by(f"the child process sent an invalid message: {message}")
+                self._kill()
             case wire.SaveMessage(number, checkpoint):
-                if self._verdict is None:
+                if not self._end.done():
                     # As a task: the log and the end of the handler are read meanwhile.
                     save = asyncio.create_task(self._save(number, checkpoint))
                     self._saves.add(save)
                     save.add_done_callback(self._saves.discard)
             case _:
                 self._notes.take(message, self._report)
+
+    def _end_by(self, end: End) -> None:
+        if not self._end.done():
+            self._end.set_result(end)
 
     async def _save(self, number: int, checkpoint: str) -> None:
         saved = wire.SavedMessage(number=number)
@@ -264,7 +294,7 @@ class _ProcessRun:
             text = f"its child process is not used again, because it left behind: {left}"
             self._report.log(logging.DEBUG, text)
         good = answer.ended.outcome is Outcome.OK and not answer.left
-        if good and child.runs < self._runner.runs and self._verdict is None:
+        if good and child.runs < self._runner.runs:
             self._child = None
             self._runner.idle.put(child)
         return replace(answer.ended, output=output)
@@ -272,13 +302,16 @@ class _ProcessRun:
     async def _without_answer(self, child: ChildProcess, problem: str) -> Ended:
         if not await child.gone(self._runner.stop_timeout):
             problem = "the child process closed its connection to the worker"
-        problem = problem or child.ended.result()
+        problem = problem or child.reason()
         if problem == LEASE_RAN_OUT and "lost" in self._signals:
             problem = f"stopped: {self._signals['lost']}"
+        if not child.is_ready:
+            return _not_begun(problem, child.output())
         return _failed(problem, child.output())
 
     async def _end_child(self, child: ChildProcess) -> None:
-        if self._answered and (self._call.handler.resources is not None or self._call.trace):
+        may_need = self._call.handler.resources is not None or self._call.trace
+        if may_need and isinstance(self._first, wire.FinishedMessage):
             child.hang_up()  # it closes them, and sends its last spans
             await child.gone(self._runner.stop_timeout)
         child.kill()
@@ -291,5 +324,10 @@ def _failed(error: str, output: str = "") -> Ended:
     return Ended(outcome=Outcome.FAILED, error=error, output=output)
 
 
+def _not_begun(problem: str, output: str = "") -> Ended:
+    error = f"no child process could be started: {problem}"
+    return Ended(outcome=Outcome.FAILED, error=error, output=output, begun=False)
+
+
 def _message(call: HandlerCall) -> wire.RunMessage:
-    return wire.RunMessage(call.handler.source, RunData(**call.data), dict(call.mask.values))
+    return wire.RunMessage(call.handler.source, call.data, dict(call.mask.values))

@@ -4,9 +4,52 @@ in a coroutine, the others block in a plain function. Any thread may set them.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class Unawaited:
+    """Counts the calls of a coroutine function that have done nothing: what they returned was
+    neither awaited, nor is it in a task that has begun or was cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counted(self, work: Coroutine[Any, Any, Answer]) -> Coroutine[Any, Any, Answer]:
+        return _Counted(work, self)
+
+
+class _Counted(Coroutine[Any, Any, Answer]):
+    """Not a coroutine itself: one that is cancelled before it begins runs no code of its own."""
+
+    __slots__ = ("_unawaited", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, Answer], unawaited: Unawaited) -> None:
+        self._work = work
+        self._unawaited: Unawaited | None = unawaited
+        unawaited.count += 1
+
+    def __await__(self) -> Generator[Any, Any, Answer]:
+        return self._begun().__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._begun().send(value)
+
+    def throw(self, *problem: Any) -> Any:
+        return self._begun().throw(*problem)
+
+    def close(self) -> None:
+        self._begun().close()
+
+    def _begun(self) -> Coroutine[Any, Any, Answer]:
+        if self._unawaited is not None:
+            self._unawaited.count -= 1
+            self._unawaited = None
+        return self._work
 
 
 class LoopSignal:
@@ -17,6 +60,8 @@ class LoopSignal:
         self._is_set = False
         self._waited_for: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         """Made at the first `wait`: hardly any handler calls it."""
+        self.unawaited = Unawaited()
+        """Calls of `wait`."""
 
     @property
     def reason(self) -> str:
@@ -34,7 +79,10 @@ class LoopSignal:
     def __bool__(self) -> bool:
         return self._is_set
 
-    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as in threads
+    def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+        return self.unawaited.counted(self._wait(timeout))
+
+    async def _wait(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - as in threads
         if self._waited_for is None:  # before `_is_set` is read: `set` sets that first
             self._waited_for = asyncio.get_running_loop(), asyncio.Event()
         if not self._is_set:

@@ -25,9 +25,10 @@ from typing import Any, Final, TypeVar
 from blackboard import __version__
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
+from blackboard.handlers.handler import Source
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import first_line
-from blackboard.runner import Execution, HandlerCall, Reporter, Runner
+from blackboard.runners.runner import Execution, HandlerCall, Reporter, Runner
 from blackboard.runners.secrets import NOTHING, Mask
 
 try:
@@ -280,6 +281,9 @@ class TracingRunner:
         about = {"blackboard.type": item_type, "blackboard.outcome": outcome.value}
         self._runs.add(1, about)
         self._durations.record(self._clock.monotonic() - begun, about)
+
+    async def can_start(self, source: Source) -> bool:
+        return await self._inner.can_start(source)
 
     async def close(self) -> None:
         await self._inner.close()

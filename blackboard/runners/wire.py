@@ -13,8 +13,8 @@ import msgspec
 from blackboard.handlers.code import Code
 from blackboard.handlers.handler import Source
 from blackboard.model import Ended
-from blackboard.runner import RunData
 from blackboard.runners.logs import Logged
+from blackboard.runners.runner import RunData
 
 LARGEST: Final = 64 << 20
 """Bytes of a message to a child, with the params of its run."""
@@ -59,6 +59,10 @@ class SignalMessage(_Message):
     reason: str
 
 
+class ReadyMessage(_Message):
+    """To the worker, first: the child can call handlers."""
+
+
 class SaveMessage(_Message):
     """To the worker, from `ctx.save`, which waits for the SavedMessage."""
 
@@ -95,7 +99,8 @@ class FinishedMessage(_Message, kw_only=True):
 
 Reported = ProgressMessage | LogMessage | WarnMessage
 ToChild = CodeMessage | RunMessage | SignalMessage | SavedMessage
-ToWorker = Reported | SaveMessage | FinishedMessage
+OfRun = Reported | SaveMessage | FinishedMessage
+ToWorker = ReadyMessage | OfRun
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)

@@ -211,7 +211,8 @@ def read_fields(expression: str) -> Fields:
     if len(texts) == 1 and texts[0].startswith("@"):
         raise BadInput("cron", f"{_shorten(expression)!r} is no name of a schedule", _remedy(texts))
     if len(texts) != 5:
-        raise BadInput("cron", f"{_shorten(expression)!r} has {len(texts)} fields", _remedy(texts))
+        fields = f"{len(texts)} field{'s' * (len(texts) != 1)}"
+        raise BadInput("cron", f"{_shorten(expression)!r} has {fields}", _remedy(texts))
     minute, hour, day, _, weekday = texts
     minutes, hours, days, months, weekdays = (
         sorted(_read_field(text, *field)) for text, field in zip(texts, _FIELDS, strict=True)
@@ -268,7 +269,8 @@ def _read_field(
         begin = low if star else number(first)
         end = number(last) if last else high if star or step else begin
         if end < begin:
-            remedy = f"write {first}-{high},{low}-{last}"
+            ends = (high, low) if first.isdigit() else (names[-1], names[0])
+            remedy = f"write {first}-{ends[0]},{ends[1]}-{last}"
             if last.lower() == "sun":
                 remedy = f"write {first}-7: Sunday is 7 at the end of a range"
             raise BadInput("cron", f"{element!r} in {name} runs backwards", remedy)
@@ -295,14 +297,25 @@ def _remedy(texts: list[str]) -> str:
     if first.startswith("@"):
         return "the names are " + ", ".join(_MACROS)
     if len(texts) == 6:
-        return "leave out the seconds; for less than a minute use every"
+        other = ", and write * for ?" if "?" in texts else ""
+        return f"leave out the seconds{other}; for less than a minute use every"
     return "write five: minute, hour, day of month, month, day of week, as in 0 3 * * *"
 
 
 def _remedy_of(element: str, names: Sequence[str]) -> str:
-    """The remedy for an element of a field that takes these names."""
+    """The remedy for an element of a field that takes these names. Other programs know more."""
     if element == "?":
-        return "use * instead"
+        return "use * instead; as a number, Sunday is 0 here, and 1 in Quartz"
+    if re.match(r"H\b|.*~", element):
+        return "write a fixed number; jitter spreads items"
+    if found := re.fullmatch(r"([a-z]{3}|[0-7])(?:#([1-5])|(L))", element, re.IGNORECASE):
+        day = found[1] if found[1].isalpha() else _WEEKDAYS[int(found[1]) % 7]
+        number = found[2] or "-1"
+        return f"use an rrule instead: FREQ=MONTHLY;BYDAY={number}{day[:2].upper()}"
+    if element.upper() == "L":
+        return "use an rrule instead: FREQ=MONTHLY;BYMONTHDAY=-1"
+    if element.upper().endswith("W"):
+        return "use an rrule instead: FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=1"
     or_names = f", or the names {names[0]}-{names[-1]}" if names else ""
     return f"use *, 5, 1-5, */10, 1-30/5 and lists of these{or_names}"
 

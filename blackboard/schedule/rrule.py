@@ -8,7 +8,9 @@ by newlines or by a backslash and an n. Where the RFC leaves a choice:
 - Without DTSTART a rule counts from `ANCHOR`, a Monday at midnight. COUNT then means nothing and
   is refused. With DTSTART, only what the rules yield is a run, as in dateutil; without any RRULE,
   DTSTART is a run.
-- UNTIL and EXDATE may end in Z or not, whatever DTSTART does. A date alone means its midnight.
+- UNTIL and EXDATE may end in Z or not, whatever DTSTART does. A date alone is that day, whole: as
+  UNTIL it is included, as EXDATE it excludes all of its times. An RDATE that is a date alone is at
+  DTSTART's time of day.
 - EXRULE, which RFC 5545 withdrew, is refused, and so is a text that has no run at all.
 
 **Checks.** dateutil accepts more than it should (INTERVAL=0, BYMONTH=13, 1MO in a daily rule) and
@@ -31,7 +33,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property, lru_cache, partial
 from itertools import chain, islice, takewhile
 from math import prod
@@ -43,6 +45,7 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.schedule.limits import NONE, Limits
+from blackboard.schedule.times import end_of_day
 from blackboard.schedule.zones import find_zone, first_shown
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ _BELOW_A_DAY = ("SECONDLY", "MINUTELY", "HOURLY")
 _PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
 _DAY_PARTS = {"BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY"}
 _TIME_PARTS = ("BYSECOND", "BYMINUTE", "BYHOUR")
-_NUMBERS = {
+NUMBERS = {
     "INTERVAL": (1, 1_000_000),
     "COUNT": (1, 10_000),
     "BYSECOND": (0, 59),
@@ -89,6 +92,7 @@ _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
+_DAY_ALONE = len("20261231")
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,7}")
 _WEEKDAY = re.compile(r"([+-]?[1-9][0-9]?)?(?:MO|TU|WE|TH|FR|SA|SU)")
@@ -130,15 +134,29 @@ class _Recurrence(Struct, frozen=True, kw_only=True):
     rules: tuple["_Rule", ...]
     zone: ZoneInfo
     extra: tuple[datetime, ...]
-    excluded: frozenset[datetime]
+    excluded: frozenset[datetime | date]
+    """Instants, and days of the zone."""
 
     def runs(self, after: datetime) -> Iterator[datetime]:
+        last: datetime | None = after
+        while last is not None:
+            after, last = last, None
+            for run in self.all_runs(after):
+                day = run.astimezone(self.zone).date()
+                if day in self.excluded:  # a rule below a day has many times on it
+                    last = max(run, end_of_day(day, self.zone))
+                    break
+                if run not in self.excluded:
+                    yield run
+
+    def all_runs(self, after: datetime) -> Iterator[datetime]:
+        """Those that are excluded are among them."""
         wall = after.astimezone(self.zone).replace(tzinfo=None)
         streams = [rule.runs(wall, self.zone) for rule in self.rules]
         streams.append(iter(self.extra[bisect_right(self.extra, after) :]))
         last = after
         for run in heapq.merge(*streams):
-            if run > last and run not in self.excluded:
+            if run > last:
                 yield run
                 last = run
 
@@ -273,7 +291,7 @@ def canonical_lines(text: str) -> list[str]:
     for line in _FOLDED.sub("", text).split("\n"):
         head, colon, value = line.strip().rpartition(":")
         name, semicolon, parameters = head.partition(";")
-        lines.append(name.upper() + semicolon + parameters + colon + value.upper())
+        lines.append(name.upper() + semicolon + parameters.replace('"', "") + colon + value.upper())
     lines = [line for line in lines if line]
     if len(lines) == 1:
         return [lines[0].removeprefix("RRULE:")]
@@ -289,6 +307,29 @@ def zone_in(text: str) -> str | None:
             if key.upper() == "TZID":
                 return given
     return None
+
+
+def idle_exclusions(text: str, zone: str | None) -> list[str]:
+    """The EXDATEs that exclude nothing. Where the zone is not known, those in UTC of rules that are
+    not are left out. Raises BadInput.
+    """
+    rule = RRule(text, zone or zone_in(text) or "UTC")
+    found = _read(rule.rule, rule.zone)
+    lines = rule.rule.split("\\n")
+    in_utc = any(line.startswith("DTSTART") and line.endswith("Z") for line in lines)
+    values = ",".join(line.rpartition(":")[2] for line in lines if line.startswith("EXDATE"))
+
+    def is_idle(value: str) -> bool:
+        moment = _read_instant(value, found.zone)
+        if isinstance(moment, datetime):
+            return next(found.all_runs(moment - _SECOND), None) != moment
+        begin = first_shown(datetime.combine(moment, time()), found.zone)
+        run = next(found.all_runs(begin - _SECOND), None)
+        return run is None or run > end_of_day(moment, found.zone)
+
+    is_sure = in_utc or bool(zone or zone_in(text))
+    judged = [one for one in values.split(",") if one and (is_sure or not one.endswith("Z"))]
+    return list(filter(is_idle, judged))
 
 
 @lru_cache(maxsize=1024)
@@ -312,7 +353,7 @@ def _read(text: str, zone_name: str) -> _Recurrence:
     if starts:
         start, in_utc = _read_time(starts[0])
         zone = find_zone("UTC") if in_utc else zone
-    extra = {_read_instant(value, zone) for value in values["RDATE"]}
+    extra = {_read_addition(value, zone, start) for value in values["RDATE"]}
     if starts and not values["RRULE"]:
         extra.add(first_shown(start, zone))
     recurrence = _Recurrence(
@@ -352,6 +393,8 @@ def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> _Rule:
     parts = read_parts(text)
     frequency = parts["FREQ"]
     until = _read_instant(parts.pop("UNTIL"), zone) if "UNTIL" in parts else None
+    if until is not None and not isinstance(until, datetime):
+        until = end_of_day(until, zone)
     count = int(parts.pop("COUNT")) if "COUNT" in parts else None
     if count is not None and until is not None:
         raise _refusal("COUNT and UNTIL exclude each other", "leave one")
@@ -383,7 +426,7 @@ def read_parts(text: str) -> dict[str, str]:
         if name in parts:
             raise _refusal(f"{name} occurs twice", "keep one")
         parts[name] = value
-        if name in _NUMBERS:
+        if name in NUMBERS:
             _check_numbers(name, value)
         elif name not in {"FREQ", "UNTIL", "BYDAY", "WKST"}:
             raise _refusal(f"{name[:40]!r} is not part of a rule", "see RFC 5545, section 3.3.10")
@@ -420,7 +463,7 @@ def one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_numbers(name: str, value: str) -> None:
-    least, greatest = _NUMBERS[name]
+    least, greatest = NUMBERS[name]
     numbers = value.split(",") if name.startswith("BY") else [value]
     for number in numbers:
         allowed = _NUMBER.fullmatch(number) and least <= int(number) <= greatest
@@ -456,17 +499,27 @@ def _read_time(text: str) -> tuple[datetime, bool]:
     if found is None:
         raise _refusal(f"{text[:40]!r} is no time", remedy)
     try:
-        time = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")  # noqa: DTZ007
+        moment = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")  # noqa: DTZ007
     except ValueError:
         raise _refusal(f"{text!r} does not exist", remedy) from None
-    if not 1000 < time.year < 9000:
+    if not 1000 < moment.year < 9000:
         raise _refusal(f"{text!r} is too far away", remedy)
-    return time, bool(found[3])
+    return moment, bool(found[3])
 
 
-def _read_instant(text: str, zone: ZoneInfo) -> datetime:
-    time, in_utc = _read_time(text)
-    return time.replace(tzinfo=UTC) if in_utc else first_shown(time, zone)
+def _read_instant(text: str, zone: ZoneInfo) -> datetime | date:
+    """An instant, or a day."""
+    moment, in_utc = _read_time(text)
+    if len(text) == _DAY_ALONE:
+        return moment.date()
+    return moment.replace(tzinfo=UTC) if in_utc else first_shown(moment, zone)
+
+
+def _read_addition(text: str, zone: ZoneInfo, start: datetime) -> datetime:
+    moment = _read_instant(text, zone)
+    if isinstance(moment, datetime):
+        return moment
+    return first_shown(datetime.combine(moment, start.time()), zone)
 
 
 def _refusal(problem: str, remedy: str) -> BadInput:

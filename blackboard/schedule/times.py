@@ -155,9 +155,13 @@ def last_moment(text: str, zone: str, field: str) -> datetime:
     """An ISO 8601 time as the end of a schedule: a day alone is included. Raises BadInput."""
     moment = read_moment(text, zone, field)
     with suppress(ValueError):
-        following = date.fromisoformat(text.strip()) + timedelta(days=1)
-        moment = first_shown(datetime.combine(following, time()), find_zone(zone)) - _MILLISECOND
+        moment = end_of_day(date.fromisoformat(text.strip()), find_zone(zone))
     return whole_milliseconds(moment.astimezone(UTC))
+
+
+def end_of_day(day: date, zone: ZoneInfo) -> datetime:
+    """The last millisecond of a day in a zone; UTC."""
+    return first_shown(datetime.combine(day + timedelta(days=1), time()), zone) - _MILLISECOND
 
 
 def in_zone(moment: datetime, zone: str, field: str, *, text: str = "") -> datetime:

@@ -18,7 +18,7 @@ from typing import Any
 from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Handler, Source
 from blackboard.model import Ended, Outcome
-from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.simulator.changes import Saved, saved_in, text_of_saved
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.spec import Spec
@@ -96,6 +96,8 @@ class HandlerRun:
     """The moment when it was first notified of a lost lock, or asked to stop."""
     lost: float | None = None
     """The moment when it was notified of a lost lock."""
+    deadline: float = -math.inf
+    """Until when its worker trusts the lock, by the clock of the process."""
 
     async def wait(self) -> Ended:
         return await asyncio.shield(self.ended)
@@ -104,7 +106,9 @@ class HandlerRun:
         self.ended.add_done_callback(lambda ended: call(ended.result()))
 
     def extend(self, deadline: float) -> None:
-        """Does nothing: the handler is a coroutine, which stops with its loop."""
+        """Notes the deadline. The handler is a coroutine, which stops with its loop."""
+        self.deadline = deadline
+        self.runs.on_extended(self)
 
     def lose(self, reason: str) -> None:
         self._notify()
@@ -261,6 +265,8 @@ class HandlerRuns:
     """Whether a pump that is to fail does. Set to False when all faults stop."""
     on_begin: Callable[[HandlerRun], None] = lambda _: None
     on_end: Callable[[HandlerRun], None] = lambda _: None
+    on_extended: Callable[[HandlerRun], None] = lambda _: None
+    """Called when the lock of a run was renewed."""
     on_gone: Callable[[HandlerRun], None] = lambda _: None
     """Called with each run that is notified that its lock was taken away."""
     on_saved: Callable[[str, Saved], None] = lambda *_: None
@@ -371,6 +377,9 @@ class SimulatedRunner:
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
         return self.runs.begin(self.process, call, report)
+
+    async def can_start(self, source: Source) -> bool:  # noqa: ARG002
+        return True
 
     async def close(self) -> None:
         for one in self.runs:

@@ -11,10 +11,10 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 
-from blackboard.assembly import assemble, group_worker
+from blackboard.assembly import WorkerSetup, assemble, group_worker
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Chance
-from blackboard.election import Election
+from blackboard.election import Election, Term
 from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler
@@ -67,13 +67,15 @@ class SimulatedCandidate:
     on_term: Callable[["SimulatedCandidate"], None]
     """Called when it has won."""
     election: Election = field(init=False)
+    term: Term | None = None
+    """The term that it has won last."""
 
     def __post_init__(self) -> None:
         self.election = self.enter()
 
     @property
     def leads(self) -> bool:
-        return not self.process.loop.dead and self.election.is_leader
+        return not self.process.loop.dead and self.term is not None and not self.term.lost
 
     async def take_part(self) -> None:
         """Takes part until it is cancelled. Retries a board that cannot be reached."""
@@ -81,9 +83,9 @@ class SimulatedCandidate:
             try:
                 async with self.election as leader:
                     while True:
-                        await leader.won()
+                        self.term = await leader.won()
                         self.on_term(self)
-                        await leader.lost.wait()
+                        await self.term.lost.wait()
             except (TableError, BlackboardError):
                 await self.process.loop.sleep(self.about.lease / 3)
             self.election = self.enter()
@@ -176,14 +178,9 @@ class Workers:
         process.loop.enter()
         worker = assemble(
             board,
-            owner=process.name,
-            settings=settings,
+            WorkerSetup(settings=settings, events=events, inline=runner, process=runner),
             handlers=types,
-            job_settings={},
-            events=events,
             wake=CycleTimer(self.scenario.cycle.total_seconds(), process.chance),
-            inline=runner,
-            process=runner,
         )
         groups = {}
         for one in self.scenario.groups:
@@ -191,14 +188,9 @@ class Workers:
             bus = partial(self._bus, one.name, process)
             groups[one.name] = group_worker(
                 board.group(one.name),
+                WorkerSetup(settings=settings, events=events, inline=runner, process=runner),
                 parent=BOARD,
                 pump=self.pumps[one.name],
-                owner=process.name,
-                settings=settings,
-                job_settings={},
-                events=events,
-                inline=runner,
-                process=runner,
                 races=Races(open_bus=bus, times=one.times) if one.is_raced_for else None,
             )
         member = WorkerProcess(

@@ -43,7 +43,7 @@ from blackboard.simulator.invariants.rows import (
     check_whole,
 )
 from blackboard.simulator.invariants.runs import HandlerInvariants
-from blackboard.simulator.invariants.transitions import ClaimedSlots, Transitions
+from blackboard.simulator.invariants.transitions import ClaimedSlots, CutShort, Transitions
 from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.simulator.results import Figures, Trace, described
@@ -133,6 +133,7 @@ class World:
         self._checkpoints = Checkpoints()
         self.handler_runs.on_begin = partial(self._soon, self._begins)
         self.handler_runs.on_saved = self._checkpoints.acknowledged
+        self.handler_runs.on_extended = partial(self._soon, self._runs.extends)
         self.handler_runs.on_gone = partial(self._soon, self._runs.loses)
         self.handler_runs.on_end = partial(self._soon, self._runs.ends)
         self._limits = LimitInvariants(
@@ -167,6 +168,7 @@ class World:
             one.name: ElectionInvariants(one, self.shadows, self.workers)
             for one in scenario.elections
         }
+        cut_short = CutShort(settings_of)
         self._invariants: list[Callable[[AppliedChange], None]] = [
             RequestedRuns(),
             check_whole,
@@ -175,8 +177,9 @@ class World:
             self._checkpoints,
             History(settings_of),
             ClaimedSlots(lambda item: resolve(item.type, item.spec).schedule),
-            Transitions(settings_of),
-            OperatorChanges(settings_of),
+            Transitions(settings_of, cut_short.holds),
+            OperatorChanges(settings_of, cut_short.holds),
+            cut_short,
             self._runs,
             self._priority,
             self.liveness.changed,

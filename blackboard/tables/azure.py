@@ -124,9 +124,9 @@ class AzureTable:
             raise self._errors.of_commit(error, len(ops)) from None
 
     async def _sent(self, request: HttpRequest) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer."""
+        """Status, headers and body of the answer, which the transport has read to its end."""
         response = await self._client.send_request(request, stream=True)
-        return response.status_code, response.headers, await response.read()
+        return response.status_code, response.headers, response.content
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None

@@ -8,16 +8,24 @@ is the safe side: nothing is due early, and no lock is judged older than it is. 
 which have fractions of a second, narrow the range further: when a row is read, the service's clock
 has passed its stamp. The range widens as the clocks drift apart.
 
-A reply outside of the range that drift explains means that one of the clocks was set, or that this
-machine was suspended. From then on a row counts as no older than that moment, because its stamp and
-the service's clock may disagree: no lock is overridden for one lease. A stamp later than the
-service's present time is from before the clock was set back, and so at least as old as that moment.
+A reply outside of the range that drift explains means that a clock was set, that this machine was
+suspended, or that another machine of the service answers, whose clock differs. From then on a row
+counts as no older than that moment, because its stamp and the service's clock may disagree: no lock
+is overridden for one lease. The former range is kept for an hour, and a reply that lies in it is no
+such moment: machines that answer in turn keep no row from growing old. Any of the clocks whose
+ranges are kept may have written a stamp, and the lowest age counts: so a row is not judged older
+than it is, whichever of them wrote it.
+
+A stamp far ahead of a range was not written by its clock. One that is far ahead of all of them is
+from before the clock was set back, and so at least as old as that moment. One that is a little
+ahead may be of a machine that has not answered yet, and counts as just written.
 
 The local wall clock plays no part.
 """
 
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from blackboard.clock import Clock
 from blackboard.model import EPOCH, whole_milliseconds
@@ -27,8 +35,40 @@ TICK = 1.0
 DRIFT = 200e-6
 """Seconds per second by which two clocks may drift apart."""
 JUMP = 2.0
-"""Seconds by which the clocks of several machines of one service may differ: more is a jump."""
+"""Seconds by which the clocks of several machines of one service may differ and count as one."""
+AHEAD = 60.0
+"""Seconds by which a stamp may be ahead of the clock of a machine that did not write it."""
+REMEMBERED = 3600.0
+"""Seconds after its last reply for which the range of a clock is kept."""
 _SECOND = timedelta(seconds=1)
+
+
+class _Range(NamedTuple):
+    """One clock, as far as replies determine it."""
+
+    low: float
+    """The clock's seconds since 1970 minus the local monotonic ones, at least."""
+    high: float
+    """The same, at most."""
+    at: float
+    """The time of its last reply, monotonic."""
+
+    def widened(self, now: float) -> "_Range":
+        """The range at `now`: the clocks may have drifted apart since the last reply."""
+        apart = DRIFT * (now - self.at)
+        return _Range(self.low - apart, self.high + apart, now)
+
+    def may_show(self, reply: "_Range") -> bool:
+        """Whether a reply may be of this clock."""
+        mine = self.widened(reply.at)
+        return mine.low - JUMP <= reply.high and reply.low <= mine.high + JUMP
+
+    def narrowed(self, reply: "_Range") -> "_Range":
+        """The range after a reply of this clock."""
+        mine = self.widened(reply.at)
+        if reply.low > mine.high or reply.high < mine.low:
+            return _Range(min(reply.low, mine.low), max(reply.high, mine.high), reply.at)
+        return _Range(max(reply.low, mine.low), min(reply.high, mine.high), reply.at)
 
 
 class ServiceClock:
@@ -36,44 +76,46 @@ class ServiceClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._low = self._high = 0.0
-        """The service's seconds since 1970 minus the local monotonic ones: at least, at most."""
+        self._ranges: list[_Range] = []
+        """Those of the clocks that have answered, the one of the last reply first."""
         self._ahead = 0.0
         """The value in use. It changes as little as possible, so that a sleep until a moment ends
         after that moment."""
-        self._at = 0.0
-        """When the range was computed, monotonic."""
         self._since: float | None = None
-        """The time, monotonic, since which no clock was set; None: there was no reply yet."""
+        """The time, monotonic, of the last reply that was in no range; None: there was none yet."""
         self._jumped = False
+        """Whether that was not the first reply."""
 
     def observe_reply(self, date: datetime, *, sent: float) -> None:
         """Narrows the range by a reply that has just come to a request sent at the monotonic time
         `sent`.
         """
         received, shown = self._clock.monotonic(), _seconds(date)
-        low, high = shown - received, shown + TICK - sent
-        apart = self._apart(received)
-        mine_low, mine_high = self._low - apart, self._high + apart
-        jumped = low > mine_high + JUMP or high < mine_low - JUMP
-        if self._since is None or jumped:
-            self._jumped = self._since is not None
-            self._low, self._high, self._since = low, high, received
-            self._ahead = low
-        elif low > mine_high or high < mine_low:
-            self._low, self._high = min(low, mine_low), max(high, mine_high)
+        reply = _Range(shown - received, shown + TICK - sent, received)
+        former = next((one for one in self._ranges if one.may_show(reply)), None)
+        if former is None:
+            present = reply
+            self._jumped, self._since = self._since is not None, received
         else:
-            self._low, self._high = max(low, mine_low), min(high, mine_high)
-        self._ahead = min(max(self._ahead, self._low), self._high)
-        self._at = received
+            present = former.narrowed(reply)
+        if former is None or former is not self._ranges[0]:
+            self._ahead = present.low
+        others = (one for one in self._ranges if one is not former)
+        kept = (one for one in others if received - one.at < REMEMBERED)
+        self._ranges = [present, *kept]
+        self._ahead = min(max(self._ahead, present.low), present.high)
 
     def observe_stamp(self, stamp: datetime) -> None:
         """Narrows the range by the stamp of a row in the last reply: the service's clock has passed
-        it, unless it was set back since.
+        it, unless it was set back since, or another clock wrote it.
         """
+        if len(self._ranges) != 1:
+            return
+        (present,) = self._ranges
         low = _seconds(stamp) - self._clock.monotonic()
-        if self._low < low <= self._high:
-            self._low, self._ahead = low, max(self._ahead, low)
+        if present.low < low <= present.high:
+            self._ranges = [present._replace(low=low)]
+            self._ahead = max(self._ahead, low)
 
     @property
     def is_known(self) -> bool:
@@ -86,17 +128,13 @@ class ServiceClock:
 
     def age(self, stamp: datetime) -> float:
         """Seconds since the service wrote `stamp`, at least."""
-        now = self._clock.monotonic()
-        apart, written = self._apart(now), _seconds(stamp)
+        now, written = self._clock.monotonic(), _seconds(stamp)
+        clocks = (one.widened(now) for one in self._ranges)
+        ages = [now + one.low - written for one in clocks if written <= now + one.high + AHEAD]
         assert self._since is not None
-        if written > now + self._high + apart + JUMP:
-            return now - self._since
-        age = now + self._low - apart - written
-        return max(0.0, min(age, now - self._since) if self._jumped else age)
-
-    def _apart(self, now: float) -> float:
-        """Seconds by which the clocks may have drifted apart since the last reply."""
-        return DRIFT * (now - self._at)
+        if self._jumped or not ages:
+            ages.append(now - self._since)
+        return max(0.0, min(ages))
 
 
 def _seconds(moment: datetime) -> float:

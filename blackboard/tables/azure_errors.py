@@ -30,7 +30,7 @@ from blackboard.tables.azure_clock import date_of
 from blackboard.tables.azure_credentials import Credential, NoToken
 from blackboard.tables.azure_wire import ServiceAnswer, is_of_the_service
 
-BAD, TOO_LARGE = 400, 413
+BAD, TOO_LARGE, TOO_MANY = 400, 413, 429
 BUSY = 1.0
 """Seconds to wait when the service does not say how long."""
 LONGEST_BUSY = 30.0
@@ -90,10 +90,11 @@ class Errors:
         code, status = error.code, error.status
         if answer := self._by_code(error):
             return answer
-        if code == "ServerBusy":
+        is_service = is_of_the_service(error.headers)
+        if code == "ServerBusy" or (status == TOO_MANY and is_service):
             return Busy(retry_after(error.headers))
-        if not is_of_the_service(error.headers):
-            return Unknown(self._answered(code, status))
+        if not is_service:
+            return Unknown(self._answered(error))
         index = 0 if error.index is None and size == 1 else error.index
         if index is not None and 0 <= index < size and code in _CONFLICTS:
             return Conflict(index, _CONFLICTS[code])
@@ -101,8 +102,8 @@ class Errors:
             index = index if index is not None and 0 <= index < size else 0
             return Refused(index, f"{code or 'RequestBodyTooLarge'}: {error.message}")
         if status == BAD and code:  # the request is wrong, whatever its rows are
-            return Unusable(f"{self._answered(code, status)}: {error.message}")
-        return Unknown(self._answered(code, status))
+            return Unusable(f"{self._answered(error)}: {error.message}")
+        return Unknown(self._answered(error))
 
     def of_scan(self, error: Exception) -> TableError:
         """The error for a page that could not be read."""
@@ -111,19 +112,22 @@ class Errors:
         code, status = error.code, error.status
         if answer := self._by_code(error):
             return answer
-        if status in {429, 503}:
+        if status in {TOO_MANY, 503}:
             return Busy(retry_after(error.headers))
         if code and status == 400:
-            return Unusable(f"{self._answered(code, status)}: {error.message}")
-        return Unavailable(self._answered(code, status))
+            return Unusable(f"{self._answered(error)}: {error.message}")
+        return Unavailable(self._answered(error))
 
     def _without_answer(self, error: Exception) -> str:
         if isinstance(error, AzureError | OSError):
             return f"no answer from {self.address.url}"
         return f"{self.address.url} gave an answer that cannot be read ({type(error).__name__})"
 
-    def _answered(self, code: str, status: int) -> str:
-        return f"{self.address.url} answered {status} {code}".rstrip()
+    def _answered(self, error: ServiceAnswer) -> str:
+        said = f"{self.address.url} answered {error.status} {error.code}".rstrip()
+        if error.code or is_of_the_service(error.headers):
+            return said
+        return f"something before {said} (a proxy? check HTTPS_PROXY and NO_PROXY)"
 
     def _by_code(self, error: ServiceAnswer) -> TableError | None:
         code = error.code

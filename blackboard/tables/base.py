@@ -300,7 +300,9 @@ class Pages(AsyncIterator[Row]):
 
 
 class ForwardingTable:
-    """A table that wraps another one. What a subclass does not override is done by `table`."""
+    """A table that wraps another one. What a subclass does not override is done by `table`, also
+    what only some stores can do, such as `integrity`.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -326,3 +328,6 @@ class ForwardingTable:
 
     async def close(self) -> None:
         await self.table.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)

@@ -43,12 +43,12 @@ from pathlib import Path
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput, StoreProblem
-from blackboard.executor import SerialExecutor
 from blackboard.table import Etag, Op, Requests, Row, Unavailable
 from blackboard.tables.base import AFTER_ALL, MAX_BYTES, MAX_ROWS, MAX_VALUE, Pages, checked
 from blackboard.tables.sqlite_file import Answer, Batch, SqliteFile, Stamp, in_file
 from blackboard.tables.sqlite_filesystem import mount_at, mount_table
 from blackboard.tables.sqlite_open import Opening, open_file
+from blackboard.tasks import SerialExecutor
 
 KERNEL = "kernel:"
 _SHOWN = Path("/proc/sys/kernel/random/boot_id")
@@ -215,7 +215,9 @@ class SqliteTable:
 
         def begin() -> SqliteFile:
             file = file_at(path)
-            opened.append(SqliteFile(file, open_file(file, opening), stamp=stamp))
+            opened.append(
+                SqliteFile(file, open_file(file, opening), wait=opening.wait, stamp=stamp)
+            )
             return opened[0]
 
         def end() -> None:

@@ -15,11 +15,13 @@ expects a record refuses this one row, and a merge is answered CHANGED.
 
 import os
 import sqlite3
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -47,9 +49,13 @@ from blackboard.tables.base import (
     check_merged,
     first_conflict,
 )
+from blackboard.tables.sqlite_checkpoints import WalCheckpoints
 from blackboard.tables.sqlite_filesystem import names_problem
-from blackboard.tables.sqlite_open import NO_TEXT, translated
+from blackboard.tables.sqlite_open import NO_TEXT, is_busy, translated
 
+T = TypeVar("T")
+_POLL = 0.001
+"""Seconds between two tries to use a file that others keep busy."""
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -166,16 +172,26 @@ Answer = list[Etag] | Exception
 
 
 class SqliteFile:
-    """An open file. `stamp` is called under the write lock: a stamp taken before would be as old as
-    the wait for the lock.
+    """An open file. `wait`: seconds that a request waits for other processes. `stamp` is called
+    under the write lock: a stamp taken before would be as old as the wait for the lock.
     """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, *, stamp: Callable[[], Stamp]
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        *,
+        wait: float,
+        stamp: Callable[[], Stamp],
     ) -> None:
         self._path = path
         self._connection = connection
+        self._tries = round(wait / _POLL)
         self._stamp = stamp
+        self._etag = self._committed = 0
+        """The last etag that was taken, and the last one that is in the file."""
+        self._checkpoints = WalCheckpoints(path)
+        connection.execute("PRAGMA busy_timeout = 0")
         self._open = {
             name: _found(name) for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
         }
@@ -184,6 +200,11 @@ class SqliteFile:
         """Applies batches in one transaction, and returns the answer to each. Each is all or
         nothing by itself: where an error of the file ends the transaction, each is applied alone.
         """
+        answers = self._applied(batches)
+        self._checkpoints.after_commit()
+        return answers
+
+    def _applied(self, batches: Sequence[Batch]) -> list[Answer]:
         try:
             with self._request(), self._transaction():
                 answers = self._at_once(batches) or [self._by_reading(one) for one in batches]
@@ -195,7 +216,7 @@ class SqliteFile:
         except Exception as error:  # noqa: BLE001 - it is raised by the commit
             if len(batches) == 1:
                 return [error]
-            return [answer for one in batches for answer in self.apply([one])]
+            return [answer for one in batches for answer in self._applied([one])]
 
     def _at_once(self, batches: Sequence[Batch]) -> list[Answer] | None:
         """Writes the batches without reading. None when one does not find what it expects, or a
@@ -288,24 +309,47 @@ class SqliteFile:
         """What SQLite finds wrong with the file; nothing when it is whole."""
         try:
             with self._request():
-                found = [line for (line,) in self._connection.execute("PRAGMA integrity_check")]
+                found = [line for (line,) in self._fetched("PRAGMA integrity_check")]
         except Unusable as worse:
             return [str(worse)]
         return [] if found == ["ok"] else found
 
     def close(self) -> None:
+        self._checkpoints.close()
         self._connection.close()
 
     def _lookup(self, query: str, partition: str, keys: Sequence[str]) -> list[Any]:
         return self._fetched(query, partition, msgspec.json.encode(keys).decode())
 
     def _fetched(self, query: str, *values: str | int) -> list[Any]:
-        return self._connection.execute(query, values).fetchall()
+        return self._patiently(lambda: self._connection.execute(query, values).fetchall())
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """Calls again while other processes keep the file busy. SQLite would sleep for up to 100 ms
+        each time, while others take the lock.
+        """
+        for _ in range(self._tries):
+            try:
+                return call()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+            time.sleep(_POLL)
+        return call()
 
     def _next_etag(self) -> int:
+        """An etag that was never used. Raises Unusable when a copy was restored into the open file,
+        which SQLite's own backup does without replacing it.
+        """
         self._connection.execute("UPDATE counter SET etag = etag + 1")
-        (etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
-        return int(etag)
+        (self._etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
+        if self._etag <= self._committed:
+            self._committed = sys.maxsize  # for good, also once others have used as many etags
+            raise Unusable(
+                f"an older copy of {self._path} was restored into it while it was in use (stop all "
+                "processes that use it, then start them again: what ran since the copy runs again)"
+            )
+        return self._etag
 
     @contextmanager
     def _request(self) -> Iterator[None]:
@@ -331,15 +375,16 @@ class SqliteFile:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
         try:
             yield
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
+                self._committed = self._etag
         except BaseException:
             # SQLite has often rolled back by itself; a rollback that fails leaves nothing
             # behind either, for what was not committed is not read.
-            with suppress(sqlite3.OperationalError):
+            with suppress(sqlite3.DatabaseError):
                 self._connection.execute("ROLLBACK")
             raise
 

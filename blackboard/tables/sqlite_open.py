@@ -51,6 +51,11 @@ _REMEDIES = {
 }
 
 
+def is_busy(error: sqlite3.DatabaseError) -> bool:
+    """Whether another process uses the file."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _BUSY
+
+
 @contextmanager
 def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
     """Turns errors of a request into answers of the contract; those of `opening` a file into
@@ -64,7 +69,7 @@ def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
 
 def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
     extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    if extended & 0xFF in _BUSY:
+    if is_busy(error):
         return Busy(RETRY_AFTER, writer_of(path))
     if extended in _MAY_HAVE_LANDED:
         return Unknown(f"{path}: {error}")
@@ -127,7 +132,7 @@ def problem(error: sqlite3.DatabaseError, path: Path) -> StoreProblem | Busy:
         )
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreProblem(f"{path} is damaged: {error} (restore a copy)")
-    if code in _BUSY:
+    if is_busy(error):
         return Busy(RETRY_AFTER, writer_of(path))
     remedy = _REMEDIES.get(code, "")
     return StoreProblem(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
@@ -191,21 +196,33 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
     check_names(path, mounts)
     _check_access(path)
     with translated(path, opening=True):
-        connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw", uri=True, timeout=opening.wait, isolation_level=None
-        )
+        connection = connect(path, opening.wait)
     try:
         with translated(path, opening=True):
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             _check_counter(connection, path)
             connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `sqlite_checkpoints.py`
+            connection.execute("PRAGMA journal_size_limit = 0")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA cache_size = -{_CACHE}")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def connect(path: Path, wait: float) -> sqlite3.Connection:
+    """A connection to an existing file. It waits for other processes for `wait` seconds."""
+    # Used by one thread after another.
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=wait,
+        isolation_level=None,
+        check_same_thread=False,
+    )
 
 
 def _is_there(path: Path) -> bool:
@@ -218,7 +235,8 @@ def _is_there(path: Path) -> bool:
     except OSError as error:
         raise StoreProblem(unreachable(path, error)) from None
     if not S_ISREG(found.st_mode):
-        raise StoreProblem(f"{path} is not a file (name the board's file, not its folder)")
+        what = "a folder" if path.is_dir() else "a device, a pipe or a socket"
+        raise StoreProblem(f"{path} is {what} (name a file for the board)")
     if not found.st_size:
         raise StoreProblem(f"{path} is empty, not a board (remove it, then `blackboard init`)")
     return True

@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput
 from blackboard.inputs import argument
-from blackboard.web.refusals import is_api, refusal
+from blackboard.web.refusals import is_api, path_of, refusal
 
 TOKEN_VARIABLE = "BLACKBOARD_WEB_TOKEN"  # noqa: S105 - the name of a variable
 """From which `blackboard serve` takes the token."""
@@ -43,8 +43,8 @@ REFUSAL_PAUSE = 0.5
 """Seconds that a wrong token waits for its answer."""
 LONGEST_VISITOR = 80
 SAFE = {"GET", "HEAD"}
-OPEN = ("/static/", "/healthz", "/login")
-"""Paths that need no visitor."""
+OPEN = {"/healthz", "/readyz", "/login"}
+"""Paths that need no visitor, as all below /static/ need none."""
 ELSEWHERE = (
     "blackboard: this request came from another site, or a proxy has changed its Host header: "
     "let the proxy pass it on"
@@ -208,6 +208,8 @@ class Sessions:
         self._ended: dict[str, float] = {}
         """Sessions that were ended, each with the time at which it expires."""
         self._secret = hashlib.sha256(f"blackboard sessions {secret}".encode()).digest()
+        self.mark = self._signature("mark", "")[:16]
+        """Another one for another secret, with which no form is valid that was made before."""
 
     def is_token(self, said: str) -> bool:
         """Whether it is the token."""
@@ -305,8 +307,8 @@ class Gate:
             return _refused(scope, 403, ELSEWHERE)
         visitor = self._visitor(scope, headers)
         scope.setdefault("state", {})["visitor"] = visitor
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if visitor is None and not path.startswith(OPEN):
+        path = path_of(scope)
+        if visitor is None and path not in OPEN and not path.startswith("/static/"):
             return self._unknown(Request(scope))
         return None
 

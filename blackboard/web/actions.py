@@ -29,8 +29,8 @@ from blackboard.protocol.actions import param_names, record_action
 from blackboard.table import TableError
 from blackboard.web.access import LONGEST_VISITOR, visitor_of
 from blackboard.web.filters import Filter
-from blackboard.web.refusals import body_of
-from blackboard.web.site import Site, WebPage, root_of
+from blackboard.web.refusals import body_of, root_of
+from blackboard.web.site import Site, WebPage
 
 _log = logging.getLogger("blackboard.web")
 Form = ImmutableMultiDict[str, str]
@@ -77,7 +77,7 @@ class ItemVerb(NamedTuple):
     """Something that operators do to an item: the method of that name of a board."""
 
     fields: tuple[str, ...]
-    """What is said of it besides the item, by the names of `FIELDS`."""
+    """What is said of it besides the item and a reason, by the names of `FIELDS`."""
     done: str
     """What the page of the item says then."""
     words: str
@@ -86,11 +86,11 @@ class ItemVerb(NamedTuple):
 
 VERBS: Mapping[str, ItemVerb] = {
     "run": ItemVerb(("params",), "A run was requested.", "run now"),
-    "pause": ItemVerb(("reason",), "It was paused.", "pause"),
-    "resume": ItemVerb(("reason",), "It was resumed.", "resume"),
-    "ack": ItemVerb(("reason", "fence"), "Its failure was acknowledged.", "acknowledge"),
-    "cancel": ItemVerb(("reason", "fence"), "The run was cancelled.", "cancel"),
-    "unlock": ItemVerb(("reason", "fence"), "The lock was taken away.", "unlock"),
+    "pause": ItemVerb((), "It was paused.", "pause"),
+    "resume": ItemVerb((), "It was resumed.", "resume"),
+    "ack": ItemVerb(("fence",), "Its failure was acknowledged.", "acknowledge"),
+    "cancel": ItemVerb(("fence",), "The run was cancelled.", "cancel"),
+    "unlock": ItemVerb(("fence",), "The lock was taken away.", "unlock"),
     "edit": ItemVerb(("options",), "It was changed.", "edit"),
     "rename": ItemVerb(("new_id",), "It was renamed.", ""),
     "remove": ItemVerb((), "It was removed.", ""),
@@ -105,7 +105,8 @@ async def do(board: object, verb: str, item_id: str, said: Mapping[str, Any], *,
 
 def said_in(verb: str, form: Form) -> dict[str, Any]:
     """The arguments of a verb that a form has. Raises BadInput."""
-    return {name: value for one in VERBS[verb].fields for name, value in FIELDS[one](form).items()}
+    said = {"reason": form.get("reason", "")}
+    return said | {k: v for one in VERBS[verb].fields for k, v in FIELDS[one](form).items()}
 
 
 def fence_in(form: Form) -> int | None:
@@ -152,7 +153,6 @@ def options_in(form: Form) -> dict[str, Any]:
 
 
 FIELDS: Mapping[str, Callable[[Form], Mapping[str, Any]]] = {
-    "reason": lambda form: {"reason": form.get("reason", "")},
     "params": lambda form: {"params": params_in(form.get("params", ""))},
     "fence": lambda form: {"fence": fence_in(form)},
     "options": options_in,
@@ -179,8 +179,12 @@ async def checked_form(site: Site, request: Request) -> Form:
     if not site.access.operator:
         raise NotAllowed("this page is read-only: `blackboard serve --operator` allows changes")
     form = await read_form(request)
+    request.state.item_id = form.get("id", "")  # where a refusal leads back to
     if not site.is_form_ours(request, form.get("csrf", "")):
-        raise NotAllowed("this form is of another visit: load the page again, and send it again")
+        raise NotAllowed(
+            "this form is of another visit, or the server was started anew: open the page again,"
+            " and send the form from there"
+        )
     return form
 
 
@@ -193,13 +197,13 @@ async def act(site: Site, request: Request) -> Response:
     form = await checked_form(site, request)
     verb = request.path_params["verb"]
     check_verb(verb, VERBS)
-    item_id = request.state.item_id = form.get("id", "")
+    item_id = form.get("id", "")
     said = said_in(verb, form)
     await do(site.verbs, verb, item_id, said, by=name_of(request))
     shown = said.get("new_id", item_id)
     await site.snapshot.reread({item_id, shown})
     return RedirectResponse(
-        f"{root_of(request)}/item?{urlencode({'id': shown, 'done': verb})}", 303
+        f"{root_of(request.scope)}/item?{urlencode({'id': shown, 'done': verb})}", 303
     )
 
 
@@ -297,7 +301,7 @@ async def _change(
                 by=change.by,
                 verb=change.verb,
                 ids=changed,
-                reason=said.get("reason", ""),
+                reason=said["reason"],
                 detail=_detail(change.verb, said),
                 via="web",
             )
@@ -312,7 +316,7 @@ def _detail(verb: str, said: Mapping[str, Any]) -> str:
         case "run":
             return ", ".join(param_names(said["params"]))
         case "edit":
-            return ", ".join(said)
+            return ", ".join(name for name in said if name != "reason")
         case _:
             return ""
 
@@ -333,7 +337,7 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
     if is_confirmed:
         said = said_in(verb, form)
         change = bulk.start(site, chosen, said, verb=verb, by=name_of(request))
-        root = root_of(request)
+        root = root_of(request.scope)
         return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
     return WebPage(
         template="confirm.html",

@@ -56,7 +56,15 @@ from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.health import LARGEST_EXAMINED, examined
 from blackboard.web.openapi import JSON_TYPE, Operation, description
 from blackboard.web.pages import next_times
-from blackboard.web.refusals import WrongType, body_of, client_gone, json_answer, refusal
+from blackboard.web.refusals import (
+    WrongType,
+    body_of,
+    client_gone,
+    json_answer,
+    refusal,
+    retry_after,
+    root_of,
+)
 from blackboard.web.runs import cursor_in, cursor_text, items_of
 from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
@@ -133,11 +141,12 @@ async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shap
         page=query.page,
     )
     found = await site.chooser.page(filters)
+    entries = found.entries if found.page == query.page else ()  # there are not so many pages
     return shapes.ItemsAnswer(
         at=site.snapshot.at or await site.board.table.now(),
-        items=[_record(site, one.status, site.snapshot.present) for one in found.entries],
+        items=[_record(site, one.status, site.snapshot.present) for one in entries],
         total=found.total,
-        page=found.page,
+        page=query.page,
         pages=found.pages,
     )
 
@@ -235,7 +244,7 @@ async def _actions(
 
 
 async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
-    root = f"{request.scope.get('root_path', '').rstrip('/')}{VERSION}"
+    root = f"{root_of(request.scope)}{VERSION}"
     return description(OPERATIONS, root=root, board=site.board.name)
 
 
@@ -254,7 +263,7 @@ async def _do(verb: str, site: Site, request: Request, body: Any) -> Any:
     return done
 
 
-async def _remove(site: Site, request: Request, body: shapes.OneItemBody) -> shapes.RemovedAnswer:
+async def _remove(site: Site, request: Request, body: shapes.ReasonBody) -> shapes.RemovedAnswer:
     await _do("remove", site, request, body)
     return shapes.RemovedAnswer(id=body.id)
 
@@ -315,7 +324,7 @@ OPERATIONS: Sequence[Operation] = (
     _post("unlock", shapes.EndBody, BoardItem, "Take the lock of a running item from its worker."),
     _post("edit", shapes.EditBody, BoardItem, "Change how an item is run."),
     _post("rename", shapes.RenameBody, BoardItem, "Give an item another id."),
-    _post("remove", shapes.OneItemBody, shapes.RemovedAnswer, "Remove an item.", _remove),
+    _post("remove", shapes.ReasonBody, shapes.RemovedAnswer, "Remove an item.", _remove),
 )
 
 
@@ -411,7 +420,8 @@ def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]
     async def answer(request: Request, problem: Exception) -> Response:
         if isinstance(problem, BadInput):
             return refusal(status, problem.problem, field=problem.field, remedy=problem.remedy)
-        return refusal(status, str(problem))
+        headers = retry_after(problem) if status == 503 else None
+        return refusal(status, str(problem), headers=headers)
 
     return answer
 
@@ -420,7 +430,7 @@ async def _of_http(request: Request, problem: Exception) -> Response:
     """No such path, or no such method of a path."""
     assert isinstance(problem, HTTPException)
     if problem.status_code == 404:
-        remedy = f"see {request.scope.get('root_path', '')}{VERSION}/openapi.json"
+        remedy = f"see {root_of(request.scope)}{VERSION}/openapi.json"
         return refusal(404, "there is no such address", remedy=remedy)
     allowed = (problem.headers or {}).get("Allow", "")
     remedy = f"one of {allowed}" if allowed else ""

@@ -1,7 +1,6 @@
 """The pages as an ASGI application: addresses, errors, static files, sign-in."""
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from importlib.resources import files
 from urllib.parse import urlsplit
@@ -33,8 +32,16 @@ from blackboard.web.access import (
 from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
-from blackboard.web.refusals import API, client_gone, is_api, refusal
-from blackboard.web.site import PageFunction, Signature, Site, WebPage, root_of, trouble_page
+from blackboard.web.refusals import (
+    API,
+    client_gone,
+    is_api,
+    path_of,
+    refusal,
+    retry_after,
+    root_of,
+)
+from blackboard.web.site import PageFunction, Signature, Site, WebPage, trouble_page
 from blackboard.web.snapshot import Snapshot
 
 PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
@@ -45,16 +52,18 @@ PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
     "timeline": (runs.timeline_page, runs.runs_signature),
     "failures": (runs.failures_page, runs.runs_signature),
     "workers": (pages.workers_page, pages.workers_signature),
-    "leases": (pages.leases_page, pages.by_version),
-    "leaders": (pages.leaders_page, pages.by_version),
+    "leases": (pages.leases_page, pages.by_second),
+    "leaders": (pages.leaders_page, pages.by_second),
     "health": (health.health_page, runs.runs_signature),
     "report": (pages.report_page, pages.item_signature),
-    "actions": (pages.actions_page, pages.by_version),
+    "actions": (pages.actions_page, pages.by_second),
 }
 """Each page by its name, with the function whose value changes when the page has to be made anew;
 None: the page never changes. The name is its address; that of the board is the root."""
 
 
+READY_LASTS = 1.0
+"""Seconds for which the board counts as readable: who need not sign in costs few requests."""
 FIGURES_LAST = 5.0
 """Seconds for which figures of the board are good, at the least."""
 
@@ -97,14 +106,6 @@ def web_app(
         await site.close()
         await snapshot.close()
 
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await snapshot.look()
-        try:
-            yield
-        finally:
-            await close()
-
     app = Starlette(
         routes=[
             *(
@@ -130,16 +131,22 @@ def web_app(
             ClientDisconnect: client_gone,
             404: _trouble(site, 404, "Not found"),
         },
-        lifespan=lifespan,
     )
-    return WebPages(Gate(app, site.sessions, unknown=partial(_unknown, site)), close)
+    places = [one.path for one in app.routes if isinstance(one, Route | Mount)]
+    addresses = {"/".join(one.split("/")[:2]) for one in places}
+    gate = Gate(app, site.sessions, unknown=partial(_unknown, site))
+    return WebPages(gate, close, addresses - {"/"})
 
 
 class WebPages:
     """The pages of a board, an ASGI application."""
 
-    def __init__(self, app: ASGIApp, close: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, app: ASGIApp, close: Callable[[], Awaitable[None]], addresses: Collection[str]
+    ) -> None:
         self._app = app
+        self.addresses = addresses
+        """The first parts of all addresses, as in /runs, that no prefix can begin with."""
         self.close = close
         """Ends what goes on without a request. Changes of many items are finished, and recorded."""
 
@@ -161,7 +168,7 @@ def _page_routes(
         found = await page(site, request)
         query = f"?{request.url.query}" if request.url.query else ""
         is_live = signature is not None and request.query_params.get("live") != "off"
-        stream = f"{root_of(request)}/live/{name}{query}" if is_live else ""
+        stream = f"{root_of(request.scope)}/live/{name}{query}" if is_live else ""
         return site.answer(request, found, stream=stream)
 
     routes = [Route(whole_path, whole)]
@@ -199,7 +206,9 @@ def _trouble(
         text = str(problem) if isinstance(problem, BlackboardError | TableError) else ""
         item_id = getattr(request.state, "item_id", "") if status != 404 else ""
         page = trouble_page(text or title, title=title, status=status, item_id=item_id)
-        return site.answer(request, page)
+        answer = site.answer(request, page)
+        answer.headers.update(retry_after(problem) if status == 503 else {})
+        return answer
 
     return answer
 
@@ -215,9 +224,8 @@ def _unknown(site: Site, request: Request) -> Response:
     accepts = request.headers.get("accept", "")
     if not site.access.token or "text/html" not in accepts or request.method not in {"GET", "HEAD"}:
         return PlainTextResponse("blackboard: sign in first\n", 401, headers)
-    root = root_of(request)
     query = f"?{request.url.query}" if request.url.query else ""
-    page = _login(back=f"{request.url.path.removeprefix(root)}{query}", problem="", status=401)
+    page = _login(back=f"{path_of(request.scope)}{query}", problem="", status=401)
     answer = site.answer(request, page)
     answer.headers.update(headers)
     return answer
@@ -231,7 +239,7 @@ def _login(*, back: str, problem: str, status: int) -> WebPage:
 async def _sign_out(site: Site, request: Request) -> Response:
     """End the session of the browser."""
     form = await actions.read_form(request)
-    answer = RedirectResponse(f"{root_of(request)}/login", 303)
+    answer = RedirectResponse(f"{root_of(request.scope)}/login", 303)
     if site.is_form_ours(request, form.get("csrf", "")):
         site.sessions.end(site.session(request))
         site.set_cookie(request, answer, "")
@@ -240,7 +248,7 @@ async def _sign_out(site: Site, request: Request) -> Response:
 
 async def _sign_in(site: Site, request: Request) -> Response:
     """Ask for the token, or take it."""
-    root = root_of(request)
+    root = root_of(request.scope)
     if request.method != "POST":
         if visitor_of(request) is not None:
             return RedirectResponse(f"{root}/", 303)
@@ -275,12 +283,17 @@ async def _healthz(request: Request) -> Response:
 
 
 async def _readyz(site: Site, request: Request) -> Response:
-    """Whether the board can be read."""
+    """Whether the board can be read. The reason why not is for visitors alone."""
     try:
-        await site.board.check_shards()
-    except TableError as problem:
-        return PlainTextResponse(f"store: {problem}\n", 503)
+        await site.shared(_check, at_least=READY_LASTS)
+    except (BlackboardError, TableError) as problem:
+        why = "the board cannot be read" if visitor_of(request) is None else problem
+        return PlainTextResponse(f"store: {why}\n", 503, retry_after(problem))
     return PlainTextResponse("ready\n")
+
+
+async def _check(site: Site) -> None:
+    await site.board.check_shards()
 
 
 async def _metrics(site: Site, request: Request) -> Response:

@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 from starlette.datastructures import ImmutableMultiDict
 
 from blackboard.display.queries import SORTS
-from blackboard.executor import in_thread
 from blackboard.inputs import number_of
 from blackboard.model import replace
 from blackboard.rules.status import STATES
+from blackboard.tasks import in_thread
 from blackboard.web.snapshot import Entry, Snapshot
 
 PAGE = 100

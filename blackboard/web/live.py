@@ -1,8 +1,10 @@
 """The stream that keeps a page live: server-sent events, each the page's live part anew.
 
-A stream waits for the snapshot that all viewers share, asks the page for its signature, and sends
-the part when its text is another one. It ends with the connection, which browsers keep while their
-tab is visible, when the visitor signs out, or with the server.
+A stream begins with the mark of the server: where the page has another one, the server takes no
+form of it, and scripts load it anew. Then the stream waits for the snapshot that all
+viewers share, asks the page for its signature, and sends the part when its text is another one. It
+ends with the connection, which browsers keep while their tab is visible, when the visitor signs
+out, or with the server.
 """
 
 import asyncio
@@ -20,12 +22,11 @@ from blackboard.web.access import visitor_of
 from blackboard.web.site import ZONE_COOKIE, PageFunction, Signature, Site, WebPage, trouble_page
 
 QUIET = 15.0
-"""Seconds after which a stream without news says that it is there, and the page is made anew: some
-of what it shows changes without an item."""
+"""Seconds after which a stream without news says that it is there, and the page is made anew."""
 APART = 0.8
 """Seconds from one event to the next, at the least."""
-ENDS_WITHIN = 1.0
-"""Seconds after which a stream sees that the server ends."""
+STATE_EVERY = 1.0
+"""Seconds after which a stream looks again whether it is over, and at what its page depends on."""
 MOST_CACHED = 64
 STILL_THERE = "event: still-there\ndata:\n\n"
 """An event and no comment: scripts see it, and by its absence that the connection is gone."""
@@ -85,16 +86,18 @@ def stream(
             visitor is not None and site.sessions.is_ended(visitor.session)
         )
 
+    def state() -> object:
+        around = site.snapshot.trouble, site.snapshot.paused
+        turn = int(site.clock.monotonic() / QUIET)
+        return signature(site, request), around, turn
+
     async def events() -> AsyncIterator[str]:
         sent = ""
         async with site.snapshot.viewed():
-            yield "retry: 1000\n\n"
+            yield f"event: server\ndata: {site.sessions.mark}\n\n"
             while not is_over():
-                seen = site.snapshot.version
-                around = site.snapshot.trouble, site.snapshot.paused
-                state = _hashed((signature(site, request), around))
-                turn = int(site.clock.monotonic() / QUIET)
-                html = await fragments.get(site, request, page, (state, turn))
+                made_for = state()
+                html = await fragments.get(site, request, page, made_for)
                 digest = hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()
                 if digest != sent:
                     sent = digest
@@ -102,10 +105,8 @@ def stream(
                 else:
                     yield STILL_THERE
                 await asyncio.sleep(APART)
-                for _ in range(int(QUIET / ENDS_WITHIN)):
-                    await site.snapshot.change(since=seen, within=ENDS_WITHIN)
-                    if site.snapshot.version != seen or is_over():
-                        break
+                while state() == made_for and not is_over():
+                    await site.snapshot.change(since=site.snapshot.version, within=STATE_EVERY)
 
     return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
@@ -122,12 +123,3 @@ def is_server_ending() -> bool:
 def _event(html: str, digest: str) -> str:
     lines = "\n".join(f"data: {line}" for line in html.splitlines())
     return f"id: {digest[:12]}\n{lines}\n\n"
-
-
-def _hashed(signature: object) -> object:
-    """A key for a dictionary: the text of what cannot be hashed."""
-    try:
-        hash(signature)
-    except TypeError:
-        return repr(signature)
-    return signature

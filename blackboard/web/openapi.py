@@ -19,7 +19,7 @@ STATUSES = {
     409: "The item, or the board, is in a state that does not allow it.",
     415: "The body is no application/json.",
     421: "This host name is not served.",
-    503: "The store does not answer.",
+    503: "The store does not answer; `Retry-After` has the seconds to wait.",
 }
 
 

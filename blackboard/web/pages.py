@@ -36,12 +36,12 @@ from blackboard.display.sharing import (
     unreadable_words,
 )
 from blackboard.errors import BadInput, Missing, MissingRun
-from blackboard.executor import in_thread
 from blackboard.inputs import number_of
-from blackboard.model import Item, Mark, Run, State
+from blackboard.model import Action, Item, Mark, Run, State
 from blackboard.protocol.actions import actions
-from blackboard.protocol.groups import read_groups
+from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.keys import leaders_board
+from blackboard.protocol.leaders import Elections
 from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, Sighting, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.records import decoded, decoded_as
@@ -49,6 +49,7 @@ from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import RunSettings, decode_spec
+from blackboard.tasks import in_thread
 from blackboard.web.actions import EDITABLE, OF_MANY, VERBS
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
@@ -65,10 +66,10 @@ COLUMNS = (
     ("running", ""),
     ("outcome", "outcome"),
     ("next", "next"),
-    ("owner", "owner"),
+    ("worker", "worker"),
 )
 """Titles of the board's table, and what each sorts by."""
-MINOR = {"type", "schedule", "start", "stop", "owner"}
+MINOR = {"type", "schedule", "start", "stop", "worker"}
 """Columns that a narrow screen leaves out."""
 MOST_TYPES = 12
 """Types, and tags, that are offered as filters; a search finds the others."""
@@ -164,6 +165,11 @@ def by_version(site: Site, request: Request) -> object:
     return site.snapshot.version
 
 
+def by_second(site: Site, request: Request) -> object:
+    """What a page depends on that shows more than items: it is made anew each second."""
+    return int(site.clock.monotonic())
+
+
 def _offered(found: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tuple[str, int]]:
     """The most frequent values, and all that are chosen."""
     first = list(found[:MOST_TYPES])
@@ -254,9 +260,8 @@ async def item_page(site: Site, request: Request) -> WebPage:
 
 def item_signature(site: Site, request: Request) -> object:
     """What the page depends on: its item and the workers that could take it."""
-    entry = site.snapshot.entries.get(request.query_params.get("id", ""))
-    present = [(one.member.owner, one.lost, one.member.types) for one in site.snapshot.present]
-    return entry, present, site.snapshot.paused
+    present = tuple((one.member.owner, one.lost, one.member.types) for one in site.snapshot.present)
+    return site.snapshot.found(request.query_params.get("id", "")), present
 
 
 def own_options(item: Item) -> dict[str, str]:
@@ -349,14 +354,14 @@ async def workers_page(site: Site, request: Request) -> WebPage:
 
 def workers_signature(site: Site, request: Request) -> object:
     """What the page depends on."""
-    present = [(one.member, one.lost) for one in site.snapshot.present]
+    present = tuple((one.member, one.lost) for one in site.snapshot.present)
     return present, site.snapshot.version
 
 
 async def leases_page(site: Site, request: Request) -> WebPage:
     """The groups of partitions, and the partitions of one."""
     name = request.query_params.get("group", "")
-    groups = await read_groups(site.board)
+    groups = await site.shared(_groups)
     chosen = next((one for one in groups if one.name == name), None)
     return WebPage(
         template="leases.html",
@@ -370,9 +375,13 @@ async def leases_page(site: Site, request: Request) -> WebPage:
     )
 
 
+async def _groups(site: Site) -> list[GroupLeases]:
+    return await read_groups(site.board)
+
+
 async def leaders_page(site: Site, request: Request) -> WebPage:
     """The elections."""
-    found, trouble = await read_leaders(site.board)
+    found, trouble = await site.shared(_leaders)
     damaged = {one.item.id: why for one in found.statuses if (why := election_problem(one))}
     lost = unreadable_words(leaders_board(site.board.name), found.unreadable)
     return WebPage(
@@ -385,6 +394,10 @@ async def leaders_page(site: Site, request: Request) -> WebPage:
             "problems": [one for one in (trouble, *damaged.values(), lost) if one],
         },
     )
+
+
+async def _leaders(site: Site) -> tuple[Elections, str]:
+    return await read_leaders(site.board)
 
 
 # ---- a report
@@ -437,5 +450,9 @@ def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str
 
 async def actions_page(site: Site, request: Request) -> WebPage:
     """What people did, the newest first."""
-    found = await actions(site.board, limit=PAGE)
+    found = await site.shared(_actions, of=site.snapshot.changes_here)
     return WebPage(template="actions.html", title="Actions", values={"found": found})
+
+
+async def _actions(site: Site) -> list[Action]:
+    return await actions(site.board, limit=PAGE)

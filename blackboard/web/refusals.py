@@ -1,8 +1,10 @@
-"""What the pages and the JSON interface refuse alike: bodies of another type, or too long ones.
+"""What the pages and the JSON interface have in common: where they begin, and what they refuse,
+such as bodies of another type, or too long ones.
 
 An error of the JSON interface is one object, whatever went wrong and wherever it was found.
 """
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -12,7 +14,10 @@ from starlette.types import Scope
 
 from blackboard.errors import BadInput
 from blackboard.records import as_json
+from blackboard.table import Busy
 
+RETRY_AFTER = 5.0
+"""Seconds after which a request to a store that does not answer may be sent again."""
 API = "/api"
 """Where the interface begins, below the root of the pages."""
 
@@ -37,10 +42,23 @@ async def body_of(request: Request, kind: str, *, most: int, remedy: str) -> byt
     return body
 
 
+def root_of(scope: Scope) -> str:
+    """What stands before all addresses: where a proxy, or an application around these pages, has
+    put them. It ends with no slash.
+    """
+    root: str = scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+def path_of(scope: Scope) -> str:
+    """The address of a request below the root."""
+    path: str = scope["path"]
+    return path.removeprefix(root_of(scope))
+
+
 def is_api(scope: Scope) -> bool:
     """Whether a request is one of a program, to be answered in JSON."""
-    path: str = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
-    return path == API or path.startswith(f"{API}/")
+    return f"{path_of(scope)}/".startswith(f"{API}/")
 
 
 def json_answer(
@@ -62,6 +80,12 @@ def refusal(
     """What is wrong, where, and what to do; what is not known is null."""
     error = {"field": field or None, "problem": problem, "remedy": remedy or None}
     return json_answer({"error": error}, status, headers)
+
+
+def retry_after(problem: Exception) -> dict[str, str]:
+    """The header that says after how many seconds a store that does not answer may do so."""
+    seconds = problem.retry_after if isinstance(problem, Busy) else RETRY_AFTER
+    return {"retry-after": str(math.ceil(seconds))}
 
 
 async def client_gone(request: Request, problem: Exception) -> Response:

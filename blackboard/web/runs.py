@@ -158,7 +158,7 @@ async def runs_page(site: Site, request: Request) -> WebPage:
 def runs_signature(site: Site, request: Request) -> object:
     """What these pages depend on: one item, or all."""
     item_id = request.query_params.get("id")
-    return site.snapshot.entries.get(item_id) if item_id else site.snapshot.version
+    return site.snapshot.found(item_id) if item_id else site.snapshot.version
 
 
 async def timeline_page(site: Site, request: Request) -> WebPage:

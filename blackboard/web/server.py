@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from blackboard.metrics.server import quiet_shortage
@@ -122,7 +122,7 @@ class PageServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                lifespan="on",
+                lifespan="off",  # the board closes its pages
                 backlog=ACCEPTED_AT_ONCE,
                 timeout_graceful_shutdown=LAST_ANSWERS,
             )
@@ -139,8 +139,26 @@ class PageServer(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(QUEUE)
-        if self.started:
+        if self.started and not self.should_exit:
             self._started()
+
+
+def below(prefix: str, pages: ASGIApp) -> ASGIApp:
+    """Pages below a path, such as /board, as a reverse proxy shows them, whether it passes on the
+    whole path of a request or what follows the prefix.
+    """
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = scope["path"]
+            if path == prefix:
+                path = f"{prefix}/"
+            elif not path.startswith(f"{prefix}/"):
+                path = f"{prefix}{path}"
+            scope = {**scope, "root_path": prefix, "path": path}
+        await pages(scope, receive, send)
+
+    return app
 
 
 def _report_shortage() -> None:

@@ -146,33 +146,26 @@ def _check_one_of(field: str, values: list[str], known: tuple[str, ...] | list[s
 # ---- the bodies of a POST
 
 
-class OneItemBody(RequestFields, frozen=True):
-    """Which item."""
-
-    id: ItemId
-
-
-class RenameBody(OneItemBody, frozen=True):
-    """Which item, and its new id."""
-
-    new_id: ItemId
-
-
-class RunBody(RequestFields, frozen=True):
-    """Which item to run now; `params` are laid over its own for this run. The same `trigger` twice
-    is one run: while that waits, for ten minutes, and until 64 other requests have come.
-    """
-
-    id: ItemId
-    params: dict[str, Any] = {}
-    trigger: Annotated[str, Meta(max_length=LONGEST_NAME, description="Names the request.")] = ""
-
-
 class ReasonBody(RequestFields, frozen=True):
     """Which item, and why."""
 
     id: ItemId
     reason: Reason = ""
+
+
+class RenameBody(ReasonBody, frozen=True, kw_only=True):
+    """Which item, its new id, and why."""
+
+    new_id: ItemId
+
+
+class RunBody(ReasonBody, frozen=True):
+    """Which item to run now; `params` are laid over its own for this run. The same `trigger` twice
+    is one run: while that waits, for ten minutes, and until 64 other requests have come.
+    """
+
+    params: dict[str, Any] = {}
+    trigger: Annotated[str, Meta(max_length=LONGEST_NAME, description="Names the request.")] = ""
 
 
 class EndBody(ReasonBody, frozen=True):
@@ -199,14 +192,16 @@ EditBody = msgspec.defstruct(
         ("params", dict[str, Any], msgspec.field(default_factory=dict)),
         ("unset", list[str], msgspec.field(default_factory=list)),
         ("type", str | UnsetType, UNSET),
+        ("first", str | UnsetType, UNSET),
         ("checkpoint", Any, UNSET),
         *((name, _option(Spec.__annotations__[name]), UNSET) for name in OPTIONS),
     ],
-    bases=(OneItemQuery,),
+    bases=(ReasonBody,),
     namespace={
         "__doc__": "Which item, and how it is run from now on. `params` are laid over its own, "
         'those named in `unset` are taken away. "" takes back what the item says. The next run '
-        "goes on at `checkpoint`; null: it begins anew."
+        "goes on at `checkpoint`; null: it begins anew. `first` (now, next or a time) moves the "
+        "first run of an item that never ran."
     },
     module=__name__,
     kw_only=True,

@@ -30,14 +30,15 @@ from blackboard.clock import Clock
 from blackboard.display.columns import worker_name
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.executor import in_thread
 from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.zones import find_zone
 from blackboard.settings import Settings
+from blackboard.tasks import in_thread
 from blackboard.web.access import SESSION_LASTS, Access, Sessions, Visitor, cookie_name, visitor_of
 from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
+from blackboard.web.refusals import path_of, root_of
 from blackboard.web.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -145,8 +146,8 @@ class Site:
         self, read: Callable[["Site"], Awaitable[T]], *, of: object = None, at_least: float = 0.0
     ) -> T:
         """What `read` finds, read once for all that ask while it is good: `SHARE` times as long as
-        the reading took, `at_least` so many seconds, and while `of` is the same. All that wait for
-        a reading get its error.
+        the reading took, `at_least` so many seconds, and while `of` is the same. An error is kept
+        in the same way.
         """
         reading = self._readings.get(read)
         if reading is None or reading.of != of or self._is_over(reading):
@@ -162,10 +163,11 @@ class Site:
         self, reading: _Reading, read: Callable[["Site"], Awaitable[T]], at_least: float
     ) -> T:
         began = self.clock.monotonic()
-        found = await read(self)
-        ended = self.clock.monotonic()
-        reading.until = ended + max(SHARE * (ended - began), at_least)
-        return found
+        try:
+            return await read(self)
+        finally:
+            ended = self.clock.monotonic()
+            reading.until = ended + max(SHARE * (ended - began), at_least)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -194,9 +196,8 @@ class Site:
 
     def common(self, request: Request) -> dict[str, Any]:
         """The values that every template has."""
-        root = root_of(request)
+        root = root_of(request.scope)
         visitor = visitor_of(request)
-        path = request.url.path.removeprefix(root)
 
         def url(path: str, *pairs: tuple[str, Any], **query: Any) -> str:
             given = [*pairs, *((name, value) for name, value in query.items() if value is not None)]
@@ -204,7 +205,7 @@ class Site:
 
         return {
             "url": url,
-            "path": path.removeprefix("/live") or "/",
+            "path": path_of(request.scope).removeprefix("/live") or "/",
             "board": self.board.name,
             "store": self.store,
             "version": __version__,
@@ -214,6 +215,7 @@ class Site:
             and visitor is not None
             and not visitor.by_header,
             "csrf": self.csrf(request),
+            "server": self.sessions.mark,
             "zone": zone_name(request),
             "snapshot": self.snapshot,
             "is_live": is_live(request),
@@ -249,7 +251,7 @@ class Site:
             cookie_name(request.headers.get("host", "")),
             session,
             max_age=int(SESSION_LASTS) if session else 0,
-            path=request.scope.get("root_path", "") or "/",
+            path=root_of(request.scope) or "/",
             secure=is_https(request),
             httponly=True,
             samesite="lax",
@@ -284,12 +286,6 @@ def switched(request: Request) -> str:
     """The address of a page that goes on with its updates, or pauses them."""
     pairs = [one for one in request.query_params.multi_items() if one[0] != "live"]
     return f"?{urlencode([*pairs, ('live', 'off')] if is_live(request) else pairs)}"
-
-
-def root_of(request: Request) -> str:
-    """What stands before all addresses: where an application around these pages has put them."""
-    root: str = request.scope.get("root_path", "")
-    return root.rstrip("/")
 
 
 # ---- values in templates

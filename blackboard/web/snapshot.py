@@ -159,6 +159,10 @@ class Snapshot:
         """All items, in the order of their ids."""
         return (self.entries[one] for one in self.ids)
 
+    def found(self, item_id: str) -> Entry | Item | None:
+        """An item, or its tombstone; None: there is neither."""
+        return self.entries.get(item_id) or self.removed.get(item_id)
+
     @property
     def age(self) -> float:
         """Seconds since the last look."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.doctor import Examination, examine
-from blackboard.election import Election
+from blackboard.election import Election, Term
 from blackboard.errors import BadInput, BadRow
 from blackboard.events import (
     BoardCounted,
@@ -143,9 +143,13 @@ class Housekeeping:
         self.events.emit(BoardExamined, items=report.items, findings=tuple(findings))
 
     async def prune(self) -> None:
-        """Deletes rows that are past their retention, of the board and of those that belong to it.
-        A row that cannot be used is reported, and ends one duty on one board at the most.
+        """Deletes rows that are past their retention, of the board and of those that belong to it,
+        once the store's clock may be trusted with that. A row that cannot be used is reported, and
+        ends one duty on one board at the most.
         """
+        while left := self.board.clock_proven_in():
+            await self.board.clock.sleep(left)
+            await self.pause()
         pruned, messages, actions, notices = Pruned(), 0, 0, 0
         retention = self.settings.retention
         async for board in self._boards():
@@ -237,21 +241,19 @@ class Coordinator:
         async with election:
             self._failures = 0
             while True:
-                await election.won()
-                await self._serve(election)
+                await self._serve(await election.won())
 
-    async def _serve(self, election: Election) -> None:
+    async def _serve(self, term: Term) -> None:
         """Does the housekeeping of one term."""
-        term, lost = election.term, election.lost
         times, settings = self.settings.times, self.settings
         house = Housekeeping(
             board=self.board,
             events=self.events,
             settings=settings,
-            term=term,
-            is_over=lambda: bool(lost),
+            term=term.fence,
+            is_over=lambda: bool(term.lost),
         )
-        self.events.emit(CoordinatorElected, term=term)
+        self.events.emit(CoordinatorElected, term=term.fence)
         try:
             async with asyncio.TaskGroup() as group:
                 duties = [
@@ -262,12 +264,12 @@ class Coordinator:
                         self._keep(house.prune, settings.prunes_every, after=times.settles),
                     )
                 ]
-                await lost.wait()
+                await term.lost.wait()
                 for one in duties:
                     one.cancel()
         finally:
-            reason = lost.reason or "the worker ends"
-            self.events.emit(CoordinatorEnded, term=term, reason=reason)
+            reason = term.lost.reason or "the worker ends"
+            self.events.emit(CoordinatorEnded, term=term.fence, reason=reason)
 
     async def _keep(
         self,

@@ -3,10 +3,14 @@
 Messages, answers of the bus, ends of pumps and the clock are events; each makes the next state and
 actions. Actions of one partition are carried out one after the other, those of several at the same
 time. An action that the bus does not answer is left out: the next race decides.
+
+`GroupRaces` judges whether races decide at all: a bus that is away for longer than a lease leaves
+it to shares, and so do workers of which not all race.
 """
 
 import asyncio
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +18,7 @@ from typing import Any
 
 from blackboard.bus import Bus, BusAway, OpenBus
 from blackboard.clock import Clock
+from blackboard.events import BusBack, BusUnavailable, GroupTrouble
 from blackboard.rules.grab import (
     Action,
     DropIf,
@@ -36,9 +41,11 @@ from blackboard.rules.grab import (
     WakeAt,
     Woken,
 )
+from blackboard.rules.shares import Picture
+from blackboard.worker.group_rows import GroupRows
 
 MOMENT = 0.1
-"""Seconds between two checks whether all partitions were let go."""
+"""Seconds between two checks whether all partitions were released."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +68,7 @@ class LeaseGrab:
     """Starts a task, which its owner cancels at the end."""
     claim: Callable[[str], Awaitable[bool]]
     """Claims a partition and starts its pump. Returns whether this node holds it."""
-    let_go: Callable[[str], None]
+    release: Callable[[str], None]
     """Asks a pump to end. `ended` is to be called when it has, and its lock is released."""
     guard: Callable[[], LockHolders | None]
     """The newest view of the lock rows; None: the rule is as published."""
@@ -95,7 +102,7 @@ class LeaseGrab:
             self.take(PumpEnded(name))
 
     async def leave(self) -> None:
-        """Lets all partitions go, and returns when that is published."""
+        """Releases all partitions, and returns when that is published."""
         self.take(Leaving())
         while self._tasks or self.grab.pumping:
             await self.clock.sleep(MOMENT)
@@ -140,10 +147,102 @@ class LeaseGrab:
                 is_held = await self.claim(partition)
                 self.take(PumpStarted(partition) if is_held else PumpEnded(partition))
             case StopPump(partition):
-                self.let_go(partition)
+                self.release(partition)
             case Publish(channel, partition):
                 await self.bus.publish(channel, partition)
             case Put(hash_name, partition, value):
                 await self.bus.put(hash_name, partition, value)
             case DropIf(hash_name, partition, value):
                 await self.bus.drop_if(hash_name, partition, value)
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupRaces:
+    """The races of a worker in one group."""
+
+    races: Races
+    owner: str
+    rows: GroupRows
+    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    claim: Callable[[str], Awaitable[bool]]
+    release: Callable[[str], None]
+    """These three as `LeaseGrab` has them."""
+    node: LeaseGrab = field(init=False)
+    _holders: LockHolders = field(default_factory=lambda: LockHolders({}))
+    """The holders of the partitions, by the last look."""
+    _away_since: float | None = None
+    """Since when the bus is away."""
+    _behind: dict[str, float] = field(default_factory=dict)
+    """The workers that hold at least two partitions less than another, and since when each has got
+    none; -inf for all of them: races took too long, and shares decide until no worker is behind.
+    """
+
+    def __post_init__(self) -> None:
+        self.node = LeaseGrab(
+            node=self.owner,
+            bus=self.races.open_bus(on_away=self._bus_away, on_back=self._bus_back),
+            clock=self.rows.board.clock,
+            times=self.races.times,
+            start=self.start,
+            claim=self.claim,
+            release=self.release,
+            guard=lambda: self._holders,
+            may_race=lambda: self.decide,
+        )
+
+    @property
+    def decide(self) -> bool:
+        """Whether races decide, and not shares."""
+        since, now = self._away_since, self.rows.board.clock.monotonic()
+        is_there = since is None or now - since <= self.rows.lease
+        return is_there and not self._is_uneven
+
+    @property
+    def _is_uneven(self) -> bool:
+        """Whether races took too long to make the shares even."""
+        return -math.inf in self._behind.values()
+
+    def looked(self, picture: Picture, names: Iterable[str], held: Iterable[str]) -> None:
+        """Takes over what a look at the rows has shown: `names` are all partitions, `held` those
+        whose pump this worker runs.
+        """
+        self._see_who_is_behind(picture)
+        self._holders = LockHolders(picture.held)
+        self.node.rows_read(names, held)
+
+    def _see_who_is_behind(self, picture: Picture) -> None:
+        """Notes which workers hold too little, and for how long. Where workers join one after
+        another, one is always behind: so it counts how long the same one has got nothing.
+        """
+        now, longest, group = self.node.clock.monotonic(), self.races.times.maximum, self.rows.group
+        before, held = self._holders, Counter(picture.held.values())
+        order = sorted(picture.workers, key=lambda one: (held[one], one))
+        most = order[-1]
+        behind = [one for one in order if held[most] - held[one] >= 2]
+        if self._is_uneven:  # shares deal now: that a worker gets some does not show that races do
+            self._behind = dict.fromkeys(behind, -math.inf)
+            return
+        self._behind = {
+            one: now if held[one] > before.held(one) else self._behind.get(one, now)
+            for one in behind
+        }
+        for one, since in self._behind.items():
+            if now - since > longest:
+                self._behind = dict.fromkeys(behind, -math.inf)
+                what = (
+                    f"{group} goes by shares until it is even: {one} holds {held[one]}, {most} "
+                    f"{held[most]}, and {one} has got none for longer than {longest:g} s (does a "
+                    "worker have another Redis, or another balance?)"
+                )
+                self.rows.events.emit(GroupTrouble, message=what)
+                return
+
+    def _bus_away(self, problem: str) -> None:
+        self._away_since = self.node.clock.monotonic()
+        what = f"{problem}; {self.rows.group} goes by shares unless it is back within a lease"
+        self.rows.events.emit(BusUnavailable, message=what)
+
+    def _bus_back(self) -> None:
+        self._away_since = None
+        what = f"the bus is back: the partitions of {self.rows.group} are raced for"
+        self.rows.events.emit(BusBack, message=what)

@@ -27,6 +27,7 @@ from blackboard.protocol.finished_runs import edited_settings
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
+from blackboard.runners.loop import EARLY, STANDS
 from blackboard.subscribers import Events
 from blackboard.table import Busy, Refused, TableError, Unavailable
 from blackboard.worker.holdings import Holding, Holdings
@@ -107,7 +108,7 @@ class Heartbeat:
         if self._idle is not None:
             self._idle.cancel()
         self._pause = self._pause_for(self.holdings)
-        longest, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause
+        longest, shortest = LONGEST_STANDSTILL, self._pause + STANDS + EARLY
         due: list[Holding] = []
         for held in self.holdings:
             if held.lost:

@@ -8,7 +8,7 @@ from blackboard.model import Claim, Outcome
 from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.rows import text_of
 from blackboard.rules.due import renew_every
-from blackboard.runner import Execution
+from blackboard.runners.runner import Execution
 from blackboard.spec import RunSettings
 from blackboard.worker.slots import Slots
 
@@ -22,7 +22,7 @@ MOST_GIVEN_UP = 10_000
 """Runs that could not be released, whose nonces are kept: their locks are gone long before."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Holding:
     """One run: its claim, renewed over time, and its handler under way."""
 

@@ -6,7 +6,7 @@ checks that the board has the shards that it had.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from datetime import datetime
 
@@ -36,6 +36,7 @@ class Membership:
     def __init__(self, board: BoardTable, member: Member, peers: Peers, events: Events) -> None:
         self._board = board
         self._member = member
+        self._types = member.types
         self._peers = peers
         self._events = events
         self._announced = 0
@@ -43,15 +44,19 @@ class Membership:
         self._refused = ""
         """The reason that was reported why the row is not written; "" while it is."""
 
-    async def announce(self, *, running: int) -> None:
+    async def announce(self, *, running: int, but: Container[str] = ()) -> None:
         """Writes the row, reads those of the peers now and then, and waits until it is to be
-        written again. Raises Remade when the board was made anew with other shards.
+        written again. `but` are types that it does not take for now. Raises Remade when the board
+        was made anew with other shards.
         """
+        types = ",".join(one for one in self._types.split(",") if one not in but)
         board = self._board
         try:
             if not self._announced:
                 self._member = replace(self._member, started=await board.table.now())
-            self._member = await announce(board, replace(self._member, running=running))
+            self._member = await announce(
+                board, replace(self._member, running=running, types=types)
+            )
             self._announced += 1
             if self._announced <= 2 or self._announced % MEETS_EVERY == 0:
                 await self._meet_peers()

@@ -9,12 +9,8 @@ import asyncio
 import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from contextvars import copy_context
-from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from threading import Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from blackboard.clock import Clock
 from blackboard.events import GroupTrouble
@@ -22,6 +18,7 @@ from blackboard.handlers.handler import A_NAME, Names, check_partitions, is_part
 from blackboard.phrases import plural
 from blackboard.runners.output import failure
 from blackboard.subscribers import Events
+from blackboard.tasks import in_thread
 
 NAMED_EVERY = 60.0
 """Seconds between two calls of a function that names the partitions."""
@@ -29,7 +26,6 @@ ANSWERED_WITHIN = 60.0
 """Seconds that such a function has to answer."""
 UNANSWERED_EVERY = 600.0
 """Seconds between two reports that it does not answer."""
-T = TypeVar("T")
 
 
 class NamesAnswer(NamedTuple):
@@ -172,7 +168,7 @@ class PartitionNames:
     async def _called(self, names: Names) -> Any:
         """What a plain function returns, in a thread. A call that is under way is waited for."""
         if self._call is None:
-            self._call = _in_thread(partial(_outcome, names, self._settings))
+            self._call = asyncio.ensure_future(in_thread(_outcome, names, self._settings))
         outcome = await asyncio.shield(self._call)
         self._call = None
         if outcome.problem is not None:
@@ -204,24 +200,6 @@ def _outcome(names: Names, settings: Mapping[str, Any]) -> _Outcome:
     except BaseException as problem:  # noqa: BLE001 - it is raised where the names are awaited
         return _Outcome(problem=problem)
     return _Outcome(found)
-
-
-def _in_thread(function: Callable[[], T]) -> "asyncio.Future[T]":
-    """Calls `function`, which raises nothing, in a thread. The process does not wait for it."""
-    loop, context = asyncio.get_running_loop(), copy_context()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def work() -> None:
-        found = context.run(function)
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(reply, found)
-
-    def reply(found: T) -> None:
-        if not future.done():
-            future.set_result(found)
-
-    Thread(target=work, name="names of partitions", daemon=True).start()
-    return future
 
 
 def _shown(odd: object) -> str:

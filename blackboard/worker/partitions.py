@@ -1,19 +1,20 @@
-"""A worker's part in one group of partitions: it takes its share, runs a pump for each, lets go.
+"""A worker's part in one group of partitions: takes its share, runs a pump for each, releases them.
 
 A group is a board of its own, `town.clicks` beside `town`, and a partition is an item whose run
 does not end. So a partition that is held is a lock, one that is not is a waiting token, and to
-take, renew, override, save and let go are the batches that every item has. `rules/shares.py` says
-what to take and what to let go; here that is done, round by round.
+take, renew, override, save and release are the batches that every item has. `rules/shares.py` says
+what to take and what to release, and `worker/grab.py` does where partitions are raced for; here
+that is done, round by round.
 
-To hand over, a pump is asked to end (`ctx.stopping`). When it has returned, or when its time for
-that is up, its partition is released and due at once: only then does another worker claim it. A
-worker that ends says so in its row and waits a round: by then the others look each second. Then it
-lets everything go.
+To release a partition, its pump is asked to end (`ctx.stopping`). When it has returned, or when its
+time for that is up, the lock is released and the partition is due at once: only then does another
+worker claim it. A worker that is asked to stop says so in its row and waits a round: by then the
+others look each second. Then it releases everything. Pumps are asked to end in time, and all of
+that has a limit, however long the store takes to answer.
 """
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,17 +23,13 @@ from typing import Any
 
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import (
-    BusBack,
-    BusUnavailable,
     GroupTrouble,
     ItemLeftAlone,
     LockAdopted,
     LockOverridden,
-    WorkerStopping,
 )
 from blackboard.handlers.handler import Handler, Pump
 from blackboard.model import VERSION, Claim, Ended, Item, Lock, Member, Outcome, Token, replace
-from blackboard.phrases import plural
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import bring_back
 from blackboard.protocol.finished_runs import Released
@@ -40,7 +37,6 @@ from blackboard.protocol.members import Sighting, announce, forget, workers
 from blackboard.protocol.reading import BoardGone, BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale
-from blackboard.rules.grab import LockHolders, Times
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.shares import (
     CATCHING_UP,
@@ -61,7 +57,7 @@ from blackboard.table import (
     Unavailable,
 )
 from blackboard.tasks import until_one_ends
-from blackboard.worker.grab import LeaseGrab, Races
+from blackboard.worker.grab import GroupRaces, Races
 from blackboard.worker.group_rows import GroupRows, row_in_the_way
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings, Latest
@@ -76,13 +72,13 @@ ROUND = 1 / 3
 SHORTEST_ROUND = 1.0
 """The shortest round in seconds."""
 LAST_MESSAGES = 2.0
-"""Seconds that a worker which ends has to publish on the bus what it let go."""
+"""Seconds that a worker which ends has to publish on the bus what it released."""
 MOST_PUMPS = 1_000_000
 """Pumps in one worker: more than ever fall to it."""
 TWICE = 0.5
 """Seconds, at the least, between the first two announcements of a worker."""
 UNASKED = "it returned, and was not asked to end (a pump goes on until ctx.stopping is true)"
-SHARED = "let go for another worker"
+SHARED = "released for another worker"
 ENDING = "the worker is stopping"
 _ALL = datetime(9999, 1, 1, tzinfo=UTC)
 """A time after all tokens."""
@@ -96,6 +92,8 @@ class _Look:
     locks: Sequence[Lock]
     tokens: Sequence[Token]
     workers: Sequence[Sighting]
+    late: bool
+    """Whether it comes late after the one before, or soon after one that did."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -123,22 +121,17 @@ class GroupWorker:
     member: Member = field(init=False)
     """The worker's row on the group's board."""
     _rows: GroupRows = field(init=False)
-    _grab: LeaseGrab | None = None
-    _holders: LockHolders = field(default_factory=lambda: LockHolders({}))
-    """The holders of the partitions, by the last look."""
-    _bus_away_since: float | None = None
-    _behind: dict[str, float] = field(default_factory=dict)
-    """The workers that hold at least two partitions less than another, and since when each has got
-    none; -inf for all of them: races took too long, and shares decide until no worker is behind.
-    """
+    _racing: GroupRaces | None = None
     _group: asyncio.TaskGroup = field(init=False)
     _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """The tasks that are cancelled at the end, in the order they were begun."""
     _left_alone: Latest = field(default_factory=lambda: Latest(MOST_PUMPS))
     """Partitions whose settings cannot be computed: each is reported once."""
-    _asked_to_stop: int = 0
+    _stop_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _stop_now: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when pumps have no time left to end."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the worker is asked to stop, or a run was released."""
+    """Set when the worker is asked to stop, or names were given that are not there."""
     _begun: float = 0.0
     _announced: float = -math.inf
     _looked: float = 0.0
@@ -147,12 +140,12 @@ class GroupWorker:
     _short_since: float | None = None
     """Since when it holds less than its share."""
     _left: dict[str, float] = field(default_factory=dict)
-    """The partitions without an owner at the last look, and since when it has seen that."""
+    """The partitions without a worker at the last look, and since when it has seen that."""
     _explained: dict[str, Etag] = field(default_factory=dict)
     """Partitions that wait for more than a moment, and the etags of their tokens, once it was
     examined whether a clock was wrong."""
     _others: bool = False
-    """Whether other workers are there to take what it lets go."""
+    """Whether other workers are there to take what it releases."""
 
     def __post_init__(self) -> None:
         self.runs.ended, self.releases.landed = self._ended, self._released
@@ -173,16 +166,13 @@ class GroupWorker:
         )
         if self.races is not None:
             self.races.times.check_drain(self.pump.drain.total_seconds())
-            self._grab = LeaseGrab(
-                node=self.owner,
-                bus=self.races.open_bus(on_away=self._bus_away, on_back=self._bus_back),
-                clock=self.board.clock,
-                times=self.races.times,
+            self._racing = GroupRaces(
+                races=self.races,
+                owner=self.owner,
+                rows=self._rows,
                 start=self._start_beside,
                 claim=self._claim_won,
-                let_go=self._let_go_lost,
-                guard=lambda: self._holders,
-                may_race=lambda: self._races_decide,
+                release=self._release_lost,
             )
 
     @property
@@ -200,39 +190,48 @@ class GroupWorker:
 
     @property
     def _stopping(self) -> bool:
-        return self._asked_to_stop > 0
+        return self._stop_asked.is_set()
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Asks the worker to stop. Asked once, it lets everything go when the others have seen that
-        it leaves. Asked again, or `at_once`: now.
+        """Asks the worker to stop. Asked once, it releases everything when the others have seen
+        that it leaves. Asked again, or `at_once`: now.
         """
-        self._asked_to_stop += 2 if at_once else 1
+        if at_once or self._stopping:
+            self._stop_now.set()
+        self._stop_asked.set()
+        self.holdings.slots.close()  # a claim that is answered from now on is put back
         self._changed.set()
-        if len(self.holdings):
-            held = plural(len(self.holdings), "partition")
-            self.events.emit(WorkerStopping, message=f"lets {held} of {self.handler.type} go")
 
     async def work(self) -> None:
         """Serves the group until `stop` is called."""
         self._begun = self._looked = self.board.clock.monotonic()
         try:
             async with asyncio.TaskGroup() as self._group:
-                work = (self.heartbeat.run(), self._release(), self.releases.keep_pruning(0))
-                for one in work:
+                work = (self.heartbeat.run(), self._write_releases(), self.releases.keep_pruning(0))
+                for one in (*work, self._end_pumps()):
                     self._start_beside(one)
-                if await self._prepared():
-                    if self._grab is not None:
-                        self._start_beside(self._grab.run())
-                    await self._rounds()
-                    await self._let_all_go()
+                await until_one_ends(self._start_beside(self._serve()), self._stop_is_over())
                 await self.releases.pruned()
                 for task in tuple(self._beside):
                     task.cancel()
         finally:
             self._rows.names.cancel()
             await self.runs.calls.close()
-            if self._grab is not None:
-                await self._grab.bus.close()
+            if self._racing is not None:
+                await self._racing.node.bus.close()
+
+    async def _serve(self) -> None:
+        if await self._prepared():
+            if self._racing is not None:
+                self._start_beside(self._racing.node.run())
+            await self._rounds()
+            await self._leave_group()
+
+    async def _stop_is_over(self) -> None:
+        """Waits until the time is up that a worker has to stop, whatever the store answers."""
+        await self._stop_asked.wait()
+        drain = self.pump.drain.total_seconds()
+        await self.board.clock.sleep(self._round + drain + LAST_RELEASES)
 
     def _start_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
@@ -293,46 +292,42 @@ class GroupWorker:
             return CONFIRMED_AFTER
         look = await self._look()
         now = self.board.clock.monotonic()
-        late, self._looked = self._is_late(now), now
         await self._see_to_own(look.locks)
         await self._bring_back(look)
         picture = self._picture(look)
         self._others = len(picture.workers) > 1
-        if self._grab is not None:
-            self._see_who_is_behind(picture, self._grab.times, now)
-            self._holders = LockHolders(picture.held)
-            self._grab.rows_read(look.names, self.holdings.ids)
-        if self._races_decide:
-            return self._round
+        if self._racing is not None:
+            self._racing.looked(picture, look.names, self.holdings.ids)
+            if self._racing.decide:
+                return self._round
         if not picture.held and not picture.stale and now < self._begun + INITIAL_DELAY:
             return self._begun + INITIAL_DELAY - now
-        return self._pause(await self._share(look, picture, late=late, now=now), now)
+        return self._pause(await self._share(look, picture, now), now)
 
-    async def _share(
-        self, look: _Look, picture: Picture, *, late: bool, now: float
-    ) -> float | None:
-        """Takes and lets go what `rules/shares.py` says. Returns the seconds until the next look;
+    async def _share(self, look: _Look, picture: Picture, now: float) -> float | None:
+        """Takes and releases what `rules/shares.py` says. Returns the seconds until the next look;
         None: a round.
         """
         there = {*picture.free, *picture.stale}
         self._left = {one: self._left.get(one, now) for one in sorted(there)}
         left = [one for one, since in self._left.items() if since <= now - self._round]
         balance = self.pump.balance
-        decision = decide(picture, self.owner, balance=balance, late=late, left=left)
-        if decision.let_go:
+        decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
+        if decision.release:
             # A partition that moved while the rows were read may be in none of them.
             second = await self._look()
             again = self._picture(second)
             if again.partitions >= picture.partitions:
                 look, picture = second, again
-                decision = decide(picture, self.owner, balance=balance, late=late, left=left)
+                decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
         await self._take(look, decision.take)
-        if decision.let_go and not self._stopping:
+        if decision.release and not self._stopping:
             mine = {one for one, owner in picture.held.items() if owner == self.owner}
-            self._let_go(mine, keep=len(mine) - decision.let_go)
+            self._release_youngest(mine, keep=len(mine) - decision.release)
         return decision.again
 
     def _is_late(self, now: float) -> bool:
+        """Whether a look that is made now is late."""
         if now - self._looked > LATE * self._round:
             self._late_until = now + CATCHING_UP * self._round
         return now < self._late_until
@@ -358,7 +353,10 @@ class GroupWorker:
         async for one in self.board.walk(0, until=_ALL):
             if one.type == self.handler.type:
                 found.setdefault(one.id, one)
+        moment = self.board.clock.monotonic()
+        late, self._looked = self._is_late(moment), moment
         return _Look(
+            late=late,
             locks=[one for one in found.values() if isinstance(one, Lock)],
             tokens=[one for one in found.values() if isinstance(one, Token)],
             workers=there,
@@ -491,81 +489,33 @@ class GroupWorker:
 
     # ---- the lease grab
 
-    @property
-    def _races_decide(self) -> bool:
-        """Whether races decide: a bus that is away for longer than a lease leaves it to shares, and
-        so do workers that do not race.
-        """
-        since = self._bus_away_since
-        is_there = since is None or self.board.clock.monotonic() - since <= self._lease
-        return self._grab is not None and is_there and not self._is_uneven
-
-    @property
-    def _is_uneven(self) -> bool:
-        """Whether races took too long to make the shares even."""
-        return -math.inf in self._behind.values()
-
-    def _see_who_is_behind(self, picture: Picture, times: Times, now: float) -> None:
-        """Notes which workers hold too little, and for how long. Where workers join one after
-        another, one is always behind: so it counts how long the same one has got nothing.
-        """
-        before, held = self._holders, Counter(picture.held.values())
-        order = sorted(picture.workers, key=lambda one: (held[one], one))
-        most = order[-1]
-        behind = [one for one in order if held[most] - held[one] >= 2]
-        if self._is_uneven:  # shares deal now: that a worker gets some does not show that races do
-            self._behind = dict.fromkeys(behind, -math.inf)
-            return
-        self._behind = {
-            one: now if held[one] > before.held(one) else self._behind.get(one, now)
-            for one in behind
-        }
-        for one, since in self._behind.items():
-            if now - since > times.maximum:
-                self._behind = dict.fromkeys(behind, -math.inf)
-                what = (
-                    f"{self.handler.type} goes by shares until it is even: {one} holds "
-                    f"{held[one]}, {most} {held[most]}, and {one} has got none for longer than "
-                    f"{times.maximum:g} s (does a worker have another Redis, or another balance?)"
-                )
-                self.events.emit(GroupTrouble, message=what)
-                return
-
     async def _claim_won(self, name: str) -> bool:
         """Claims a partition that was won in a race, if it is free or stale by now. A worker that
-        is late overrides nothing: the next race decides.
+        is late overrides nothing: it looks again when it is late no more.
         """
-        if self._stopping or not self._races_decide:
-            return False
+        assert self._racing is not None
         try:
-            look = await self._look(at_workers=False)
-            picture = self._picture(look)
-            is_late = self._is_late(self.board.clock.monotonic())
-            if name in picture.free or (name in picture.stale and not is_late):
-                await self._take(look, {name})
+            while not self._stopping and self._racing.decide:
+                look = await self._look(at_workers=False)
+                picture = self._picture(look)
+                if name not in picture.stale or not look.late:
+                    there = {*picture.free, *picture.stale}
+                    await self._take(look, there & {name})
+                    break
+                await self.board.clock.sleep(self._late_until - self.board.clock.monotonic())
         except TableError as trouble:
             self.events.emit(GroupTrouble, message=f"{name} cannot be claimed: {trouble}")
         return name in self.holdings.ids
 
-    def _let_go_lost(self, name: str) -> None:
-        """Ends the pump of a partition that another node has won."""
+    def _release_lost(self, name: str) -> None:
+        """Releases a partition that another node has won."""
         for held in self.holdings:
-            if held.claim.id == name and not held.asked_to_end and not held.ended:
+            if held.claim.id == name:
                 self._end(held, SHARED)
 
-    def _bus_away(self, problem: str) -> None:
-        self._bus_away_since = self.board.clock.monotonic()
-        what = f"{problem}; {self.handler.type} goes by shares unless it is back within a lease"
-        self.events.emit(BusUnavailable, message=what)
+    # ---- releasing
 
-    def _bus_back(self) -> None:
-        self._bus_away_since = None
-        what = f"the bus is back: the partitions of {self.handler.type} are raced for"
-        self.events.emit(BusBack, message=what)
-
-    # ---- letting go
-
-    def _let_go(self, names: Collection[str], *, keep: int) -> None:
+    def _release_youngest(self, names: Collection[str], *, keep: int) -> None:
         """Ends the pumps of these partitions that were begun last, so that `keep` go on. Pumps that
         are about to end, or have ended since the rows were read, are not among those.
         """
@@ -579,9 +529,10 @@ class GroupWorker:
             self._end(mine[name], SHARED)
 
     def _end(self, held: Holding, reason: str) -> None:
-        """Asks a pump to end, and stops it when its time is up."""
-        held.ask_to_end(reason)
-        self._start_beside(self._stop(held, reason))
+        """Asks a pump to end, once, and stops it when its time is up."""
+        if not held.asked_to_end and not held.ended:
+            held.ask_to_end(reason)
+            self._start_beside(self._stop(held, reason))
 
     async def _stop(self, held: Holding, reason: str) -> None:
         drain = self.pump.drain.total_seconds()
@@ -590,40 +541,45 @@ class GroupWorker:
             held.cut_short(f"{reason}, and it did not end within {drain:g} s")
 
     def _ended(self, held: Holding, ended: Ended) -> None:
-        """Puts back a pump that was asked to end and returns, with its checkpoint."""
+        """Releases the partition of a pump that has ended. One that was asked to has not failed."""
         if ended.outcome is Outcome.OK and held.asked_to_end:
             ended = replace(ended, outcome=Outcome.CANCELLED, error=held.asked_to_end)
         elif ended.outcome is Outcome.OK:
-            ended = replace(ended, outcome=Outcome.FAILED, error=UNASKED)
+            ended = replace(ended, outcome=Outcome.FAILED, error=held.lost or UNASKED)
         self.releases.add(held, ended)
 
-    async def _let_all_go(self) -> None:
+    async def _end_pumps(self) -> None:
+        """Ends all pumps when the worker is asked to stop, whatever request the rounds wait for."""
+        await self._stop_asked.wait()
+        if self._others and not (self._racing and self._racing.decide):
+            # The others look each second when they have seen that this one leaves.
+            await until_one_ends(self.board.clock.sleep(self._round), self._stop_now.wait())
+        for held in self.holdings:
+            self._end(held, ENDING)
+        if self._racing is not None:
+            self._start_beside(self._racing.node.leave())
+        await self._stop_now.wait()
+        for held in self.holdings:
+            held.cut_short(ENDING)
+
+    async def _leave_group(self) -> None:
+        """Says in the worker's row that it leaves, and removes the row when all is released."""
         self.member = replace(self.member, slots=0)
         self._announced = -math.inf
         with suppress(TableError):
             await self._announce()
-        end = self.board.clock.monotonic() + self._round
-        waits = self._others and not self._races_decide
-        while waits and self._asked_to_stop == 1 and self.board.clock.monotonic() < end:
-            await self._wait(end - self.board.clock.monotonic())
-        for held in self.holdings:
-            self._end(held, ENDING)
-        leaving = None if self._grab is None else self._start_beside(self._grab.leave())
-        end = self.board.clock.monotonic() + self.pump.drain.total_seconds() + LAST_RELEASES
-        while len(self.holdings) and self.board.clock.monotonic() < end:
-            if self._asked_to_stop > 1:
-                for held in self.holdings:
-                    held.cut_short(ENDING)
-            await self._wait(end - self.board.clock.monotonic())
-        if leaving is not None:
-            pause = self._start_beside(self.board.clock.sleep(LAST_MESSAGES))
-            await until_one_ends(leaving, pause)
+        while len(self.holdings):
+            self.holdings.changed.clear()
+            await self.holdings.changed.wait()
+        if self._racing is not None:
+            pause = self.board.clock.sleep(LAST_MESSAGES)
+            await until_one_ends(self._racing.node.leave(), pause)
         with suppress(TableError):
             await forget(self.board, self.owner)
 
     # ---- beside the rounds
 
-    async def _release(self) -> None:
+    async def _write_releases(self) -> None:
         try:
             while True:
                 await self.releases.next(0, hurry=True)
@@ -632,10 +588,8 @@ class GroupWorker:
 
     async def _released(self, _batch: Sequence[Released]) -> None:
         self.holdings.changed.set()
-        if self._grab is not None:
-            self._grab.ended(self.holdings.ids)
-        if self._stopping:
-            self._changed.set()
+        if self._racing is not None:
+            self._racing.node.ended(self.holdings.ids)
 
     async def _announce(self) -> None:
         """Writes the worker's row, once a round."""

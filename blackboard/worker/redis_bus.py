@@ -26,9 +26,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from blackboard.bus import REDIS_URL, BusAway
+from blackboard.bus import REDIS_URL, TCP, BusAway, redis_parts
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput
 from blackboard.phrases import first_line
@@ -48,8 +48,6 @@ except ImportError as problem:
 
 Answer = TypeVar("Answer")
 
-TCP = ("redis", "rediss")
-SCHEMES = (*TCP, "unix")
 ANSWERS_WITHIN = 5.0
 """Seconds that Redis has for a connection, and for an answer."""
 SILENCE = 10.0
@@ -85,29 +83,8 @@ def redis_url(environ: Mapping[str, str], setting: str | None = None) -> str:
     if not url:
         problem = 'there is none, and a pump with balance="grab" needs it'
         raise BadInput(field, problem, f"set url in [redis] or {REDIS_URL}, as redis://HOST:6379/0")
-    parts = _parts(url, field)
-    if field != REDIS_URL and (parts.password or "password=" in parts.query):
-        raise BadInput(field, "it holds a password", f"give it in {REDIS_URL} instead")
+    redis_parts(url, field)
     return url
-
-
-def _parts(url: str, field: str) -> SplitResult:
-    """The parts of a URL. Raises BadInput, which quotes nothing: text behind a password may be a
-    part of it.
-    """
-    try:
-        parts = urlsplit(url)
-        if parts.scheme in SCHEMES and "@" in parts.path + parts.query + parts.fragment:
-            remedy = "quote / in the password as %2F, ? as %3F and # as %23; elsewhere @ as %40"
-            raise BadInput(field, "there is an @ behind its host", remedy)
-        is_good = parts.scheme in SCHEMES and parts.port != 0
-    except ValueError:
-        is_good = False
-    if not is_good:
-        raise BadInput(
-            field, "it is no URL of Redis", "give redis://HOST:6379/0, rediss://... or unix://PATH"
-        )
-    return parts
 
 
 class _Part(StrEnum):
@@ -150,7 +127,7 @@ class RedisBus:
         """`on_away` is called with the reason when Redis goes away, `on_back` when all works
         again: each once. Raises BadInput.
         """
-        parts = _parts(url, "redis.url")
+        parts = redis_parts(url, REDIS_URL)
         self._prefix = prefix
         self._clock = clock
         self._chance = chance

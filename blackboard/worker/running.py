@@ -6,6 +6,8 @@ emitted. Runs go on beside the walk and each other.
 
 import asyncio
 import itertools
+import logging
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,16 +15,18 @@ from datetime import timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
+from weakref import ref
 
-from blackboard.clock import Clock
+from blackboard.clock import Clock, SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import RunLogged, RunStarted
 from blackboard.handlers.context import HandlerItem, decoded_checkpoint, expand, is_expanded
-from blackboard.handlers.handler import Handler
-from blackboard.model import Claim, Ended, Outcome
+from blackboard.handlers.handler import Handler, Source
+from blackboard.model import Claim, Ended, Outcome, replace
 from blackboard.protocol.keys import shard_of
+from blackboard.rules.breaker import RESTARTS
 from blackboard.rules.due import time_limit
-from blackboard.runner import HandlerCall, Runner
+from blackboard.runners.runner import HandlerCall, Runner
 from blackboard.runners.secrets import NOTHING, Mask, mask_of
 from blackboard.schedule.times import format_duration
 from blackboard.spec import RunSettings, params_of
@@ -100,6 +104,16 @@ class Calls:
     """Characters of JSON that a result, or a checkpoint, may have."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _limits: "TimeLimits" = field(init=False)
+    starts_again: Callable[[], None] | None = None
+    """Called when child processes can be started again. None: a run for which none can be started
+    fails, because its worker is to end and cannot wait, or because it is a pump: its partition is
+    this worker's, which would take it again at once."""
+    _probing: asyncio.Task[None] | None = None
+    """Tries to start a child process, after none could be started."""
+    _failures: int = 0
+    """Tries in vain that followed each other closely."""
+    _started: float = -math.inf
+    """When the last such try succeeded, in monotonic seconds."""
 
     def __post_init__(self) -> None:
         self._limits = TimeLimits(self.clock)
@@ -114,11 +128,47 @@ class Calls:
             return
         call, allowed = prepared
         runner = self.inline if call.handler.is_async else self.process
-        held.execution = runner.start(call, _Report(held, self.events, self.save), held.deadline)
-        held.execution.when_ended(ended)
+        report = _Report(held, self.events, self.save)
+        held.execution = runner.start(call, report, held.deadline)
+        held.execution.when_ended(lambda how: ended(self._of_begun(call, report, how)))
         held.pass_on()
         if allowed is not None:
             self._limits.add(held, allowed)
+
+    def paused_types(self) -> frozenset[str]:
+        """The types of which no run is claimed now, because no child process can be started."""
+        if not self._is_probing:
+            return frozenset()
+        return frozenset(name for name, one in self.handlers.items() if not one.is_async)
+
+    def _of_begun(self, call: HandlerCall, report: "_Report", how: Ended) -> Ended:
+        """How a run ended. One for which no process could be started is put back, for other
+        workers: this one claims none that needs a process until one can be started. It finds that
+        out without a claim, so what is due becomes overdue, unless others run it.
+        """
+        if how.begun or self.starts_again is None:
+            return how
+        if not self._is_probing:
+            report.log(logging.ERROR, f"{how.error}; runs that need one wait until it can be")
+            wake, probing = self.starts_again, self._probe(call.handler.source)
+            self._probing = asyncio.get_running_loop().create_task(probing)
+            self._probing.add_done_callback(lambda _: wake())
+        return replace(how, outcome=Outcome.CANCELLED, error=f"put back: {how.error}")
+
+    @property
+    def _is_probing(self) -> bool:
+        return self._probing is not None and not self._probing.done()
+
+    async def _probe(self, source: Source) -> None:
+        """Tries to start a child process until one can be."""
+        if self.clock.monotonic() - self._started >= RESTARTS.longest:
+            self._failures = 0
+        while True:
+            self._failures += 1
+            await self.clock.sleep(RESTARTS.pause(self._failures))
+            if await self.process.can_start(source):
+                break
+        self._started = self.clock.monotonic()
 
     def _call(self, held: Holding) -> tuple[HandlerCall, timedelta | None] | Ended:
         """The call of a handler, and how long it may take; or why there is none."""
@@ -135,6 +185,10 @@ class Calls:
             return Ended(outcome=Outcome.FAILED, error="params or checkpoint: nested too deeply")
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the worker
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
+        ends = None
+        if allowed is not None:
+            # By the clock that `ctx.time_left` reads, in any process: tests turn `self.clock` on.
+            ends = SystemClock().monotonic() + allowed.total_seconds()
         call = HandlerCall(
             handler=handler,
             item=item,
@@ -147,23 +201,28 @@ class Calls:
             mask=mask,
             limit=self.limit,
             checkpoint=checkpoint,
+            ends=ends,
         )
         return call, allowed
 
     async def close(self) -> None:
         self._limits.close()
+        self.starts_again = None
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.wait([self._probing])
         await self.inline.close()
         await self.process.close()
 
 
 class TimeLimits:
     """Stops runs that take longer than they may: one task for all of them, because hardly any
-    does.
+    does. Keeps no run that has ended.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._all: list[tuple[float, int, Holding, timedelta]] = []
+        self._all: list[tuple[float, int, ref[Holding], timedelta]] = []
         """A heap: until when, in monotonic seconds; in which order they were added."""
         self._count = itertools.count()
         self._many = MANY_LIMITS
@@ -173,11 +232,11 @@ class TimeLimits:
         """Limits a run to so long from now on."""
         until = self._clock.monotonic() + allowed.total_seconds()
         if len(self._all) >= self._many:
-            self._all = [one for one in self._all if not one[2].ended]
+            self._all = [one for one in self._all if one[2]() is not None]
             self._many = max(MANY_LIMITS, 2 * len(self._all))
             heapify(self._all)
-        heappush(self._all, (until, next(self._count), held, allowed))
-        if self._task is None or self._task.done() or self._all[0][2] is held:
+        heappush(self._all, (until, next(self._count), ref(held), allowed))
+        if self._task is None or self._task.done() or self._all[0][2]() is held:
             self.close()
             self._task = asyncio.get_running_loop().create_task(self._stop_late())
 
@@ -187,15 +246,19 @@ class TimeLimits:
 
     async def _stop_late(self) -> None:
         while self._all:
-            until, _, held, allowed = self._all[0]
+            until, _, run, allowed = self._all[0]
             left = until - self._clock.monotonic()
-            if left > 0 and not held.ended:
+            if left > 0 and run() is not None:
                 await self._clock.sleep(left)
                 continue
             heappop(self._all)
-            if not held.ended and held.execution is not None:
-                text = f"it ran longer than {format_duration(allowed)}"
-                held.execution.stop(Outcome.TIMEOUT, text)
+            _stop(run(), allowed)
+
+
+def _stop(held: Holding | None, allowed: timedelta) -> None:
+    """Stops a run whose time is up, unless it has ended."""
+    if held is not None and held.execution is not None:
+        held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {format_duration(allowed)}")
 
 
 def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask, Any]:

@@ -21,15 +21,18 @@ class FreeSlots:
         *,
         permits: Mapping[LimitName, int] | None = None,
         exhausted: Container[LimitName] = (),
+        paused: Container[str] = (),
         times: int = 1,
     ) -> None:
         """`free` is the number of free slots. `running` has the slots that each type takes,
         `permits` the permits that this worker has of each limit of the board, `exhausted` the
-        limits of which no permits are left. All that is free counts so many `times`.
+        limits of which no permits are left, `paused` the types that get no slot now. All that is
+        free counts so many `times`.
         """
         self._running = running
         self._permits = permits or {}
         self._exhausted = exhausted
+        self._paused = paused
         self._times = times
         self._taken: dict[str, int] = {}
         self._limited: dict[LimitName, int] = {}
@@ -39,7 +42,7 @@ class FreeSlots:
         """Takes a slot, if one is free and the type has fewer than `most`, and its `limit` on the
         board may have a permit; None: there is no such limit.
         """
-        if self.left <= 0:
+        if self.left <= 0 or item_type in self._paused:
             return False
         taken = self._taken.get(item_type, 0)
         if most is not None and taken >= (most - self._running.get(item_type, 0)) * self._times:
@@ -82,10 +85,11 @@ class Slots:
         permits: Mapping[LimitName, int] | None = None,
         exhausted: Container[LimitName] = (),
         *,
+        paused: Container[str] = (),
         times: int = 1,
     ) -> FreeSlots:
         """The slots that no run takes and that are not reserved, for runs within the limits of the
-        board; so many `times`.
+        board and of types that are not `paused`; so many `times`.
         """
         running, free = self._running.copy(), self.total - len(self._occupied)
         for types in self._reserved.values():
@@ -93,7 +97,9 @@ class Slots:
                 running[item_type] = running.get(item_type, 0) + count
                 free -= count
         free = max(free, 0)
-        return FreeSlots(free, running, permits=permits, exhausted=exhausted, times=times)
+        return FreeSlots(
+            free, running, permits=permits, exhausted=exhausted, paused=paused, times=times
+        )
 
     def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
         """Takes a slot for a claimed run, also a reserved one: the first claim that is answered has

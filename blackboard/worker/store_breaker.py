@@ -56,9 +56,13 @@ from blackboard.table import (
     Unusable,
 )
 from blackboard.tables.base import ForwardingTable
+from blackboard.tables.waiting import WaitingTable
 
 CONFIRMED_AFTER = 10.0
 """The least seconds from the first reading of the clock that is off to one that confirms it."""
+PROVEN_AFTER = 3600.0
+"""Seconds in which the store's clock has to go on without a jump before rows are deleted for their
+age."""
 _SECOND = timedelta(seconds=1)
 _JUMP = TOLERANCE / _SECOND
 ROUNDING = 1e-3
@@ -127,7 +131,8 @@ class StoreBreaker:
 
     def board(self, board: BoardTable, need: Need) -> BoardTable:
         """The same board, asked with the priority of this need."""
-        table = GuardedTable(board.table, self, need)
+        asked = board.table.table if isinstance(board.table, WaitingTable) else board.table
+        table = GuardedTable(asked, self, need)
         return board.asked_through(table, breaker=table)
 
     def opens_in(self, need: Need, partition: str) -> float:
@@ -398,9 +403,16 @@ class GuardedTable(ForwardingTable):
             raise
         self._breaker.answered(request, batch=False)
 
+    integrity = None
+    """A worker does not have its store check itself: nothing else is done meanwhile."""
+
     async def ready(self, partition: str) -> None:
         """Waits, after a request that failed, until the next one would be let through."""
         await self._breaker.ready(self._need, partition)
+
+    def clock_proven_in(self) -> float:
+        """Seconds until the store's clock has gone on for long enough to delete rows by it."""
+        return self._breaker.steady.proven_in()
 
     async def now(self) -> datetime:
         return self._breaker.steady.follow(await self.table.now())
@@ -424,6 +436,8 @@ class SteadyClock:
     cost is one more request after a machine was suspended.
 
     Not promised: a clock that stays wrong is followed, and so is one that was wrong from the start.
+    But what is claimed by a wrong clock is mended later, and what is deleted is gone: so rows are
+    deleted for their age only after an hour in which the clock has not jumped (`proven_in`).
     """
 
     def __init__(self, clock: Clock, events: Events) -> None:
@@ -437,6 +451,13 @@ class SteadyClock:
         """When that jump was first read, in monotonic seconds."""
         self._looked = 0.0
         """When the store last answered a request that was made to confirm a jump."""
+        self._followed_since = clock.monotonic()
+        """Since when the clock has not jumped, in monotonic seconds."""
+
+    def proven_in(self) -> float:
+        """Seconds until rows may be deleted for their age; 0: they may be."""
+        followed = self._clock.monotonic() - self._followed_since
+        return max(PROVEN_AFTER - followed, 0.0)
 
     @property
     def doubtful(self) -> bool:
@@ -465,6 +486,7 @@ class SteadyClock:
         elif self._elsewhere is None or abs(ahead - self._elsewhere) > _JUMP:
             self._doubt(ahead, now)
         elif self._looked - self._since >= CONFIRMED_AFTER:
+            self._followed_since = self._since
             self._settle(ahead, "still shows the same, which counts from now on")
         else:
             self._elsewhere = ahead

@@ -229,7 +229,12 @@ class Walk:
 
     def _free(self, times: int = 1) -> FreeSlots:
         """The free slots, and what this worker has of the limits of the board; so many times."""
-        return self._slots.free(self.permits.counts(), self.permits.exhausted(), times=times)
+        return self._slots.free(
+            self.permits.counts(),
+            self.permits.exhausted(),
+            paused=self.runs.calls.paused_types(),
+            times=times,
+        )
 
     async def _each(
         self,
@@ -583,7 +588,7 @@ class Walk:
 
     def _has_slot(self, item_type: str) -> bool:
         of_type = self.board.resolve(item_type, OF_ITS_TYPE)
-        return self._slots.free().take(item_type, of_type.slots)
+        return self._free().take(item_type, of_type.slots)
 
     def _may_override(self, lock: Lock) -> bool:
         """Whether there is a slot for an override, and may be a permit."""

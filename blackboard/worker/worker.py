@@ -43,6 +43,9 @@ race is no failure, and may be tried again at once."""
 IDLE_WALK = 1.0
 """Seconds until the next walk of a worker that waits for the board to be idle."""
 
+GIVEN_UP_AFTER = 60.0
+"""Seconds in which no walk was answered by all shards, after which a worker that is to end gives
+up."""
 LAG = 1.0
 """Seconds by which a worker that has just begun may take the time of the store for earlier than it
 is: Azure reports whole seconds."""
@@ -89,17 +92,22 @@ class Worker:
     """When it was first asked to stop, in monotonic seconds: the grace counts from then."""
     _more: bool = False
     """Whether the latest walk left something for a slot that becomes free."""
-    _broken: Unusable | None = None
-    """Why the latest walk found that the store cannot work."""
+    _failing: tuple[float, TableError] | None = None
+    """Since when all walks have met with errors, in monotonic seconds, and the first error."""
+    _broken: TableError | None = None
+    """Why a worker that is to end gives up: the latest walk found that the store cannot work, or
+    none was answered for `GIVEN_UP_AFTER`."""
     _remade: Remade | None = None
 
     async def work(self, mode: Mode) -> None:
-        """Works until the mode is fulfilled or `stop` is called. Raises Unusable when nothing runs,
-        the store cannot work and the mode is not FOREVER, which tries again for ever. Raises Remade
-        when the board was made anew meanwhile.
+        """Works until the mode is fulfilled or `stop` is called. Raises TableError when nothing
+        runs, the store cannot work, or does not answer for `GIVEN_UP_AFTER`, and the mode is not
+        FOREVER, which tries again for ever. Raises Remade when the board was made anew meanwhile.
         """
         self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
+        if mode is Mode.FOREVER:
+            self.runs.calls.starts_again = self.wake.now
         self.releases.slots_freed = self._fill_slots
         self.releases.landed = partial(self._released, mode)
         self.wake.start()
@@ -137,14 +145,14 @@ class Worker:
         if self._broken is not None and mode is not Mode.FOREVER:
             raise self._broken
 
-    def stop(self, *, at_once: bool = False) -> None:
+    def stop(self, *, at_once: bool = False, partitions: int = 0) -> None:
         """Asks the worker to stop. Asked once, it claims nothing more, and its runs have their
-        grace. Asked again, or `at_once`: no grace.
+        grace. Asked again, or `at_once`: no grace. `partitions` is how many are released beside it.
         """
         self._asked_to_stop += 2 if at_once else 1
         self._stop_asked = min(self._stop_asked, self.board.clock.monotonic())
         self.holdings.slots.close()
-        self.events.emit(WorkerStopping, message=self._what_may_finish())
+        self.events.emit(WorkerStopping, message=self._what_may_finish(partitions))
         self.wake.now()
         self.holdings.changed.set()
 
@@ -154,13 +162,15 @@ class Worker:
         self.events.emit(StoreAway, message=str(why))
         self.stop()
 
-    def _what_may_finish(self) -> str:
+    def _what_may_finish(self, partitions: int) -> str:
+        released = f"releases {plural(partitions, 'partition')}" if partitions else ""
         if not len(self.holdings):
-            return "nothing runs"
+            return released or "nothing runs"
+        first = f"{released}; " if released else ""
         runs = plural(len(self.holdings), "run")
         if self._asked_to_stop > 1:
-            return f"now, {runs} cut short"
-        return f"{runs} may finish within {self.grace:g} s; asked again: now"
+            return f"{first}now, {runs} cut short"
+        return f"{first}{runs} may finish within {self.grace:g} s; asked again: now"
 
     @property
     def stopping(self) -> bool:
@@ -170,7 +180,8 @@ class Worker:
         """Keeps the membership row. Stops when the board was made anew with other shards."""
         try:
             while True:
-                await self.membership.announce(running=len(self.holdings))
+                paused = self.runs.calls.paused_types()
+                await self.membership.announce(running=len(self.holdings), but=paused)
         except Remade as why:
             self.give_up(why)
         finally:
@@ -239,11 +250,11 @@ class Worker:
             if result is None or (until_idle and not result.claims and not len(self.holdings)):
                 result = await self.walk.walk()
         except TableError as trouble:
-            self._broken = trouble if isinstance(trouble, Unusable) else None
+            self._note([trouble])
             self.wake.within(self.walk.pause_after(trouble))
             return None
-        unusable = (one for one in result.failed.values() if isinstance(one, Unusable))
-        self._broken = next(unusable, None)
+        if result.whole or result.failed:
+            self._note([*result.failed.values()])
         self._more = result.more
         if self._more and self.releases.runs > released and self._frees_no_more():
             self.wake.now()  # a slot became free during the walk, when no more was due yet
@@ -264,6 +275,16 @@ class Worker:
             freed=tuple(map(_freed, result.freed)),
         )
         return result
+
+    def _note(self, troubles: Sequence[TableError]) -> None:
+        """Notes the errors that a walk has met with."""
+        if not troubles:
+            self._failing = None
+            return
+        now = self.board.clock.monotonic()
+        since, first = self._failing = self._failing or (now, troubles[0])
+        unusable = (one for one in troubles if isinstance(one, Unusable))
+        self._broken = next(unusable, first if now - since >= GIVEN_UP_AFTER else None)
 
     def new_requests(self) -> dict[str, int]:
         """Requests to the store since the last report, by kind. Of workers that share an open store

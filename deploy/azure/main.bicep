@@ -1,8 +1,8 @@
 // Everything a board on Azure Table Storage needs: the table, an identity that may use it, and N
 // workers on Container Apps. README.md beside this file has the commands.
 //
-// The board's account takes no keys, from nobody: what may be done to the table is decided by
-// roles. Nothing here is a secret that anybody has to keep, or that an output would show.
+// The board's account accepts no keys: roles decide what may be done to the table. Nothing here is a
+// secret, and no output shows one.
 
 @description('Where everything is, by default where the resource group is.')
 param location string = resourceGroup().location

@@ -31,7 +31,7 @@ from typing import Any
 
 from blackboard import BadInput, Context, Item, handler
 
-for _package in ("httpx2", "icalendar", "recurring_ical_events"):
+for _package in ("httpx2", "icalendar"):
     if find_spec(_package) is None:
         raise BadInput(
             "jobs",

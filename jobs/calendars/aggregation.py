@@ -16,6 +16,7 @@ import msgspec
 
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
+from blackboard.phrases import command
 
 from .addresses import redacted
 from .cache import FOLDER, Cache, FetchCache, Level, Past, key_of, load_cache, parser_version
@@ -297,7 +298,7 @@ def _why_nothing(city: City, harvests: list[Harvest], sources: list[FeedSource])
         return f"its only feed failed, so its calendar stays as it was ({first})"
     return (
         f"all {len(harvests):,} feeds failed, so its calendar stays as it was (the first, {first};"
-        f" `blackboard report {city.id}` shows all)"
+        f" {command('report', city.id)} shows all)"
     )
 
 

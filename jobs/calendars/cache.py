@@ -106,9 +106,7 @@ def key_of(address: str) -> str:
 
 def parser_version() -> str:
     """Changes when the same bytes might give other events."""
-    return ", ".join(
-        [str(PARSER), *map(_release, ("recurring-ical-events", "icalendar", "tzdata"))]
-    )
+    return ", ".join([str(PARSER), *map(_release, ("python-dateutil", "icalendar", "tzdata"))])
 
 
 def _release(package: str) -> str:

@@ -165,10 +165,10 @@ class Vevent:
     block: Block
     number: int
     start: Moment
-    end: str = ""
-    """A DTEND or DURATION property, or nothing."""
+    end: Moment | None = None
+    """What the DTEND says."""
     length: Length | None = None
-    """What the DURATION says, if that is its end."""
+    """What the DURATION says, where no DTEND can be used."""
     recurrence: Moment | None = None
     this_and_future: bool = False
     sequence: int = 0
@@ -182,8 +182,8 @@ class Vevent:
     exceptions: list[str] = field(default_factory=list)
     """Rules whose times are taken out: EXRULE."""
     additions: list[Moment] = field(default_factory=list)
-    periods: list[tuple[Moment, str]] = field(default_factory=list)
-    """Additions with an end of their own, as in `end`."""
+    periods: list[tuple[Moment, Moment]] = field(default_factory=list)
+    """Additions with an end of their own."""
     exclusions: list[Moment] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
     """What could not be read or is out of range, and was left out or cut."""
@@ -203,7 +203,7 @@ def read_vevent(block: Block, number: int, zones: Zones, order: str) -> Vevent:
     if line is None:
         raise ValueError("an event without DTSTART")
     zones.unknown.clear()
-    member = Vevent(block, number, zones.moment(line, block.zone), order=order)
+    member = Vevent(block, number, zones.moment(line, block), order=order)
     member.place = plain_words(without_markup(plain(block.value("LOCATION"), 2_000)))
     member.title = plain_words(without_markup(plain(block.value("SUMMARY"), 2_000)))
     return _Reading(block, zones, member).read()
@@ -231,7 +231,7 @@ class _Reading:
         member.exceptions = self._rules("EXRULE")
         member.exclusions = [moment for moment, _end in self._dates("EXDATE")]
         for moment, end_of in self._dates("RDATE"):
-            end = self._end_of_period(end_of, moment) if end_of.value else ""
+            end = self._end_of_period(end_of, moment) if end_of.value else None
             if end:
                 member.periods.append((moment, end))
             else:
@@ -246,9 +246,12 @@ class _Reading:
             self._member.mended.append(f"{what} in the year {moment.wall.year} is cut")
         return cut
 
+    def _moment(self, line: Line) -> Moment:
+        return self._zones.moment(line, self._block, self._member.start.zone)
+
     def _only(self, line: Line) -> Moment | None:
         try:
-            return self._zones.moment(line, self._block.zone).within()
+            return self._moment(line).within()
         except (ValueError, OverflowError) as problem:
             self._member.mended.append(str(problem))
             return None
@@ -270,35 +273,34 @@ class _Reading:
         """
         found = []
         for line in self._block.all(name):
-            for part in line.value.split(","):
+            for part in re.split("[,;]", line.value):  # vCalendar 1.0 has semicolons
                 try:
-                    one = self._zones.periods(Line(name, line.params, part), self._block.zone)
+                    one = self._zones.periods(
+                        Line(name, line.params, part), self._block, self._member.start.zone
+                    )
                 except (ValueError, OverflowError) as problem:
                     self._member.mended.append(str(problem))
                     continue
                 found += [(moment.within(), Line(name, line.params, end)) for moment, end in one]
         return found
 
-    def _end(self) -> str:
-        """The end; if it cannot be used, what the duration says, or the default for the kind of
-        start.
-        """
+    def _end(self) -> Moment | None:
+        """The end, if it can be used; else reads the duration."""
         member = self._member
         line = self._block.first("DTEND")
         if line is not None:
             end = self._only(line)
             if end is not None and end.is_day == member.start.is_day:
-                end = self._zones.moment(line, self._block.zone)
-                return self._within(end, "an end").line("DTEND")
+                return self._within(self._moment(line), "an end")
         member.length = self._length(self._block.value("DURATION"), member.start)
-        return member.length.line(of_days=member.start.is_day) if member.length else ""
+        return None
 
-    def _end_of_period(self, said: Line, start: Moment) -> str:
+    def _end_of_period(self, said: Line, start: Moment) -> Moment | None:
         if said.value[:1] in "+-Pp":
             length = self._length(said.value, start)
-            return start.after(length).line("DTEND") if length else ""
+            return start.after(length) if length else None
         end = self._only(said)
-        return "" if end is None or end.is_day != start.is_day else end.line("DTEND")
+        return None if end is None or end.is_day != start.is_day else end
 
     def _length(self, said: str, start: Moment) -> Length | None:
         length = length_of(said)

@@ -30,12 +30,6 @@ class Length:
         later = (start + timedelta(days=self.days)).astimezone(UTC)
         return later + timedelta(seconds=self.seconds)
 
-    def line(self, *, of_days: bool) -> str:
-        """As a property; `of_days` for an event of whole days, of which it is one or more."""
-        if of_days:
-            return f"DURATION:P{max(1, self.days)}D"
-        return f"DURATION:P{self.days}DT{self.seconds}S"
-
 
 def length_of(said: str) -> Length | None:
     """The length that a DURATION says; None when it is none, or goes back in time."""

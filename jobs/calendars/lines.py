@@ -2,14 +2,19 @@
 
 Seen on 1,404 real feeds: bytes that are not UTF-8, folds in the middle of a character, bare LF or
 CR, NULs, blank lines before BEGIN, text that ran over its line, a missing END, several calendars in
-one file, a REFRESH-INTERVAL or CALSCALE that libraries refuse. So of the
-calendar only its X-WR-TIMEZONE, its VTIMEZONEs and its VEVENTs are passed on, and of those only the
-properties in `KEPT`. VEVENTs without a VCALENDAR are read too. Damaged input never raises, only
-input that is no calendar at all. `calendar_name` reads the calendar's own name.
+one file, a REFRESH-INTERVAL or CALSCALE that libraries refuse. So of the calendar only its zone,
+its VTIMEZONEs and its VEVENTs are passed on, and of those only the properties in `KEPT`. VEVENTs
+without a VCALENDAR are read too. Damaged input never raises, only input that is no calendar at all.
+`calendar_name` reads the calendar's own name.
+
+Of vCalendar 1.0, texts are decoded, and the zone is the one that DAYLIGHT names, or the offset TZ.
+Its rules ("W1 MO #3") are not read.
 """
 
+import base64
 import codecs
 import html
+import quopri
 import re
 from dataclasses import dataclass, field
 
@@ -37,6 +42,8 @@ _GLUED = re.compile(
 """Edges of components whose line does not end before the next one."""
 _BETWEEN = re.compile(rb"(?<=[A-Z])[ \t]*(?=(?:BEGIN|END):|\Z)", re.IGNORECASE)
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_OF_CALENDAR = frozenset({"X-", "TZ", "DA"})
+"""How the properties begin that name the zone of a calendar."""
 _LINE = re.compile(r'\s*([A-Za-z0-9-]+)\s*((?:;(?:[^":]|"[^"]*"|:(?=\d\d\)))*)?):(.*)', re.DOTALL)
 """Name, parameters, value. A colon as in `TZID=(UTC-05:00) Eastern Time` is none that ends them."""
 _DATED = re.compile(
@@ -48,6 +55,12 @@ quote that does not end.
 """
 _DATE = re.compile(r"\s*\d{4}-?\d\d-?\d\d")
 _RULE_REST = re.compile(r"[A-Z0-9=;,+-]+", re.IGNORECASE)
+_ENCODED = re.compile(
+    r";\s*(?:(?:ENCODING\s*=\s*)?(QUOTED-PRINTABLE)|ENCODING\s*=\s*(?:BASE64|B))\s*(?:;|$)",
+    re.IGNORECASE,
+)
+_CHARSET = re.compile(r";\s*CHARSET\s*=\s*([\w:.-]+)", re.IGNORECASE)
+_QUOTED = b"QUOTED-PRINTABLE"
 _INLINE = re.compile(r";\s*(?:VALUE\s*=\s*BINARY|ENCODING\s*=\s*BASE64)", re.IGNORECASE)
 _START = re.compile(rb"BEGIN:VCALENDAR[ \t]*(?:\r|\n|$)", re.IGNORECASE)
 _BARE = re.compile(
@@ -57,6 +70,16 @@ _EDGE = re.compile("BEGIN:V", re.IGNORECASE)
 _WIDE = re.compile("BEGIN:V".encode("utf-16-le"), re.IGNORECASE)
 """In UTF-16: at an even place of little-endian bytes, at an odd one of big-endian bytes."""
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+
+_KINDS = {
+    b"PK\x03\x04": "a zip file",
+    b"\x1f\x8b": "a gzip file in another",
+    b"%PDF-": "a PDF file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"GIF8": "a picture",
+}
+"""Files by how they begin."""
 
 
 class NotACalendar(Exception):
@@ -74,10 +97,13 @@ class Line:
 
 @dataclass(slots=True)
 class Block:
-    """One VEVENT's lines, and the X-WR-TIMEZONE of the calendar it stood in."""
+    """One VEVENT's lines, and the zone and the number in the file of the calendar that it stood
+    in.
+    """
 
     lines: list[Line] = field(default_factory=list)
     zone: str = ""
+    calendar: int = 0
 
     def all(self, name: str) -> list[Line]:
         return [line for line in self.lines if line.name == name]
@@ -92,10 +118,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """The parts of a feed that are read. Zones are whole VTIMEZONE components as text."""
+    """The parts of a feed that are read. Zones are whole VTIMEZONE components as text, each with
+    the number of its calendar: another may mean another zone by the same name.
+    """
 
     events: list[Block]
-    zones: list[str]
+    zones: list[tuple[int, str]]
 
 
 def why_no_calendar(body: bytes) -> str:
@@ -132,6 +160,9 @@ def _calendar_in(body: bytes) -> bytes:
         return body[start.start() :].removeprefix(b"\xef\xbb\xbf")
     if not body.strip():
         raise NotACalendar("the answer is empty")
+    for begins, kind in _KINDS.items():
+        if body.startswith(begins):
+            raise NotACalendar(f"{kind}, not a calendar")
     if _HTML.search(body[:4096]):
         raise NotACalendar("an HTML page, not a calendar")
     raise NotACalendar("not an iCalendar file: no BEGIN:VCALENDAR")
@@ -139,13 +170,29 @@ def _calendar_in(body: bytes) -> bytes:
 
 def _decoded(body: bytes, charset: str) -> str:
     """Unfolds before decoding: a fold may stand in the middle of a character."""
-    body = _FOLD.sub(b"", _BREAK.sub(b"\n", body))
+    body = _BREAK.sub(b"\n", body)
+    if _QUOTED in body.upper():
+        body = _without_soft_breaks(body)
+    body = _FOLD.sub(b"", body)
     body = _GLUED.sub(lambda edges: _BETWEEN.sub(b"\n", edges[0]), body)
     try:
         text = body.decode()
     except UnicodeDecodeError:
         text = _declared(body, charset) or "\n".join(map(_decoded_line, body.split(b"\n")))
     return CONTROL.sub("", text)
+
+
+def _without_soft_breaks(body: bytes) -> bytes:
+    """Joins the lines of quoted-printable properties, which end with = and go on without a fold."""
+    parts = []
+    quoted = goes_on = False
+    for line in body.split(b"\n"):
+        if not goes_on or line.upper().startswith((b"BEGIN:", b"END:")):
+            parts.append(b"\n")
+            quoted = _QUOTED in line.partition(b":")[0].upper()
+        goes_on = quoted and line.rstrip(b" \t").endswith(b"=")
+        parts.append(line.rstrip(b" \t")[:-1] if goes_on else line)
+    return b"".join(parts[1:])
 
 
 _SUPERSETS = {
@@ -164,12 +211,31 @@ _SUPERSETS = {
 
 def _declared(body: bytes, charset: str) -> str:
     """The text in the encoding that is declared; "" where it is none, or the wrong one."""
+    text = _in_charset(body, charset)
+    return text if _EDGE.search(text) else ""
+
+
+def _in_charset(body: bytes, charset: str) -> str:
     try:
         name = codecs.lookup(charset).name
-        text = "" if name == "utf-8" else body.decode(_SUPERSETS.get(name, name))
+        return "" if name == "utf-8" else body.decode(_SUPERSETS.get(name, name))
     except (LookupError, ValueError):
         return ""
-    return text if _EDGE.search(text) else ""
+
+
+def _text_value(params: str, value: str) -> str:
+    """A value without the encoding that vCalendar 1.0 and RFC 2445 let it have."""
+    encoded = _ENCODED.search(params)
+    if encoded is None:
+        return value
+    raw = value.encode("utf-8", "surrogatepass")
+    try:
+        decoded = quopri.decodestring(raw) if encoded[1] else base64.b64decode(raw, validate=True)
+    except ValueError:
+        return value
+    charset = _CHARSET.search(params)
+    text = (_in_charset(decoded, charset[1]) if charset else "") or _decoded_line(decoded)
+    return CONTROL.sub("", text.replace("\r\n", "\n")).replace("\n", "\\n")
 
 
 def _decoded_line(line: bytes) -> str:
@@ -185,12 +251,14 @@ class _Reader:
 
     def __init__(self) -> None:
         self.events: list[Block] = []
-        self.zones: list[str] = []
+        self.zones: list[tuple[int, str]] = []
         self._event: Block | None = None
         self._zone: list[str] | None = None
         self._inner = 0
-        self._calendar_zone = ""
-        self._of_calendar = 0
+        self._zones_said: dict[str, str] = {}
+        """What the calendar says of its zone, by property."""
+        self._calendar = 0
+        self._first_event = 0
         """The number of the first event of the calendar."""
         self._last_kept = False
 
@@ -208,9 +276,8 @@ class _Reader:
                 self._zone.append(line)
             elif self._event is not None and not self._inner:
                 self._property(self._event, line)
-            elif self._event is None and line.lstrip()[:13].upper() == "X-WR-TIMEZONE":
-                found = _LINE.fullmatch(line)
-                self._calendar_zone = found[3].strip() if found else ""
+            elif self._event is None and line.lstrip()[:2].upper() in _OF_CALENDAR:
+                self._of_calendar(line)
         self._close_calendar()
         return Sections(self.events, self.zones)
 
@@ -220,7 +287,7 @@ class _Reader:
         if name == "VCALENDAR":
             self._close_calendar()
         elif name == "VEVENT":
-            self._event = Block()
+            self._event = Block(calendar=self._calendar)
         elif name == "VTIMEZONE":
             self._zone = [line]
         elif self._zone is not None:
@@ -240,15 +307,27 @@ class _Reader:
         if self._event is not None:
             self.events.append(self._event)
         if self._zone is not None:
-            self.zones.append("\r\n".join(self._zone) + "\r\n")
+            self.zones.append((self._calendar, "\r\n".join(self._zone) + "\r\n"))
         self._event, self._zone, self._inner, self._last_kept = None, None, 0, False
 
     def _close_calendar(self) -> None:
         """Its zone is that of all its events, wherever it says so."""
         self._close()
-        for event in self.events[self._of_calendar :]:
-            event.zone = self._calendar_zone
-        self._of_calendar, self._calendar_zone = len(self.events), ""
+        zones = map(self._zones_said.get, ("X-WR-TIMEZONE", "DAYLIGHT", "TZ"))
+        zone = next(filter(None, zones), "")
+        for event in self.events[self._first_event :]:
+            event.zone = zone
+        self._first_event, self._zones_said = len(self.events), {}
+        self._calendar += 1
+
+    def _of_calendar(self, line: str) -> None:
+        found = _LINE.fullmatch(line)
+        if found is None or self._inner:
+            return
+        name, value = found[1].upper(), found[3].strip()
+        if name == "DAYLIGHT":  # TRUE;-04;BEGIN;END;EST;EDT
+            value = "".join(value.split(";")[4:5]).strip()
+        self._zones_said[name] = value
 
     def _property(self, event: Block, line: str) -> None:
         found = _LINE.fullmatch(line)
@@ -264,7 +343,7 @@ class _Reader:
         if self._last_kept:
             if before is not None:
                 event.lines.remove(before)
-            event.lines.append(Line(name, found[2], found[3]))
+            event.lines.append(Line(name, found[2], _text_value(found[2], found[3])))
 
     def _overrun(self, event: Block, line: str) -> None:
         """Text that ran over the end of its line belongs to the property before it, and so does

@@ -10,7 +10,7 @@ commented out. A name does not reach over blank lines and headings.
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
-from blackboard.inputs import number_of
+from blackboard.inputs import check_names, number_of
 from blackboard.schedule.times import parse_duration
 
 from .addresses import Policy, name_from, policy
@@ -130,7 +130,7 @@ def city_of(
 
     Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `CityFeed`.
     """
-    _check_names(params, _TAKEN, "params")
+    check_names(params, _TAKEN, of="calendars", where="params.")
     named = _zone(params.get("timezone", zone))
     first = _first(params.get("from"), due.astimezone(ZoneInfo(named)).date())
     if not _EARLIEST <= first.year <= _LATEST:
@@ -138,13 +138,6 @@ def city_of(
     private = _switch("params.private", params.get("private", False))
     window = Window(first, _days(params.get("days", 90)), named, private)
     return City(id=item_id, feeds=_feeds(params), window=window, out=_out(params.get("out", "out")))
-
-
-def _check_names(table: Mapping[str, Any], taken: Collection[str], where: str) -> None:
-    for name in table:
-        if name not in taken:
-            problem = "means nothing to calendars"
-            raise BadInput(f"{where}.{name}", problem, f"it takes {', '.join(taken)}")
 
 
 def _zone(name: Any) -> str:
@@ -265,7 +258,8 @@ class RunContext:
 
 def job_settings(table: Mapping[str, Any]) -> JobSettings:
     """`[jobs.calendars]` checked. Raises BadInput naming the setting."""
-    _check_names(table, ("allow", "memory", "deadline"), "jobs.calendars")
+    taken = ("allow", "memory", "deadline")
+    check_names(table, taken, of="calendars", where="jobs.calendars.")
     memory = _memory(table.get("memory", MEMORY))
     deadline = parse_duration(table.get("deadline", "5m"), "jobs.calendars.deadline")
     return JobSettings(

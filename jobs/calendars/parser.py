@@ -62,7 +62,8 @@ def _meaning(sections: Sections, orders: list[str]) -> str:
         chosen = times[block.value("UID")] > 1
         parts.append(f"{order}\n{block.value('SEQUENCE')}" if chosen else order)
     digest = hashlib.sha256()
-    for part in (*sorted(parts), *sorted(sections.zones)):
+    zones = sorted(f"{calendar}\n{zone}" for calendar, zone in sections.zones)
+    for part in (*sorted(parts), *zones):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(raw) + raw)
     return digest.hexdigest()
@@ -85,10 +86,10 @@ class _Feed:
         self._private = 0
         self._mended = 0
         self._mending = ""
-        for zone in sections.zones:
+        for calendar, zone in sections.zones:
             try:
                 with processor_time(_ZONE_SECONDS, "a time zone of its own"):
-                    self._zones.learn(zone)
+                    self._zones.learn(zone, calendar)
             except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad zone
                 self._problem = f"a VTIMEZONE is not understood: {_reason(problem)}"
                 if isinstance(problem, TooMuch):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from .addresses import without
-from .lines import as_utf_8
+from .lines import as_utf_8, why_no_calendar
 
 IN_MEMORY = 32 * 1024
 """Bytes of a body that are held in memory; a longer one goes to a file."""
@@ -159,6 +159,8 @@ _LONGEST_FRESH = 3600.0
 LONGEST_WAIT = timedelta(days=1)
 """The longest time for which a server that asks for time is left alone."""
 _WORDS = 160
+_READABLE = 0.25
+"""The part of a text that may be unreadable."""
 # An element without an end tag reaches to the end of the text: else a tag that is not there would
 # be searched for again from each beginning.
 _TITLE = re.compile(rb"<(title|h1)\b[^<>]*>(.*?)(?:</\1|\Z)", re.IGNORECASE | re.DOTALL)
@@ -202,13 +204,18 @@ def next_request_at(value: str, now: datetime) -> datetime | None:
 
 def words_of(body: bytes, *addresses: str) -> str:
     """What people read in an answer that is no feed: one short line, with nothing in it that one
-    of the addresses on the way to it keeps secret.
+    of the addresses on the way to it keeps secret. Nothing of a calendar, and of what is no text.
     """
     body = body[:HEAD]
+    if not why_no_calendar(body):
+        return ""
     title = _TITLE.search(body)
     text = (title[2] if title else _UNSEEN.sub(b" ", body)).decode("utf-8", "replace")
     message = None if title else _MESSAGE.search(text)
     words = html.unescape(_TAG.sub(" ", message[1] if message else text))
+    unreadable = sum(one == "\ufffd" or not (one.isprintable() or one.isspace()) for one in words)
+    if unreadable > len(words) * _READABLE:
+        return ""
     line = " ".join("".join(one if one.isprintable() else " " for one in words).split())
     line = without(line, *addresses)
     return line if len(line) <= _WORDS else line[: _WORDS - 3] + "..."

@@ -1,8 +1,8 @@
 """Reads the recurrence rules of a feed, and what else is said of the times of a series.
 
 Understood besides RFC 5545: lower case, white space, dashes in UNTIL, parts that begin with X-, the
-text of a broken line after the last part, RSCALE=GREGORIAN (RFC 7529), and weekdays of which only
-some have a number.
+text of a broken line after the last part, RSCALE=GREGORIAN (RFC 7529), weekdays of which only some
+have a number, a negative COUNT, which is none, and INTERVAL=0, which is 1.
 
 **The end.** `ended_in` puts every UNTIL into the form that RFC 5545 has for the start of a series.
 For days, one in UTC is the day that it is then where the feed is: Google writes the last second of
@@ -25,7 +25,7 @@ from zoneinfo import ZoneInfo
 from dateutil.rrule import rrulestr
 from icalendar.timezone import tzp
 
-from blackboard.schedule.rrule import one_kind
+from blackboard.schedule.rrule import NUMBERS, one_kind
 
 from .budget import SERIES_EVENTS, STEPS, TooMuch
 from .records import Window
@@ -51,7 +51,8 @@ _PARTS = {
         for unit in ("SECOND", "MINUTE", "HOUR", "MONTHDAY", "YEARDAY", "WEEKNO", "MONTH", "SETPOS")
     },
 }
-_SKIP = re.compile(r"\bSKIP\s*=\s*(BACKWARD|FORWARD)\b", re.IGNORECASE)
+_BY = re.compile("BY(?!DAY).*")
+_LEFT_OUT = re.compile(r"\b(?:SKIP\s*=\s*(?:BACK|FOR)WARD|INTERVAL\s*=\s*0+)\b", re.IGNORECASE)
 _UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?(?![\dTZ])")
 _OF_DATES = frozenset({"000000", "235959"})
 """Times in UTC that only fill up a date."""
@@ -77,19 +78,37 @@ def tidy(value: str) -> str:
         raise ValueError(f"{value[:60]!r} is no rule")
     if "UNTIL" in parts:
         datetime.fromisoformat(parts["UNTIL"])
-    for name in ("RSCALE", "SKIP"):
-        parts.pop(name, None)
+    _drop_defaults(parts)
+    _check_numbers(parts)
     if "BYDAY" in parts and parts["FREQ"] in {"MONTHLY", "YEARLY"}:
         parts["BYDAY"] = ",".join(one_kind(parts["BYDAY"].split(","), parts))
     rule = ";".join(f"{name}={parts[name]}" for name in sorted(parts, key="FREQ".__ne__))
-    if parts.get("INTERVAL", "1").strip("0"):
-        rrulestr(_endless(rule), dtstart=_ANY_DAY)
+    rrulestr(_endless(rule), dtstart=_ANY_DAY)
     return rule
+
+
+def _drop_defaults(parts: dict[str, str]) -> None:
+    """Removes the parts that say nothing, or nothing that can be followed."""
+    for name in ("RSCALE", "SKIP"):
+        parts.pop(name, None)
+    if not parts.get("INTERVAL", "1").strip("0"):
+        del parts["INTERVAL"]
+    if parts.get("COUNT", "").startswith("-"):
+        del parts["COUNT"]
+
+
+def _check_numbers(parts: dict[str, str]) -> None:
+    """Raises ValueError for the month 13, for which dateutil would search to the last year."""
+    for name in filter(_BY.fullmatch, parts):
+        least, most = NUMBERS[name]
+        numbers = [int(number) for number in parts[name].split(",")]
+        if min(numbers) < least or max(numbers) > most or (least < 0 and 0 in numbers):
+            raise ValueError(f"{name}={parts[name][:40]} is no part of a rule")
 
 
 def not_followed(value: str) -> list[str]:
     """What a rule says and `tidy` leaves out, though it may move some of its days."""
-    return [f"SKIP={said.upper()} is not followed" for said in _SKIP.findall(value)]
+    return [f"{''.join(said.upper().split())} is not followed" for said in _LEFT_OUT.findall(value)]
 
 
 def ended_in(rule: str, start: Moment, zone: str) -> str:
@@ -102,10 +121,10 @@ def ended_in(rule: str, start: Moment, zone: str) -> str:
     wall = cut(datetime.fromisoformat(f"{found[1]}T{found[2] or '235959'}"))
     if start.is_day:
         until = f"{_day_of(Moment(wall, 'UTC' if found[3] else start.zone), zone):%Y%m%d}"
-    elif found[3] or (found[2] and start.zone == "UTC"):
+    elif found[3]:
         return rule
     else:
-        there = tzp.timezone(zone if start.zone == "UTC" else start.zone)
+        there = tzp.timezone(start.zone if found[2] or start.zone != "UTC" else zone)
         until = f"{wall.replace(tzinfo=there).astimezone(UTC):%Y%m%dT%H%M%SZ}"
     return rule.replace(found[0], f"UNTIL={until}")
 
@@ -117,8 +136,8 @@ def _day_of(moment: Moment, zone: str) -> date:
     return _wall(moment, zone).date()
 
 
-def at_start(moment: Moment, start: Moment, *, zone: str, days: str) -> Moment:
-    """The moment as one of the times of a series that begins at `start` and repeats in `zone`: a
+def at_start(moment: Moment, start: Moment, *, days: str) -> Moment:
+    """The moment as one of the times of a series that begins at `start` and repeats in its zone: a
     day names the time of that day, a time the day of days. `days` is the zone of the feed's days.
     """
     if start.is_day:
@@ -128,8 +147,6 @@ def at_start(moment: Moment, start: Moment, *, zone: str, days: str) -> Moment:
         return moment
     if start.zone != "UTC":
         return Moment(datetime.combine(moment.wall, start.wall.time()), start.zone)
-    if zone and zone != "UTC":
-        return Moment(datetime.combine(moment.wall, _wall(start, zone).time()), zone)
     ahead = _wall(start, days).date() - start.wall.date()
     return Moment(datetime.combine(moment.wall - ahead, start.wall.time()), "UTC")
 
@@ -160,17 +177,16 @@ def refuse_bomb(rule: str, start: Moment, window: Window) -> None:
         raise TooMuch(f"FREQ={parts['FREQ']} makes more than {SERIES_EVENTS:,} events")
 
 
-def meant_zone(
+def meant_start(
     start: Moment, rules: list[str], *, calendar: str, city: str, points: list[Moment]
-) -> str:
-    """The zone in which a series whose start is in UTC repeats, "" for UTC itself; of any other
-    start the zone that the feed names, which then changes nothing. `points` are times that the
-    series has by what else is said of it.
+) -> Moment:
+    """The start of a series, in the zone in which it repeats: its own, unless that is UTC. `points`
+    are times that the series has by what else is said of it.
     """
-    named = guessed_zone(calendar)
     if start.zone != "UTC":
-        return named
-    choices = [named, ""] if named and named != "UTC" else ["", city]
+        return start
+    named = guessed_zone(calendar)
+    choices = [named, "UTC"] if named and named != "UTC" else ["UTC", city]
     if any("BY" in rule for rule in rules):
         choices = [zone for zone in choices if fits(rules, _wall(start, zone))] or choices[:1]
 
@@ -178,7 +194,21 @@ def meant_zone(
         hour = _wall(start, zone).time()
         return sum(_wall(one, zone).time() == hour for one in points if one.zone == "UTC")
 
-    return max(choices, key=agreeing)
+    zone = max(choices, key=agreeing)
+    return Moment(_wall(start, zone), zone)
+
+
+def has_start(rules: list[str], start: Moment) -> bool:
+    """Whether the start of a series is one of its times: unless all of its rules end before it."""
+
+    def reaches(rule: str) -> bool:
+        found = _UNTIL.search(rule)
+        if found is None:
+            return True
+        end = datetime.fromisoformat(found[0].removeprefix("UNTIL="))
+        return (end.date() if start.is_day else end) >= start.time
+
+    return not rules or any(map(reaches, rules))
 
 
 def fits(rules: list[str], wall: datetime) -> bool:
@@ -187,8 +217,6 @@ def fits(rules: list[str], wall: datetime) -> bool:
 
 
 def _wall(start: Moment, zone: str) -> datetime:
-    if not zone:
-        return start.wall
     there = start.wall.replace(tzinfo=ZoneInfo("UTC")).astimezone(ZoneInfo(zone))
     return there.replace(tzinfo=None)
 

@@ -1,7 +1,9 @@
 """Turns the VEVENTs that share a UID into the times at which they take place.
 
-A series is its recurring VEVENT with its exclusions, additions and overrides; recurring-ical-events
-expands it. Publishers also give one UID to several VEVENTs that are no series:
+A series is its recurring VEVENT with its exclusions, additions and overrides. dateutil expands its
+rules. An exclusion or an override names one time, as an instant, whatever zone it is written in; an
+exclusion that is a day names all times of that day. An override is there even if its time is
+excluded. Publishers also give one UID to several VEVENTs that are no series:
 
     SEQUENCE differs in each                    versions of one event: the highest is kept
     the same start, title and place             the same event twice: one is kept
@@ -13,25 +15,25 @@ that its identity does not change when the others have passed.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import IntEnum
 from functools import partial
 from typing import Protocol, TypeVar
 
-import recurring_ical_events
-from icalendar import Calendar, Event
+from dateutil.rrule import rrulestr
+from icalendar.timezone import tzp
 
 from .budget import SERIES_EVENTS, Budget, TooMuch
 from .events import Vevent
-from .lengths import LONGEST, Length
-from .records import Edges, Window, instant_text, is_day
-from .rules import at_start, fits, meant_zone, refuse_bomb
+from .lengths import LONGEST
+from .records import Edges, Window, instant_of, instant_text, is_day
+from .rules import at_start, has_start, meant_start, refuse_bomb
 from .times import LATEST, Moment
 from .zone_names import zone_of_days
 
-_BLOCK, _PLACE = "X-BLOCK", "RECURRENCE-ID"
-_DAY = timedelta(days=1)
+_NONE, _DAY = timedelta(0), timedelta(days=1)
 _EPOCH_YEAR = 1970
 
 
@@ -183,116 +185,95 @@ def _once(found: list[Instance]) -> list[Instance]:
     return kept
 
 
-def _component(member: Vevent) -> Event:
-    lines = [member.start.line("DTSTART"), member.end]
-    if member.recurs:
-        lines += [f"RRULE:{rule}" for rule in member.rules]
-        lines += [moment.line("RDATE") for moment in member.additions]
-        lines += [moment.line("EXDATE") for moment in member.exclusions]
-    if member.recurrence is not None:
-        reach = ";RANGE=THISANDFUTURE" if member.this_and_future else ""
-        lines.append(member.recurrence.line(_PLACE).replace(_PLACE, _PLACE + reach, 1))
-    lines += [f"SEQUENCE:{member.sequence}", "UID:series", f"{_BLOCK}:{member.number}"]
-    text = "\r\n".join(["BEGIN:VEVENT", *filter(None, lines), "END:VEVENT", ""])
-    event = Event.from_ical(text)
-    if not isinstance(event, Event) or event.errors:
-        raise ValueError("; ".join(f"{name}: {why}" for name, why in event.errors))
-    if "DTEND" in event:
-        start, end = _time(event, "DTSTART"), _time(event, "DTEND")
-        if end < start or (member.recurs and end - start > LONGEST):
-            event.pop("DTEND")
-    return event
-
-
 def _single(member: Vevent, *, shared: bool = False) -> Instance:
-    event = _component(member)
-    start, end = _span(event, member.length)
+    span = _span(member, member.start.time)
     if member.recurrence is not None:
-        place = _text(_time(event, _PLACE))
-        return _instance(member, (start, end), place, Origin.OVERRIDE)
-    return _instance(member, (start, end), start if shared else "", Origin.SINGLE)
+        return _instance(member, span, _text(member.recurrence.time), Origin.OVERRIDE)
+    return _instance(member, span, span[0] if shared else "", Origin.SINGLE)
 
 
 def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Instance]:
-    """The times of one series; only the start if the library fails on its rule."""
-    for rule in main.rules:
+    """The times of one series, and its overrides. Of its own times only the start if dateutil
+    fails on a rule.
+    """
+    for rule in (*main.rules, *main.exceptions):
         refuse_bomb(rule, main.start, window)
-    zone = meant_zone(
-        main.start,
-        main.rules,
-        calendar=main.block.zone,
-        city=window.zone,
-        points=[*main.exclusions, *(one.recurrence for one in overrides if one.recurrence)],
+    points = [*main.exclusions, *(one.recurrence for one in overrides if one.recurrence)]
+    start = meant_start(
+        main.start, main.rules, calendar=main.block.zone, city=window.zone, points=points
     )
     days = zone_of_days(main.block.zone, window.zone)
-    named = partial(at_start, start=main.start, zone=zone, days=days)
-    main = replace(
-        main,
-        exclusions=[named(one) for one in main.exclusions],
-        additions=[named(one) for one in main.additions],
-    )
+    named = partial(at_start, start=start, days=days)
+    main = replace(main, start=start, additions=[named(one) for one in main.additions])
     overrides = [
         one if one.recurrence is None else replace(one, recurrence=named(one.recurrence))
         for one in overrides
     ]
+    taken = {_text(named(one).time) for one in main.exclusions}
+    taken |= {_text(one.recurrence.time) for one in overrides if one.recurrence}
+    whole = {one.wall.date() for one in main.exclusions if one.is_day}
+    clock = tzp.timezone(days if start.zone in {"", "UTC"} else start.zone)
     try:
-        found = [*_expanded(main, overrides, zone, window), *_periods(main)]
-        excluded = _excluded(main, zone, window)
+        found = [
+            one
+            for one in (*_own_times(main, overrides, window), *_periods(main))
+            if one.recurrence not in taken and not (whole and _day(one.recurrence, clock) in whole)
+        ]
     except (TooMuch, MemoryError):
         raise
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
         main.mended.append(f"a rule that cannot be followed: {problem}")
-        alone = replace(_bare(main, main.start, main.end), length=main.length)
-        found = [_single(alone, shared=bool(overrides))]
-        return [*found, *(_single(one) for one in overrides)]
-    return [one for one in found if one.origin is Origin.OVERRIDE or one.start not in excluded]
+        found = [_single(main, shared=bool(overrides))]
+    return [*found, *(_single(one) for one in overrides)]
 
 
-def _expanded(main: Vevent, overrides: list[Vevent], zone: str, window: Window) -> list[Instance]:
-    calendar = Calendar()
-    if zone:
-        calendar.add("X-WR-TIMEZONE", zone)
-    parts: dict[int, tuple[Vevent, Event]] = {}
-    for member in (main, *overrides):
-        parts[member.number] = (member, _component(member))
-        calendar.add_component(parts[member.number][1])
-    found = []
-    begin, stop = window.first - _DAY, window.end + _DAY
-    for event in recurring_ical_events.of(calendar).between(begin, stop):
-        member, first = parts[int(event[_BLOCK])]
-        place = _text(_place(event, first) if member.this_and_future else _time(event, _PLACE))
-        origin = Origin.RULE if member is main else Origin.OVERRIDE
-        found.append(_instance(member, _span(event, member.length), place, origin))
-    return found
+def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> Iterator[Instance]:
+    """The times near the window, without those that EXRULEs take away, as RFC 2445 had it. Those
+    after an override of all later ones are as that one is, and moved by as much.
+    """
+    start = main.start.time
+    zone = start.tzinfo if isinstance(start, datetime) else None
+    later = {
+        _text(one.recurrence.time): (one, _in(zone, one.start) - _in(zone, one.recurrence))
+        for one in overrides
+        if one.recurrence and one.this_and_future and one.start.is_day == main.start.is_day
+    }
+    moves = [_NONE, *(moved for _one, moved in later.values())]
+    members = (main, *(one for one, _moved in later.values()))
+    lasts = max(_NONE, *(_end(one, one.start.time) - one.start.time for one in members))
+    near = partial(
+        _near,
+        start=start,
+        begin=datetime.combine(window.first, time(), zone) - _DAY - lasts - max(moves),
+        stop=datetime.combine(window.end, time(), zone) + _DAY - min(moves),
+    )
+    firsts = [start] if has_start(main.rules, main.start) else []
+    times = dict.fromkeys([*firsts, *(one.time for one in main.additions), *near(main.rules)])
+    for one in near(main.exceptions):
+        times.pop(one, None)
+    for one in times:
+        place = _text(one)
+        before = max((key for key in later if key < place), default="")
+        member, moved = later.get(before, (main, _NONE))
+        origin = Origin.OVERRIDE if before else Origin.RULE
+        yield _instance(member, _span(member, one + moved), place, origin)
 
 
-def _excluded(main: Vevent, zone: str, window: Window) -> set[str]:
-    """The starts that EXRULEs take away, as RFC 2445 had it, and those of excluded periods."""
-    taken = {_text(_time(_component(_bare(main, one)), "DTSTART")) for one in main.exclusions}
-    if not main.exceptions:
-        return taken if main.periods else set()
-    for rule in main.exceptions:
-        refuse_bomb(rule, main.start, window)
-        every = replace(main, rules=[rule], additions=[], exclusions=[])
-        taken |= {one.start for one in _expanded(every, [], zone, window)}
-    if not fits(main.exceptions, main.start.wall):
-        taken.discard(_span(_component(main))[0])
-    return taken
+def _near(rules: list[str], *, start: date, begin: datetime, stop: datetime) -> Iterator[date]:
+    """The times of rules from one time to another."""
+    first = start if isinstance(start, datetime) else datetime.combine(start, time())
+    for rule in rules:
+        for one in rrulestr(rule, dtstart=first).between(begin, stop, inc=True):
+            yield one if isinstance(start, datetime) else one.date()
 
 
 def _periods(main: Vevent) -> list[Instance]:
     """The additions that have a length of their own."""
     found = []
     for start, end in main.periods:
-        span = _span(_component(_bare(main, start, end)))
+        span = _span(replace(main, start=start, end=end, length=None), start.time)
         found.append(_instance(main, span, span[0], Origin.PERIOD))
     return found
-
-
-def _bare(main: Vevent, start: Moment, end: str = "") -> Vevent:
-    """The event without its series, at this time."""
-    one = replace(main, start=start, end=end, length=None)
-    return replace(one, rules=[], additions=[], exclusions=[], periods=[])
 
 
 def _instance(member: Vevent, span: tuple[str, str], place: str, origin: Origin) -> Instance:
@@ -308,23 +289,12 @@ def _instance(member: Vevent, span: tuple[str, str], place: str, origin: Origin)
     )
 
 
-def _place(event: Event, first: Event) -> date:
-    """The RECURRENCE-ID of an event that follows a change of all later ones. The library gives all
-    of them that of the first: theirs is as far from their start as the first one's is.
+def _span(member: Vevent, start: date) -> tuple[str, str]:
+    """Start and end as text; an end before the start is ignored. A start in the hour that the
+    clocks leave out is an hour later than its text: where that would take it to its end, the end is
+    later by as much.
     """
-    moved = _time(first, "DTSTART") - _time(first, _PLACE)
-    return _time(event, "DTSTART") - moved
-
-
-def _span(event: Event, length: Length | None = None) -> tuple[str, str]:
-    """Start and end as text; an end before the start is ignored. `length` is what a DURATION said.
-    A start in the hour that the clocks leave out is an hour later than its text: where that would
-    take it to its end, the end is later by as much.
-    """
-    start = _time(event, "DTSTART")
-    end = _time(event, "DTEND") if "DTEND" in event else start
-    if length is not None:
-        end = length.after(start)
+    end = _end(member, start)
     first, last = _text(start), _text(end)
     if is_day(first) != is_day(last) or last < first:
         last = first
@@ -335,11 +305,32 @@ def _span(event: Event, length: Length | None = None) -> tuple[str, str]:
     return first, _text(start + _DAY)
 
 
-def _time(event: Event, name: str) -> date:
-    value = getattr(event.get(name), "dt", None)
-    if not isinstance(value, date):
-        raise ValueError(f"{name} is no date")  # noqa: TRY004 - a fault of the feed, not of a type
-    return value
+def _end(member: Vevent, start: date) -> date:
+    """The end of an event that begins then: as long after its start, by the clocks of the start's
+    zone, as it says; the start where it does not say, or says a length that no series has.
+    """
+    if member.length is not None:
+        return member.length.after(start)
+    if member.end is None:
+        return start
+    zone = start.tzinfo if isinstance(start, datetime) else None
+    lasts = _in(zone, member.end) - _in(zone, member.start)
+    if member.recurs and lasts > LONGEST:
+        return start
+    return member.end.time if start == member.start.time else start + lasts
+
+
+def _in(zone: tzinfo | None, moment: Moment) -> date:
+    """A day, or a time by the clocks of a zone."""
+    value = moment.time
+    return value.astimezone(zone) if isinstance(value, datetime) else value
+
+
+def _day(moment: str, zone: tzinfo | None) -> date:
+    """The day of a zone on which a moment is."""
+    if is_day(moment):
+        return date.fromisoformat(moment)
+    return instant_of(moment).astimezone(zone).date()
 
 
 def _text(moment: date) -> str:

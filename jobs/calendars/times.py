@@ -5,7 +5,7 @@ date marked as a time and a time marked as a date, 24:00, AM and PM, and a date 
 broken line after it. A zone is, in this order, one that is known by its name, the feed's own
 VTIMEZONE, one that is probably meant (`zone_names.py`); else the feed's X-WR-TIMEZONE, unless that
 is UTC, which many programs write by default; else the city's zone, which also holds for floating
-times.
+times. A floating time beside a start is one of the start's zone.
 
 A datetime holds the years 1 to 9999. What is `within` `EARLIEST` and `LATEST` is two days away from
 its ends, so that no zone and no day added leads out of it.
@@ -13,13 +13,13 @@ its ends, so that no zone and no day added leads out of it.
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 
 from icalendar import Timezone
 from icalendar.timezone import tzp
 
 from .lengths import Length
-from .lines import Line
+from .lines import Block, Line
 from .zone_names import guessed_zone, known_zone, zone_name, zone_of_days
 
 _MOMENT = re.compile(
@@ -59,21 +59,17 @@ class Moment:
 
     def after(self, length: Length) -> "Moment":
         """The end of what begins then."""
-        if self.is_day:
-            return Moment(datetime.combine(length.after(self.wall.date()), time()), "")
-        start = self.wall.replace(tzinfo=tzp.timezone(self.zone))
-        end = length.after(start)
-        assert isinstance(end, datetime), "after a time comes a time"
+        end = length.after(self.time)
+        if not isinstance(end, datetime):
+            return Moment(datetime.combine(end, time()), "")
         return Moment(end.replace(tzinfo=None), "UTC")
 
-    def line(self, name: str) -> str:
-        """As a property in standard form."""
-        digits = self.wall.isoformat().replace("-", "").replace(":", "")
+    @property
+    def time(self) -> date:
+        """The day, or the aware time."""
         if self.is_day:
-            return f"{name};VALUE=DATE:{digits[:8]}"
-        if self.zone == "UTC":
-            return f"{name}:{digits}Z"
-        return f"{name};TZID={self.zone}:{digits}"
+            return self.wall.date()
+        return self.wall.replace(tzinfo=tzp.timezone(self.zone))
 
 
 class Zones:
@@ -81,21 +77,26 @@ class Zones:
 
     def __init__(self, city: str) -> None:
         self._city = city
-        self._own: dict[str, str] = {}
+        self._own: dict[tuple[int, str], str] = {}
+        """By the number of the calendar and the name."""
+        self._of_any: dict[str, str] = {}
+        """The first of each name, for calendars that do not define it."""
+        self._learned: dict[str, str] = {}
         self._tried = 0
         self.unknown: set[str] = set()
         """Names of zones that were asked for and are not known."""
         tzp.use_default()
 
-    def learn(self, component: str) -> None:
-        """Makes a VTIMEZONE of the feed's own known, where no known zone has its name. Its rules
-        are followed to the horizon here, and never further: what that takes is seen at once.
+    def learn(self, component: str, calendar: int = 0) -> None:
+        """Makes a VTIMEZONE of the feed's own known in its calendar, where no known zone has its
+        name. Its rules are followed to the horizon here, and never further: what that takes is seen
+        at once.
         """
         named, located = _TZID_LINE.search(component), _LOCATION_LINE.search(component)
         name = zone_name(named[1]) if named else ""
-        if not name or known_zone(name) or name in self._own:
+        if not name or known_zone(name) or (calendar, name) in self._own:
             return
-        alias = known_zone(located[1].strip()) if located else ""
+        alias = self._learned.get(component) or (known_zone(located[1].strip()) if located else "")
         if not alias:
             alias = f"{_OWN}{self._tried}"
             self._tried += 1
@@ -105,46 +106,49 @@ class Zones:
                 raise ValueError(f"{name[:60]}: its clocks change more often than every year")
             tzp.cache_timezone_component(own)
             _HORIZON.replace(tzinfo=tzp.timezone(alias)).utcoffset()
-        self._own[name] = alias
+        self._learned[component] = self._own[calendar, name] = alias
+        self._of_any.setdefault(name, alias)
 
-    def name(self, tzid: str, calendar: str) -> str:
+    def name(self, tzid: str, block: Block) -> str:
         """The zone for a TZID, which may be empty, or unknown: it is then noted."""
-        found = known_zone(tzid) or self._own.get(zone_name(tzid), "") or guessed_zone(tzid)
+        name = zone_name(tzid)
+        own = self._own.get((block.calendar, name)) or self._of_any.get(name, "")
+        found = known_zone(tzid) or own or guessed_zone(tzid)
         if found:
             return found
         self.unknown |= {
-            one for one in (tzid, calendar) if zone_name(one) and not guessed_zone(one)
+            one for one in (tzid, block.zone) if zone_name(one) and not guessed_zone(one)
         }
-        return self.of_days(calendar)
+        return self.of_days(block.zone)
 
     def of_days(self, calendar: str) -> str:
         """The zone in which a day of the feed begins."""
         return zone_of_days(calendar, self._city)
 
-    def moment(self, line: Line, calendar: str) -> Moment:
-        """The single date or time of a property; ValueError when it is none."""
-        found = self.moments(line, calendar)
+    def moment(self, line: Line, block: Block, local: str = "") -> Moment:
+        """The single date or time of a property; ValueError when it is none. `local` is the zone of
+        the start, where there is one.
+        """
+        found = self.periods(line, block, local)
         if not found:
             raise ValueError(f"{line.name} is empty")
-        return found[0]
+        return found[0][0]
 
-    def moments(self, line: Line, calendar: str) -> list[Moment]:
-        """All dates or times of a property. Of a period, the start."""
-        return [start for start, _end in self.periods(line, calendar)]
-
-    def periods(self, line: Line, calendar: str) -> list[tuple[Moment, str]]:
-        """The same, each with the text after its slash: an end, a duration, or nothing."""
+    def periods(self, line: Line, block: Block, local: str = "") -> list[tuple[Moment, str]]:
+        """All dates or times of a property, each with the text after its slash: an end, a duration,
+        or nothing.
+        """
         found = _TZID.search(line.params)
         tzid = (found[1] or found[2] or "").strip() if found else ""
         day = _DATE_ONLY.search(line.params) is not None
         parts = [part.partition("/") for part in line.value.split(",")]
         return [
-            (self._one(start.strip(), tzid, calendar, day=day), end.strip())
+            (self._one(start.strip(), tzid, block, local, day=day), end.strip())
             for start, _slash, end in parts
             if start.strip()
         ]
 
-    def _one(self, text: str, tzid: str, calendar: str, *, day: bool) -> Moment:
+    def _one(self, text: str, tzid: str, block: Block, local: str, *, day: bool) -> Moment:
         found = _MOMENT.fullmatch(text) or _MOMENT.match(text)
         if found is None or _MORE_DIGITS.match(text, found.end()):
             raise ValueError(f"{text[:40]!r} is no date")
@@ -160,7 +164,7 @@ class Zones:
         wall = (wall if past < _DAY else cut(wall)) + past
         offset = found[8]
         if offset is None:
-            return Moment(wall, self.name(tzid, calendar))
+            return Moment(wall, local if local and not tzid else self.name(tzid, block))
         if offset.upper() == "Z":
             return Moment(wall, "UTC")
         minutes = int(offset[1:3]) * 60 + int(offset[-2:])

@@ -153,9 +153,11 @@ def _cities() -> dict[str, str]:
 
 def zone_of_days(calendar: str, city: str) -> str:
     """The zone in which the days of a feed begin: its own, unless that is UTC, which many programs
-    write by default; else the city's.
+    write by default, or an offset that the city's has, too; else the city's.
     """
     ours = guessed_zone(calendar)
+    if ours.startswith("Etc/") and _in_winter(ours) == _in_winter(city):
+        return city
     return ours if ours and ours != "UTC" else city
 
 

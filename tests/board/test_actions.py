@@ -41,17 +41,17 @@ async def told(board: Board) -> list[tuple[str, str, str, str]]:
 def test_verbs_that_are_given_who_does_it_are_recorded(url: str) -> None:
     async def story() -> None:
         async with opened(url) as board:
-            await board.edit("davis", every="2h", params={"token": "other"}, by="ann")
-            await board.run("davis", params={"token": "third"}, by="ann")
+            await board.edit("davis", every="2h", params={"token": "other"}, reason="few", by="ann")
+            await board.run("davis", params={"token": "third"}, reason="late", by="ann")
             await board.pause("davis", reason="moving", by="ben")
             await board.resume("davis", by="ben")
-            await board.rename("davis", "woodland", by="ann")
-            await board.remove("woodland", by="ann")
+            await board.rename("davis", "woodland", reason="typo", by="ann")
+            await board.remove("woodland", reason="moved", by="ann")
             assert await told(board) == [
-                ("ann", "edit", "", "every, params.token"),
-                ("ann", "remove", "", ""),
-                ("ann", "rename", "", "to woodland"),
-                ("ann", "run", "", "params.token"),
+                ("ann", "edit", "few", "every, params.token"),
+                ("ann", "remove", "moved", ""),
+                ("ann", "rename", "typo", "to woodland"),
+                ("ann", "run", "late", "params.token"),
                 ("ben", "pause", "moving", ""),
                 ("ben", "resume", "", ""),
             ]

@@ -5,7 +5,7 @@ anything is done.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
 from functools import partial
@@ -154,7 +154,13 @@ def test_texts_and_numbers_of_classes_of_their_own_are_taken_as_what_they_are(
 ) -> None:
     async def work(board: Board) -> None:
         params = {Text("k"): Text("x"), "n": Number(3), "of": [Text("y")], "c": Colour.RED}
-        item = await board.add(Text("own"), Text("feed"), params=params, description=Text("d"))
+        item = await board.add(
+            *(Text("own"), Text("feed")),
+            params=params,
+            description=Text("d"),
+            retries=Number(2),
+            priority=Number(1),
+        )
         assert item.params == {"k": "x", "n": 3, "of": ["y"], "c": "red"}
         assert type(item.params["k"]) is str
         await board.worker().work("idle")
@@ -252,6 +258,7 @@ LONG = "x" * 40_000
         (lambda board: board.add("new", "feed", every=1e-9), "every: 1e-09 is not longer than"),
         (lambda board: board.add("new", "feed", every=10**300), "every: it is longer than ten"),
         (lambda board: board.add("new", "feed", every=10**5_000), "every: it is longer than ten"),
+        (lambda board: board.worker().work(["idle"]), r"until: \['idle'\] is none"),
         (lambda board: board.worker(slots=10**30).work("once"), "slots: it is too many"),
         (lambda board: board.worker(slots=0).work("once"), "slots: 0 is too few"),
         (lambda board: board.worker(slots=True).work("once"), "slots: True is not a whole number"),
@@ -309,6 +316,15 @@ def test_a_board_is_opened_by_what_can_be_used(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_settings_file_has_a_name_that_a_file_may_have() -> None:
+    async def story() -> None:
+        async with blackboard.open("memory:", settings="a\0b", create=True):
+            pass
+
+    with pytest.raises(BadInput, match=r"config: .* is no path"):
+        asyncio.run(story())
+
+
 def test_a_file_of_handlers_may_be_a_path(tmp_path: Path) -> None:
     jobs = tmp_path / "its_jobs.py"
     jobs.write_text("from blackboard import handler\n@handler\ndef own(item, ctx): ...\n")
@@ -323,6 +339,13 @@ class Report:
     owner: str | None = None
 
 
+@dataclass
+class Odd:
+    """What no row can hold."""
+
+    it: object = field(default_factory=object)
+
+
 @handler("report", params=Report)
 async def report(item: Item, ctx: Context) -> str:
     return repr(item.params)
@@ -335,8 +358,9 @@ def test_an_item_is_added_with_the_class_of_its_params(tmp_path: Path) -> None:
         assert item.params == {"url": "x", "days": 30}
         board.worker().work("idle")
         assert board.item("a").result == repr(Report("x"))
-        with pytest.raises(BadInput, match=r"params: .* is not a dict"):
-            board.add("b", "feed", params=Report("x"))
+        assert board.add("b", "other", params=Report("x")).params == {"url": "x", "days": 30}
+        with pytest.raises(BadInput, match="params: Odd: "):
+            board.add("c", "other", params=Odd())
 
 
 def test_the_last_slot_may_be_of_a_day(tmp_path: Path) -> None:

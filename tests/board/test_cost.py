@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blackboard import cost
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.election import JITTER
@@ -18,7 +18,7 @@ from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
 from blackboard.rules.status import COUNTED_EVERY
-from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.limits import limits
 from blackboard.schedule.schedule import make_schedule, slots_after
 from blackboard.settings import Settings
@@ -324,14 +324,14 @@ async def measured(
         )
         worker = assemble(
             its,
-            owner=f"worker-{number}",
-            settings=settings,
+            WorkerSetup(
+                settings=settings,
+                events=Events(f"worker-{number}"),
+                inline=LastingRunner(clock),
+                process=FakeRunner(),
+            ),
             handlers=HANDLERS,
-            job_settings={},
-            events=Events(),
             wake=TurnedWake(clock, every=cost.BEAT * load.cycle.total_seconds()),
-            inline=LastingRunner(clock),
-            process=FakeRunner(),
         )
         workers.append((worker, asyncio.ensure_future(worker.work(Mode.FOREVER))))
     await passes(clock, warming)
@@ -376,7 +376,7 @@ LOADS = {
 def test_workers_ask_for_as_much_as_was_said(load: Load) -> None:
     """Hours of one board pass on a clock that is turned."""
     time = 2 * HOUR
-    spent, runs = asyncio.run(measured(load.rhythms, load, warming=HOUR, time=time))
+    spent, runs = asyncio.run(measured(load.rhythms, load, warming=2 * HOUR, time=time))
     commits, pages = predicted(asked_for(load), time)
     assert runs == pytest.approx(load.runs * (time / cost.MONTH), rel=0.05)
     assert spent.commits == pytest.approx(commits, rel=0.05)

@@ -66,6 +66,7 @@ class Fails:
         RecursionError(),
         SystemExit(0),
         asyncio.CancelledError(),
+        GeneratorExit(),
     ],
 )
 def test_a_subscriber_that_fails_is_isolated_tried_again_and_counted(

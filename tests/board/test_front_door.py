@@ -2,19 +2,23 @@
 
 import asyncio
 import errno
+import gc
 import inspect
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from httpx2 import ASGITransport, AsyncClient
 
@@ -29,6 +33,7 @@ from blackboard import (
     board_worker,
     handler,
 )
+from blackboard import board as board_module
 from blackboard.blocking import BlockingWorker
 from blackboard.board_worker import BoardWorker
 from blackboard.errors import BoardClosed
@@ -42,13 +47,14 @@ from blackboard.events import (
     WorkerStopped,
 )
 from blackboard.model import Token
-from blackboard.protocol import additions, edits
+from blackboard.protocol import edits
 from blackboard.protocol.claims import claim
 from blackboard.protocol.keys import item_key, lock_key
 from blackboard.protocol.reading import Remade
-from blackboard.table import ANY, Merge
+from blackboard.table import ANY, Merge, TableError
+from blackboard.worker import sigterm
 from blackboard.worker.worker import Worker
-from tests.support.patience import patience
+from tests.support.patience import is_within, patience
 from tests.support.processes import own_environ
 
 
@@ -235,7 +241,7 @@ def test_a_run_is_cancelled_and_a_lock_taken(url: str) -> None:
 
                 await until(runs)
                 item = await board.item("a")
-                assert (item.owner, item.running) == (worker.name, True)
+                assert (item.worker, item.running) == (worker.name, True)
                 with pytest.raises(BlackboardError, match="is not locked with fence 77"):
                     await board.unlock("a", fence=77)
                 with pytest.raises(BlackboardError, match="a does not run with fence 77"):
@@ -743,30 +749,134 @@ def test_a_verb_under_way_is_done_before_its_board_closes(url: str) -> None:
     asyncio.run(story())
 
 
-def test_a_verb_on_the_loop_of_another_thread_is_done_before_its_board_closes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, goes_on = threading.Event(), threading.Event()
-    adding = additions.add
-
-    async def add(*args: Any, **options: Any) -> Any:
-        began.set()
-        goes_on.wait(patience(60))
-        return await adding(*args, **options)
-
-    monkeypatch.setattr(additions, "add", add)
+def test_a_board_is_refused_on_another_loop_with_the_remedy(tmp_path: Path) -> None:
+    """As in a `def` endpoint of a web application, which runs on a thread: it would work on SQLite
+    alone, and leave the workers of the board asleep.
+    """
 
     async def story() -> None:
         async with opened(str(tmp_path / "app.db")) as board:
-            other = threading.Thread(target=lambda: asyncio.run(board.add("a", "feed")))
-            other.start()
-            assert began.wait(patience(60))
-            asyncio.get_running_loop().call_later(0.05, goes_on.set)
-        other.join()
-        async with opened(str(tmp_path / "app.db")) as board:
-            assert (await board.item("a")).id == "a"
+            await board.add("a", "feed")
 
-    asyncio.run(asyncio.wait_for(story(), patience(60)))
+            async def read() -> list[str]:
+                return [one.id async for one in board.items()]
+
+            async def made() -> object:
+                return board.worker()
+
+            for use in (board.pause("a"), read(), made()):
+                with pytest.raises(BlackboardError, match="run_coroutine_threadsafe"):
+                    await asyncio.to_thread(asyncio.run, use)
+            assert not (await board.item("a")).paused
+            here = asyncio.get_running_loop()
+
+            def endpoint() -> blackboard.BoardItem:
+                return asyncio.run_coroutine_threadsafe(board.pause("a"), here).result()
+
+            assert (await asyncio.to_thread(endpoint)).paused
+
+    asyncio.run(story())
+
+
+def test_a_board_is_opened_on_a_loop_of_asyncio(tmp_path: Path) -> None:
+    """Trio drives coroutines without one."""
+    opening = blackboard.open(tmp_path / "app.db", create=True).__aenter__()
+    with pytest.raises(BlackboardError, match="with trio"):
+        opening.send(None)
+
+
+def test_a_verb_that_is_cancelled_is_finished_with_its_record(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            for steps in range(12):
+                await board.add(f"a{steps}", "feed")
+                pausing = asyncio.create_task(board.pause(f"a{steps}", by="ann"))
+                for _ in range(steps + 1):
+                    await asyncio.sleep(0)
+                pausing.cancel()
+                await asyncio.wait([pausing])
+            paused = {item.id async for item in board.items(state="paused")}
+            recorded = {one for action in await board.actions() for one in action.ids}
+            assert len(paused) == 12
+            assert recorded == paused
+
+    asyncio.run(story())
+
+
+async def pausing_until_cancelled(board: Board, way: str) -> None:
+    """By a timeout that cancels once, or by anyio, which cancels again in each turn of the loop."""
+    if way == "anyio":
+        with anyio.move_on_after(0.01) as scope:
+            await board.pause("a", by="ann")
+        assert scope.cancelled_caught
+    else:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await board.pause("a", by="ann")
+
+
+@pytest.mark.parametrize("way", ["asyncio", "anyio"])
+def test_a_caller_that_is_cancelled_waits_for_its_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    pause = edits.pause
+
+    async def slow(*args: Any, **options: Any) -> object:
+        await asyncio.sleep(0.05)
+        return await pause(*args, **options)
+
+    monkeypatch.setattr(edits, "pause", slow)
+    monkeypatch.setattr(board_module, "CALLER_WAITS", patience(60))
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            await board.add("a", "feed")
+            await pausing_until_cancelled(board, way)
+            assert (await board.item("a")).paused
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("way", ["asyncio", "anyio"])
+def test_a_change_goes_on_where_its_caller_has_waited_long_enough_for_a_locked_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(board_module, "CALLER_WAITS", 0.01)
+
+    async def story() -> None:
+        async with opened(tmp_path / "app.db") as board:
+            await board.add("a", "feed")
+            with closing(sqlite3.connect(tmp_path / "app.db", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                await pausing_until_cancelled(board, way)
+                other.execute("ROLLBACK")
+        async with opened(tmp_path / "app.db") as board:
+            assert (await board.item("a")).paused
+            assert [action.verb for action in await board.actions()] == ["pause"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("waits", [0.01, 60.0])
+def test_the_error_of_a_change_whose_caller_was_cancelled_is_logged_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waits: float
+) -> None:
+    async def fails(*_: Any, **__: Any) -> object:
+        await asyncio.sleep(0.05)
+        raise TableError("no route")
+
+    monkeypatch.setattr(edits, "pause", fails)
+    monkeypatch.setattr(board_module, "CALLER_WAITS", waits)
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            await board.add("a", "feed")
+            await pausing_until_cancelled(board, "anyio")
+        gc.collect()  # asyncio reports then what was never asked for
+
+    asyncio.run(story())
+    [line] = caplog.messages
+    assert line == "pause of a, whose caller was cancelled, failed: no route"
 
 
 def test_a_handler_may_call_verbs_until_it_has_ended(tmp_path: Path) -> None:
@@ -836,6 +946,8 @@ def test_an_iteration_says_that_its_board_is_closed(tmp_path: Path) -> None:
             await board.add("b", "feed")
             left = board.items()
             assert (await anext(left)).id == "a"
+            async with aclosing(board.runs("a")) as runs:
+                assert [run async for run in runs] == []
         with pytest.raises(BoardClosed):
             await anext(left)
 
@@ -1099,7 +1211,7 @@ def test_a_program_without_a_loop_does_the_same(url: str) -> None:
             board.run("a")
             while not (item := board.item("a")).runs:
                 threading.Event().wait(0.02)
-            assert item.owner == worker.name
+            assert item.worker == worker.name
         assert [one.id for one in board.items("*", state="waiting")] == ["a"]
         # the run that was asked for may have been ended with the worker, if it came after the first
         good = [one for one in board.runs("a") if one.outcome == "ok"]
@@ -1132,6 +1244,8 @@ def test_an_iteration_may_be_left(tmp_path: Path) -> None:
         for item in board.items():
             assert item.id == "a"
             break
+        with closing(board.items()) as items:
+            next(items)
         left = board.items()
         next(left)
     del left
@@ -1172,7 +1286,22 @@ def test_a_coroutine_on_the_loop_of_the_board_may_not_wait_for_it(tmp_path: Path
         boards.append(board)
         board.add("a", "waits")
         board.worker().work("idle")
-        assert "cannot wait for the loop that it runs on" in str(board.item("a").error)
+        assert "call it on another thread" in str(board.item("a").error)
+
+
+def test_a_verb_in_a_subscriber_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    refused = set[str]()
+    with blocking(str(tmp_path / "app.db")) as board:
+
+        def asks(_: BoardEvent) -> None:
+            with pytest.raises(BlackboardError) as problem:
+                board.item("a")
+            refused.add(str(problem.value))
+
+        board.subscribe(asks)
+        board.worker().work("once")
+    [message] = refused
+    assert "handlers and subscribers are called: call it on another thread" in message
 
 
 FORKED = """
@@ -1190,6 +1319,234 @@ with blackboard.open_blocking("app.db", create=True) as board:
 
 def test_a_forked_process_is_told_to_open_its_own_board(tmp_path: Path) -> None:
     assert "opened before this process was forked" in program(tmp_path, "-c", FORKED)
+
+
+LEFT_OPEN = """
+import atexit, signal, sqlite3, sys
+import blackboard
+from blackboard import handler
+
+@handler("long")
+async def long(item, ctx):
+    await ctx.lost.wait()
+
+opening = blackboard.open_blocking("app.db", handlers=[long], create=True)
+board = opening.__enter__()
+board.add("a", "long")
+worker = board.worker(grace="1h")
+worker.__enter__()
+while not board.item("a").running:
+    pass
+if not sys.argv[1:]:
+    raise ValueError("as it was told")
+other = sqlite3.connect("app.db", isolation_level=None)
+other.execute("BEGIN IMMEDIATE")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+atexit.register(print, "ends", flush=True)
+"""
+
+
+def test_a_program_that_leaves_its_board_open_puts_back_what_it_runs_and_ends(
+    tmp_path: Path,
+) -> None:
+    """As a prompt, a notebook, or a program whose error keeps the frame of its board."""
+    assert "ValueError: as it was told" in program(tmp_path, "-c", LEFT_OPEN, code=1)
+    with blocking(str(tmp_path / "app.db")) as board:
+        item = board.item("a")
+        assert (item.running, item.outcome) == (False, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)]
+)
+def test_a_signal_ends_a_program_that_waits_for_its_board_at_its_end(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LEFT_OPEN, "locked"],
+        cwd=tmp_path,
+        env=own_environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as ending:
+        assert ending.stdout is not None
+        assert ending.stdout.readline() == "ends\n"
+        time.sleep(0.3)  # it begins to wait
+        ending.send_signal(number)
+        begun = time.monotonic()
+        _, said = ending.communicate()
+    assert is_within(time.monotonic() - begun, 5)
+    assert ending.returncode == code
+    assert "Traceback" not in said
+
+
+# ---- SIGTERM
+
+
+@pytest.fixture(name="sigterm")
+def _sigterm() -> Iterator[None]:
+    """SIGTERM as a program finds it."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    assert signal.signal(signal.SIGTERM, before) is signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_at_sigterm_a_worker_of_a_program_puts_back_what_it_runs(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board, board.worker(grace="0"):
+            await board.add("a", "long")
+
+            async def runs() -> bool:
+                return (await board.item("a")).running
+
+            await until(runs)
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(patience(60))
+
+    with pytest.raises(SystemExit) as ended:
+        asyncio.run(story())
+    assert ended.value.code == 128 + signal.SIGTERM
+    with blocking(url) as board:
+        assert (board.item("a").running, board.item("a").outcome) == (False, "cancelled")
+        board.run("a")
+
+        def works() -> None:
+            with board.worker(grace="0"):
+                while not board.item("a").running:
+                    threading.Event().wait(0.02)
+                signal.raise_signal(signal.SIGTERM)
+
+        with pytest.raises(SystemExit) as ended:
+            works()
+        assert ended.value.code == 128 + signal.SIGTERM
+        assert not board.item("a").running
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_a_second_sigterm_ends_the_grace_of_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = BoardWorker.stop
+
+    def stopped(self: BoardWorker) -> None:
+        stop(self)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(BoardWorker, "stop", stopped)
+
+    async def is_running(board: Board) -> bool:
+        return (await board.item("a")).running
+
+    async def story() -> None:
+        async with opened(tmp_path / "app.db") as board, board.worker(grace="1h"):
+            await board.add("a", "long")
+            await until(lambda: is_running(board))
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(patience(60))
+
+    def blocking_story() -> None:
+        with blocking(str(tmp_path / "app.db")) as board, board.worker(grace="1h"):
+            board.run("a")
+            while not board.item("a").running:
+                threading.Event().wait(0.02)
+            signal.raise_signal(signal.SIGTERM)
+
+    def async_story() -> None:
+        asyncio.run(story())
+
+    for work in (async_story, blocking_story):
+        with pytest.raises(SystemExit) as ended:
+            work()
+        assert ended.value.code == 128 + signal.SIGTERM
+        with blocking(str(tmp_path / "app.db")) as board:
+            assert (board.item("a").running, board.item("a").outcome) == (False, "cancelled")
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_a_block_that_was_never_left_keeps_sigterm_from_no_other_one(tmp_path: Path) -> None:
+    async def enters() -> sigterm.OfTask:
+        block = sigterm.OfTask()
+        sigterm.catch(block)
+        return block
+
+    async def story() -> None:
+        async with opened(tmp_path / "app.db") as board, board.worker():
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(patience(60))
+
+    left = asyncio.run(enters())
+    with pytest.raises(SystemExit):
+        asyncio.run(story())
+    assert not left.is_terminated
+    sigterm.reset()
+
+
+ENTERED = """
+import asyncio, blackboard, os, signal, sys, time
+
+@blackboard.handler("feed")
+async def feed(item, ctx): ...
+
+async def entered():
+    board = await blackboard.open("memory:", handlers=[feed], create=True).__aenter__()
+    worker = board.worker()
+    await worker.__aenter__()
+    return board, worker
+
+runner = asyncio.Runner()
+"""
+
+
+def test_sigterm_ends_a_program_whose_block_was_entered_by_a_task_that_is_over(
+    tmp_path: Path,
+) -> None:
+    """As in a fixture of pytest-asyncio, or a cell of a notebook."""
+    code = (
+        ENTERED
+        + """
+kept = runner.run(entered())
+async def other():
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(60)
+runner.run(other())
+"""
+    )
+    program(tmp_path, "-c", code, code=-signal.SIGTERM)
+
+
+FORKED_IN_A_WORKER = (
+    ENTERED
+    + """
+def fork():
+    if (child := os.fork()) == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+async def forks():
+    async with blackboard.open("memory:", handlers=[feed], create=True) as board:
+        async with board.worker():
+            await asyncio.to_thread(fork) if "thread" in sys.argv else fork()
+
+if "blocking" not in sys.argv:
+    runner.run(forks())
+else:
+    with blackboard.open_blocking("memory:", handlers=[feed], create=True) as board:
+        with board.worker():
+            fork()
+"""
+)
+
+
+@pytest.mark.parametrize("door", ["loop", "thread", "blocking"])
+def test_sigterm_ends_a_process_that_is_forked_in_the_block_of_a_worker(
+    tmp_path: Path, door: str
+) -> None:
+    said = program(tmp_path, "-c", FORKED_IN_A_WORKER, door)
+    assert said.split() == [str(-signal.SIGTERM)]
 
 
 # ---- the package

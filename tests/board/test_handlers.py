@@ -1,5 +1,6 @@
 """Declaring handlers, loading them from folders, files and modules, and what goes wrong then."""
 
+import functools
 import math
 import os
 import subprocess
@@ -122,7 +123,7 @@ def test_a_bare_handler_and_one_without_a_type_have_the_name_of_the_function() -
 
 def test_a_bare_handler_above_what_is_no_handler_is_refused() -> None:
     with pytest.raises(BadInput, match="called with \\(item, ctx\\)"):
-        handler(no_context)
+        handler(no_context)  # type: ignore[type-var]
 
 
 def test_a_number_is_seconds() -> None:
@@ -163,6 +164,12 @@ async def async_generator(item: Any, ctx: Any) -> Any:
     yield 1
 
 
+class Service:
+    async def bound(self, item: Any, ctx: Any) -> None: ...
+
+    def unbound(self, item: Any, ctx: Any) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("function", "said", "problem"),
     [
@@ -179,6 +186,8 @@ async def async_generator(item: Any, ctx: Any) -> Any:
         (plain, {"stale_after": "1s"}, "stale_after"),
         (plain, {"retries": "2"}, "retries: '2' is not a whole number"),
         (plain, {"retries": -1}, "retries"),
+        (plain, {"retries": ""}, "retries: it is empty"),
+        (plain, {"tags": ""}, "tags: it is empty"),
         (plain, {"missed": "some"}, "missed"),
         (plain, {"slots": 0}, "slots: 0 is too few"),
         (plain, {"first": "soon"}, "first: "),
@@ -193,6 +202,9 @@ async def async_generator(item: Any, ctx: Any) -> Any:
         (async_generator, {}, "generator"),
         (print, {}, "not a function"),
         (int, {}, "not a function"),
+        (Service().bound, {}, "methods cannot be handlers"),
+        (Service.unbound, {}, "methods cannot be handlers"),
+        (functools.partial(no_context), {}, "above a function that calls it"),
     ],
 )
 def test_a_bad_declaration_is_refused_naming_the_handler(
@@ -290,6 +302,20 @@ def test_a_wrapper_around_a_handler_is_what_is_called(tmp_path: Path) -> None:
         "@twice\n@handler('w', every='1h')\ndef run(item, ctx):\n    return 21\n",
     )
     assert load(["wrapped.py"], tmp_path)["w"].function(None, None) == 42
+
+
+HIDING = (
+    "import functools\nfrom blackboard import handler\n"
+    "def deco(f):\n    @functools.wraps(f)\n    def g(*given):\n        return f(*given)\n"
+    "    return g\n{}\nasync def run(item, ctx): ...\n"
+)
+
+
+@pytest.mark.parametrize("above", ["@deco\n@handler('w')", "@handler('w')\n@deco"])
+def test_a_decorator_that_hides_a_coroutine_function_is_refused(tmp_path: Path, above: str) -> None:
+    write(tmp_path, hidden=HIDING.format(above))
+    with pytest.raises(BadInput, match=r"hidden\.py:\d.*a decorator hides its `async def`"):
+        load(["hidden.py"], tmp_path)
 
 
 def test_one_function_may_run_two_types(tmp_path: Path) -> None:
@@ -427,6 +453,12 @@ def test_two_entries_with_one_type_are_refused(tmp_path: Path) -> None:
     write(tmp_path, a__x=good("t"), b__x=good("t"))
     with pytest.raises(BadInput, match=r"/a/x\.py:2 and .*/b/x\.py:2"):
         load(["a", "b"], tmp_path)
+
+
+def test_a_file_that_is_loaded_twice_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    write(tmp_path, loaded_twice=good("t"))
+    with pytest.raises(BadInput, match=r"loaded_twice\.py:2, which was imported .* name it once"):
+        load(["loaded_twice.py", "loaded_twice"], tmp_path)
 
 
 def test_no_entries_are_an_empty_registry(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from blackboard import BadInput, Context, Item, handler, open_blocking
 from blackboard.handlers.handler import handlers_of
-from blackboard.handlers.params import Params, described
+from blackboard.handlers.params import Params, described, written
 from blackboard.model import Outcome, replace
-from blackboard.runner import HandlerCall, Runner
+from blackboard.runners.runner import HandlerCall, Runner
 from tests.cli.command_line import CommandLine, blackboard
 from tests.jobs_for_tests.plain import ReportParams
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
@@ -127,9 +127,8 @@ def test_fields_that_are_none_by_default_are_left_out_at_any_depth() -> None:
         by_name: dict[str, Inner]
         note: str | None = None
 
-    params = described(Outer, "t")
     one = {"count": 1}
-    assert params.written(Outer(Inner(), [Inner(), Inner("x")], {"a": Inner()})) == {
+    assert written(Outer(Inner(), [Inner(), Inner("x")], {"a": Inner()})) == {
         "oneInner": one,
         "more": [one, {"note": "x", "count": 1}],
         "byName": {"a": one},

@@ -83,6 +83,8 @@ def test_times_for_programs_are_utc_with_milliseconds_and_z() -> None:
 def test_a_command_is_typed_as_it_is_written() -> None:
     assert command("run", "ann") == "`blackboard run ann`"
     assert command("rename", "two words", "-x") == "`blackboard rename -- 'two words' -x`"
+    named = command("rm", "east; west", board="town.leaders")
+    assert named == "`blackboard --board town.leaders rm 'east; west'`"
 
 
 def test_numbers_of_things() -> None:

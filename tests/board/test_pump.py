@@ -58,6 +58,8 @@ def test_the_durations_of_a_pump_may_be_seconds() -> None:
     ("said", "problem"),
     [
         ({"partitions": 0}, "partitions 0 is neither"),
+        ({"partitions": 2.0}, "partitions 2.0 is neither"),
+        ({"partitions": None}, "partitions None is neither"),
         ({"partitions": True}, "partitions True is neither"),
         ({"partitions": "abc"}, "partitions 'abc' is neither"),
         ({"partitions": b"abc"}, "partitions b'abc' is neither"),
@@ -92,6 +94,7 @@ def test_what_cannot_be_used_is_named_when_the_module_is_imported(
         ({"until": "2026-01-01"}, "until: 'clicks' is a group of partitions"),
         ({"max_runs": 1}, "max_runs: 'clicks' is a group of partitions"),
         ({"cron": "@daily"}, "cron: 'clicks' is a group of partitions"),
+        ({"timeout": "3s"}, "timeout: 'clicks' is a group .* have no time limit"),
     ],
 )
 def test_no_worker_is_made_with_limits_of_a_group(
@@ -119,6 +122,8 @@ def test_no_schedule_is_given_to_a_partition(tmp_path: Path) -> None:
             await ensure(board._table, ["07"], "clicks")
             with pytest.raises(BadInput, match=r"until: the partitions of town.clicks are held"):
                 await board.edit("07", until="2026-01-01")
+            with pytest.raises(BadInput, match=r"timeout: .* are held, and have no time limit"):
+                await board.edit("07", timeout="3s")
             with pytest.raises(BadInput, match=r"id: town.clicks has the partitions that the pump"):
                 await board.add("08", "clicks")
 
@@ -273,7 +278,7 @@ def test_a_plain_function_that_blocks_holds_up_nothing_and_is_called_once_at_a_t
         asyncio.run(story())
     finally:
         freed.set()
-    assert calls == ["names of partitions"]
+    assert calls == ["blackboard-call"]
     assert "has not answered within 0.05 s" in told[0]
 
 

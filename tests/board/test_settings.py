@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput
 from blackboard.handlers.handler import Handler, Source
 from blackboard.notify.settings import NotifyTable, RouteTable
@@ -23,7 +24,6 @@ from blackboard.settings import (
     resolver,
 )
 from blackboard.spec import Spec, encode_spec
-from blackboard.toml_lines import line_of
 from tests.support.settings_page import described
 
 WHOLE = """

@@ -16,8 +16,8 @@ from blackboard import BadInput, Context, Item
 from blackboard.handlers.context import expand
 from blackboard.handlers.registry import load
 from blackboard.model import Ended, Outcome
-from blackboard.runner import HandlerCall
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.runner import HandlerCall
 from jobs import shell
 from jobs.shell import CommandFailed, run
 from tests.support.runs import DUE, HERE, PATIENCE, Told, eventually, is_gone, with_processes

@@ -493,7 +493,7 @@ def test_a_line_that_is_too_long_is_refused_with_the_command_that_leaves_it_out(
     words = f"{file} has a line at byte {len(before)} that is longer than 20 bytes (`blackboard "
     assert str(refused.value).startswith(words)
     (command,) = re.findall("`(.*)`", str(refused.value))
-    *_, verb, exact, item, option, checkpoint = shlex.split(command)
+    *_, verb, exact, option, checkpoint, item = shlex.split(command)
     assert (verb, exact, item, option) == ("edit", "--exact", str(file), "--checkpoint")
     with file.open("ab") as log:
         log.write(b"\nlast\n" if not after else b"")

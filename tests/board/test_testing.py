@@ -6,17 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blackboard import Context, Item, handler
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import BadInput, Missing
 from blackboard.model import State
 from blackboard.protocol.edits import remove
-from blackboard.testing import BoardUnderTest
+from blackboard.testing import BoardUnderTest, context
 
 
 @pytest.fixture(params=["sqlite_board", "azurite_board"])
@@ -70,7 +70,7 @@ def test_a_plain_function_saves_and_the_next_run_goes_on(board: BoardUnderTest) 
     assert "not yet" in str(first.error)
     for saved in (1, 2):
         assert board.item("davis").checkpoint == saved
-        board.run_now("davis")
+        board.run("davis")
         board.work(steps)
     assert (board.result("davis"), board.item("davis").checkpoint) == (2, None)
 
@@ -79,7 +79,8 @@ def test_each_test_has_an_empty_board(board: BoardUnderTest) -> None:
     with pytest.raises(Missing):
         board.item("davis")
     assert board.work(greet) == []
-    assert board.runs("davis") == []
+    with pytest.raises(Missing):
+        list(board.runs("davis"))
 
 
 def test_a_worker_takes_what_it_has_handlers_for(board: BoardUnderTest) -> None:
@@ -104,10 +105,10 @@ def test_what_ran_is_due_again_by_its_own_schedule_else_by_that_of_its_handler(
 def test_an_item_is_run_again_when_it_is_asked_for(board: BoardUnderTest) -> None:
     board.add("davis", "hello", params={"name": "Davis"})
     board.work(greet)
-    board.run_now("davis", params={"name": "Sacramento"})
+    board.run("davis", params={"name": "Sacramento"})
     board.work(greet)
     assert board.result("davis") == "Hello, Sacramento"
-    board.run_now("davis")
+    board.run("davis")
     board.work(greet)
     assert board.result("davis") == "Hello, Davis"
     assert [run.fence for run in board.runs("davis")] == [3, 2, 1]
@@ -188,64 +189,63 @@ def test_anything_else_is_done_with_the_board(sqlite_board: BoardUnderTest) -> N
         sqlite_board.item("davis")
 
 
-def test_a_test_that_is_a_coroutine_calls_it_on_a_thread(sqlite_board: BoardUnderTest) -> None:
+def test_a_test_that_is_a_coroutine_may_call_it(sqlite_board: BoardUnderTest) -> None:
     async def test() -> None:
-        await asyncio.to_thread(sqlite_board.add, "other", "wait")
+        sqlite_board.add("other", "wait")
         [run] = await asyncio.to_thread(sqlite_board.work, wait)
         assert run.outcome == "ok"
 
     asyncio.run(test())
 
 
-CALLS: dict[str, Callable[[BoardUnderTest], Any]] = {
-    "add": lambda board: board.add("davis", "wait"),
-    "advance": lambda board: board.advance("1h"),
-    "work": lambda board: board.work(wait, lasting="1h"),
-    "do": lambda board: board.do(lambda table: remove(table, "davis")),
-    "result": lambda board: board.result("davis"),
-}
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_call_in_a_coroutine_is_refused_with_the_remedy_and_does_nothing(
-    sqlite_board: BoardUnderTest, call: Callable[[BoardUnderTest], Any]
-) -> None:
-    async def test() -> set[Any]:
-        with pytest.raises(
-            BlackboardError, match=r"in a coroutine use `async with blackboard\.open"
-        ):
-            call(sqlite_board)
-        return asyncio.all_tasks() - {asyncio.current_task()}
-
-    before = sqlite_board.now()
-    assert asyncio.run(test()) == set()
-    assert sqlite_board.now() - before < timedelta(hours=1)
-    assert sqlite_board.work(wait) == []
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_handler_that_calls_the_board_of_its_test_fails_with_the_remedy(
+def test_a_plain_handler_may_call_the_board_of_its_test_and_a_coroutine_is_refused(
     sqlite_board: BoardUnderTest,
 ) -> None:
     @handler("asks")
     def asks(item: Item, ctx: Context) -> str:
         return sqlite_board.item(item.id).id
 
+    @handler("waits")
+    async def waits(item: Item, ctx: Context) -> str:
+        return sqlite_board.item(item.id).id
+
     sqlite_board.add("davis", "asks")
-    [run] = sqlite_board.work(asks)
-    assert "in a plain handler `blackboard.open_blocking(...)`" in str(run.error)
+    sqlite_board.add("elko", "waits")
+    sqlite_board.work(asks, waits)
+    assert sqlite_board.result("davis") == "davis"
+    assert "call it on another thread" in str(sqlite_board.item("elko").error)
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_fixture_that_is_asked_for_in_a_coroutine_is_refused(
-    request: pytest.FixtureRequest,
-) -> None:
-    async def test() -> None:
-        with pytest.raises(BlackboardError, match="are synchronous"):
-            request.getfixturevalue("sqlite_board")
+def test_a_board_has_the_verbs_of_any_board(sqlite_board: BoardUnderTest) -> None:
+    sqlite_board.add("davis", "wait")
+    sqlite_board.pause("davis", reason="moving", by="ann")
+    assert sqlite_board.work(wait) == []
+    sqlite_board.resume("davis", by="ann")
+    sqlite_board.edit("davis", every="2h")
+    [run] = sqlite_board.work(wait)
+    assert run.outcome == "ok"
+    assert [one.id for one in sqlite_board.items()] == ["davis"]
+    assert [one.verb for one in sqlite_board.actions()] == ["resume", "pause"]
+    sqlite_board.remove("davis")
+    with pytest.raises(Missing):
+        sqlite_board.item("davis")
 
-    asyncio.run(test())
+
+@dataclass
+class Feed:
+    url: str
+    days: int = 3
+
+
+@handler("typed", params=Feed)
+async def typed(item: Item, ctx: Context) -> int:
+    return int(item.params.days)
+
+
+def test_an_item_is_added_with_the_class_of_its_params(sqlite_board: BoardUnderTest) -> None:
+    sqlite_board.add("davis", "typed", params=Feed("u", days=5))
+    sqlite_board.work(typed)
+    assert sqlite_board.result("davis") == 5
 
 
 def test_a_real_account_that_the_environment_names_is_not_asked(
@@ -315,3 +315,32 @@ def test_where_a_skip_would_not_be_noticed_they_fail(tmp_path: Path, variable: s
     said = pytest_says_of(tmp_path, conftest=WITHOUT_NODE + CONFTEST, **environ)
     assert "1 failed, 1 passed in" in said
     assert "pip install 'blackboard-scheduler[azurite]'" in said
+
+
+async def forgets(item: Item, ctx: Context) -> str:
+    ctx.save({"page": 7})
+    return "lost" if ctx.lost.wait(0.01) else "held"
+
+
+async def awaits(item: Item, ctx: Context) -> str:
+    await asyncio.create_task(ctx.save({"page": 7}))
+    return "lost" if await ctx.lost.wait(0.01) else "held"
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize(
+    ("called", "result", "saved"),
+    [(forgets, "lost", []), (awaits, "held", [{"page": 7}])],
+)
+def test_a_coroutine_that_awaits_no_save_has_saved_nothing(
+    called: Callable[..., Any], result: str, saved: list[Any]
+) -> None:
+    """As in a worker."""
+    ctx = context()
+    assert asyncio.run(called(Item("davis", "feed", {}), ctx)) == result
+    assert ctx.saved == saved
+
+
+def test_a_context_has_the_time_that_the_test_says() -> None:
+    assert context().time_left() is None
+    assert context(time_left=7.0).time_left() == 7.0

@@ -141,6 +141,14 @@ def test_a_coroutine_is_called_as_one() -> None:
     assert ctx.saved == [{"page": 2}] * 2
 
 
+def test_what_is_saved_is_what_the_next_run_would_get() -> None:
+    ctx, progress = context(), {"page": 1, "seen": ("a", "b")}
+    ctx.save(progress)
+    progress["page"] = 2
+    ctx.save(progress)
+    assert ctx.saved == [{"page": page, "seen": ["a", "b"]} for page in (1, 2)]
+
+
 def test_what_could_not_be_saved_is_refused() -> None:
     with pytest.raises(ValueError, match="not JSON"):
         context().save(object())

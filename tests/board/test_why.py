@@ -161,7 +161,7 @@ def why(
             BEFORE | {"planned": NOW + HOUR, "start": NOW - HOUR, "outcome": Outcome.CANCELLED},
             {"settings": CLOSED},
             Move.RUN,
-            [", by request, or put back after its schedule was changed; by its schedule it is due"],
+            [", by request, or begun before its schedule was changed; by its schedule it is due"],
         ),
         (
             {"slot": NOW, "ready": NOW, "planned": NOW - HOUR},
@@ -367,7 +367,7 @@ async def test_the_words_follow_an_item_through_its_life(scene: Scene) -> None:
 def test_a_partition_has_no_schedule_to_speak_of() -> None:
     pumped = replace(EVERY, endless=True)
     running = why(RUNS, LOCK, settings=pumped).text
-    assert "it is a partition, whose pump runs until its worker lets it go" in running
+    assert "it is a partition, whose pump runs until its worker releases it" in running
     assert "after this run" not in running
     assert "it is a partition" in why(BEFORE, settings=pumped).text
 

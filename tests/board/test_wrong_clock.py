@@ -110,7 +110,7 @@ async def alarms(scene: Scene) -> list[str]:
     lock = await scene.other.lock("davis") if davis.running else None
     one = status_of(davis, lock, now=now, resolution=scene.board.table.resolution)
     planning = planning_of(scene.board, davis)
-    told = [alarm.problem for alarm in alarms_of(one, planning, present=(), now=now)]
+    told = [alarm.kind for alarm in alarms_of(one, planning, present=(), now=now)]
     return [problem for problem in told if problem not in {"failing", "unserved"}]
 
 

@@ -315,6 +315,9 @@ def test_old_events_outlive_the_days_for_which_they_were_expanded(tmp_path: Path
             "no https://a.org/x?token=... and ...",
         ),
         (b"x" * 1000, "x" * 157 + "..."),
+        (b"PK\x03\x04\x14\x00\x08\x00\xd6\xa5{]8\xe9a.icsru\x8e\xcb\xf1\xb6s", ""),
+        ("Страница не найдена".encode("cp1251"), ""),
+        (calendar(event("1", "One")), ""),
         (b"", ""),
     ],
 )

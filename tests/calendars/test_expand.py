@@ -168,7 +168,6 @@ BOMBS = {
         "20260901T000000Z",
         f"FREQ=DAILY;BYSECOND={SIXTY};BYMINUTE={SIXTY}",
     ),
-    "standing still": ("20260901T000000Z", "FREQ=DAILY;INTERVAL=0"),
 }
 
 

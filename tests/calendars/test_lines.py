@@ -1,5 +1,7 @@
 """What is repaired in a feed's bytes before a library sees them."""
 
+import gzip
+
 import pytest
 
 from jobs.calendars.lines import NotACalendar, calendar_name, read_calendar, why_no_calendar
@@ -109,6 +111,28 @@ def test_lines_of_different_encodings_are_each_read_in_theirs() -> None:
     assert titles(mixed) == ["Café", "Café"]
 
 
+ENCODED = {
+    "quoted-printable": (b"SUMMARY;ENCODING=QUOTED-PRINTABLE:F=C3=AAte=20=3D", "F\u00eate ="),
+    "with a charset": (b"SUMMARY;CHARSET=ISO-8859-1;ENCODING=quoted-printable:F=EAte", "F\u00eate"),
+    "without a name": (b"SUMMARY;QUOTED-PRINTABLE;CHARSET=nonsense:F=C3=AAte", "F\u00eate"),
+    "over several lines": (
+        b"SUMMARY;ENCODING=QUOTED-PRINTABLE:F=C3=AA=\r\nte du=\r\n village: 5",
+        "F\u00eate du village: 5",
+    ),
+    "with breaks": (b"SUMMARY;ENCODING=QUOTED-PRINTABLE:One=0D=0Atwo=0A", "One\\ntwo\\n"),
+    "base64": (b"SUMMARY;ENCODING=BASE64;CHARSET=UTF-8:RsOq\r\n dGU=", "F\u00eate"),
+    "base64 as RFC 2445 has it": (b"SUMMARY;VALUE=TEXT;ENCODING=B:RsOqdGU=", "F\u00eate"),
+    "base64 that is none": (b"SUMMARY;ENCODING=BASE64:F\xc3\xaate", "F\u00eate"),
+    "what only looks so": (b"SUMMARY;LANGUAGE=en:ENCODING=QUOTED-PRINTABLE =3D", None),
+}
+
+
+@pytest.mark.parametrize(("line", "title"), ENCODED.values(), ids=ENCODED)
+def test_texts_of_vcalendar_1_0_are_decoded(line: bytes, title: str | None) -> None:
+    expected = title or line.decode().partition(":")[2]
+    assert titles(ONE.replace(b"SUMMARY:One", line)) == [expected]
+
+
 def test_text_that_ran_over_its_line_stays_with_its_property() -> None:
     body = calendar(event("1", "One", "20260901", "DESCRIPTION:First line\nand the second"))
     assert read_calendar(body).events[0].value("DESCRIPTION") == "First line\\nand the second"
@@ -121,7 +145,9 @@ def test_text_that_ran_over_its_line_stays_with_its_property() -> None:
         (b" \r\n\t", "empty"),
         (b"<!DOCTYPE html><html><body>Not found</body></html>", "HTML page"),
         (b'{"error": "gone"}', "no BEGIN:VCALENDAR"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", "no BEGIN:VCALENDAR"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "a picture, not a calendar"),
+        (b"PK\x03\x04\x14\x00\x08\x00", "a zip file, not a calendar"),
+        (gzip.compress(b"BEGIN:VCALENDAR", mtime=0), "a gzip file in another, not a calendar"),
     ],
 )
 def test_what_is_no_calendar_is_refused_with_the_reason(body: bytes, problem: str) -> None:

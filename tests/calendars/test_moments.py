@@ -2,57 +2,62 @@
 
 import pytest
 
-from jobs.calendars.lines import Line
-from jobs.calendars.times import Zones
+from jobs.calendars.lines import Block, Line
+from jobs.calendars.times import Moment, Zones
 from jobs.calendars.zone_names import guessed_zone, known_zone
-from tests.calendars.support import calendar, event, read, window
+from tests.calendars.support import calendar, event, read, times, window
 
 NEW_YORK = "America/New_York"
+
+
+def text(moment: Moment) -> str:
+    wall = moment.wall.isoformat(" ", "minutes")
+    return f"{wall} {moment.zone}" if moment.zone else wall.removesuffix(" 00:00")
 
 
 @pytest.mark.parametrize(
     ("params", "value", "calendar", "expected"),
     [
-        ("", "20260901T190000Z", "", "X:20260901T190000Z"),
-        (";TZID=Europe/Paris", "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
-        (';TZID="Europe/Paris"', "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
-        (";TZID='Europe/Paris'", "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
-        (';TZID="Europe/Paris', "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
-        (";VALUE=DATE", "20260901", "", "X;VALUE=DATE:20260901"),
-        ("", "20260901", "", "X;VALUE=DATE:20260901"),
-        (";VALUE=DATE", "20260901T000000", "", "X;VALUE=DATE:20260901"),
-        (";VALUE=DATE-TIME", "20260901T190000Z", "", "X:20260901T190000Z"),
-        ("", "2026-09-01T19:00:00Z", "", "X:20260901T190000Z"),
-        ("", "2026-09-01 19:00", "", f"X;TZID={NEW_YORK}:20260901T190000"),
-        ("", "20260901T1900", "", f"X;TZID={NEW_YORK}:20260901T190000"),
-        ("", "20260901T190000-0400", "", "X:20260901T230000Z"),
-        ("", "20260901T190000+05:30", "", "X:20260901T133000Z"),
-        ("", "20260901T190000.000Z", "", "X:20260901T190000Z"),
-        ("", "20260901T240000", "", f"X;TZID={NEW_YORK}:20260902T000000"),
-        ("", "00010101T000000Z", "", "X:00010101T000000Z"),
+        ("", "20260901T190000Z", "", "2026-09-01 19:00 UTC"),
+        (";TZID=Europe/Paris", "20260901T190000", "", "2026-09-01 19:00 Europe/Paris"),
+        (';TZID="Europe/Paris"', "20260901T190000", "", "2026-09-01 19:00 Europe/Paris"),
+        (";TZID='Europe/Paris'", "20260901T190000", "", "2026-09-01 19:00 Europe/Paris"),
+        (';TZID="Europe/Paris', "20260901T190000", "", "2026-09-01 19:00 Europe/Paris"),
+        (";VALUE=DATE", "20260901", "", "2026-09-01"),
+        ("", "20260901", "", "2026-09-01"),
+        (";VALUE=DATE", "20260901T000000", "", "2026-09-01"),
+        (";VALUE=DATE-TIME", "20260901T190000Z", "", "2026-09-01 19:00 UTC"),
+        ("", "2026-09-01T19:00:00Z", "", "2026-09-01 19:00 UTC"),
+        ("", "2026-09-01 19:00", "", f"2026-09-01 19:00 {NEW_YORK}"),
+        ("", "20260901T1900", "", f"2026-09-01 19:00 {NEW_YORK}"),
+        ("", "20260901T190000-0400", "", "2026-09-01 23:00 UTC"),
+        ("", "20260901T190000+05:30", "", "2026-09-01 13:30 UTC"),
+        ("", "20260901T190000.000Z", "", "2026-09-01 19:00 UTC"),
+        ("", "20260901T240000", "", f"2026-09-02 00:00 {NEW_YORK}"),
+        ("", "00010101T000000Z", "", "0001-01-01 00:00 UTC"),
         # Floating: the calendar's zone if it says one that means something, else the city's.
-        ("", "20260901T190000", "", f"X;TZID={NEW_YORK}:20260901T190000"),
-        ("", "20260901T190000", "Europe/Paris", "X;TZID=Europe/Paris:20260901T190000"),
-        ("", "20260901T190000", "UTC", f"X;TZID={NEW_YORK}:20260901T190000"),
-        ("", "20260901T190000", "Pacific", "X;TZID=America/Los_Angeles:20260901T190000"),
+        ("", "20260901T190000", "", f"2026-09-01 19:00 {NEW_YORK}"),
+        ("", "20260901T190000", "Europe/Paris", "2026-09-01 19:00 Europe/Paris"),
+        ("", "20260901T190000", "UTC", f"2026-09-01 19:00 {NEW_YORK}"),
+        ("", "20260901T190000", "Pacific", "2026-09-01 19:00 America/Los_Angeles"),
         # A zone that is not known counts as none.
-        ("", "20260901T190000", "Our time", f"X;TZID={NEW_YORK}:20260901T190000"),
-        (";TZID=Our time", "20260901T190000", "", f"X;TZID={NEW_YORK}:20260901T190000"),
-        (";TZID=PDT", "20260901T190000", "", "X;TZID=America/Los_Angeles:20260901T190000"),
-        (";TZID=GMT+0200", "20260901T190000", "", "X;TZID=Etc/GMT-2:20260901T190000"),
+        ("", "20260901T190000", "Our time", f"2026-09-01 19:00 {NEW_YORK}"),
+        (";TZID=Our time", "20260901T190000", "", f"2026-09-01 19:00 {NEW_YORK}"),
+        (";TZID=PDT", "20260901T190000", "", "2026-09-01 19:00 America/Los_Angeles"),
+        (";TZID=GMT+0200", "20260901T190000", "", "2026-09-01 19:00 Etc/GMT-2"),
         # Hours of half a day.
-        ("", "2026-08-22 10:00 PM", "", f"X;TZID={NEW_YORK}:20260822T220000"),
-        ("", "2026-08-22 9:05 p.m.", "", f"X;TZID={NEW_YORK}:20260822T210500"),
-        ("", "2026-08-22 12:30AM", "", f"X;TZID={NEW_YORK}:20260822T003000"),
-        ("", "2026-08-22 12:30:00 pm Z", "", "X:20260822T123000Z"),
-        (";TZID=UTC", "20260901T190000", "", "X:20260901T190000Z"),
+        ("", "2026-08-22 10:00 PM", "", f"2026-08-22 22:00 {NEW_YORK}"),
+        ("", "2026-08-22 9:05 p.m.", "", f"2026-08-22 21:05 {NEW_YORK}"),
+        ("", "2026-08-22 12:30AM", "", f"2026-08-22 00:30 {NEW_YORK}"),
+        ("", "2026-08-22 12:30:00 pm Z", "", "2026-08-22 12:30 UTC"),
+        (";TZID=UTC", "20260901T190000", "", "2026-09-01 19:00 UTC"),
     ],
 )
 def test_moments_are_read_as_they_are_written(
     params: str, value: str, calendar: str, expected: str
 ) -> None:
     line = Line("DTSTART", params, value)
-    assert Zones(NEW_YORK).moment(line, calendar).line("X") == expected
+    assert text(Zones(NEW_YORK).moment(line, Block(zone=calendar))) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_moments_are_read_as_they_are_written(
 )
 def test_what_is_no_moment_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Zones(NEW_YORK).moment(Line("DTSTART", "", value), "")
+        Zones(NEW_YORK).moment(Line("DTSTART", "", value), Block())
 
 
 @pytest.mark.parametrize(
@@ -182,6 +187,27 @@ def test_a_zone_that_is_not_known_is_noted_where_it_matters(
     assert (parsed.mended, parsed.mending) == (int(bool(mended)), mended)
 
 
+VCALENDAR_1_0 = {
+    "an offset": ("TZ:+02\nDAYLIGHT:FALSE", "13:00"),
+    "an offset with minutes": ("TZ:+05:30", "09:30"),
+    "the offset of the city": ("TZ:-0500", "19:00"),
+    "summer time with a name": (
+        "TZ:+01\nDAYLIGHT:TRUE;+02;20260329T010000Z;20261025T010000Z;CET;CEST",
+        "13:00",
+    ),
+    "another zone that is named": ("TZ:+09\nX-WR-TIMEZONE:Europe/Berlin", "13:00"),
+}
+
+
+@pytest.mark.parametrize(("head", "hour"), VCALENDAR_1_0.values(), ids=VCALENDAR_1_0)
+def test_floating_times_of_vcalendar_1_0_are_of_its_zone(head: str, hour: str) -> None:
+    """In a city where 15:00 is 19:00 UTC in summer, and 20:00 in winter."""
+    start = "20260901T150000"
+    body = calendar(event("1", "One", start, f"RDATE:{start};20260902T150000"), head=f"{head}\n")
+    found = [one.start for one in read(body).occurrences]
+    assert found == [f"2026-09-01T{hour}:00Z", f"2026-09-02T{hour}:00Z"]
+
+
 OWN = """BEGIN:VTIMEZONE
 TZID:{name}
 BEGIN:STANDARD
@@ -197,10 +223,10 @@ def test_a_feed_may_bring_its_own_zone_but_not_redefine_a_known_one() -> None:
     zones = Zones(NEW_YORK)
     zones.learn(OWN.format(name="Ours"))
     zones.learn(OWN.format(name="Europe/Paris"))
-    assert zones.name("Ours", "") == "feed-zone-0"
-    assert zones.name("Europe/Paris", "") == "Europe/Paris"
+    assert zones.name("Ours", Block()) == "feed-zone-0"
+    assert zones.name("Europe/Paris", Block()) == "Europe/Paris"
     zones.learn(OWN.format(name="EST"))
-    assert zones.name("EST", "") == "feed-zone-1"
+    assert zones.name("EST", Block()) == "feed-zone-1"
 
 
 @pytest.mark.parametrize("frequency", ["SECONDLY", "HOURLY", "DAILY", "monthly"])
@@ -211,18 +237,35 @@ def test_a_zone_whose_clocks_change_more_often_than_every_year_is_none(frequency
     zones = Zones(NEW_YORK)
     with pytest.raises(ValueError, match="more often"):
         zones.learn(bad)
-    assert zones.name("Ours", "") == NEW_YORK
+    assert zones.name("Ours", Block()) == NEW_YORK
     zones.learn(OWN.format(name="Ours"))
     line = Line("DTSTART", ";TZID=Ours", "99991231T000000")
-    assert zones.moment(line, "").within().line("X") == "X;TZID=feed-zone-1:23000101T000000"
+    assert text(zones.moment(line, Block()).within()) == "2300-01-01 00:00 feed-zone-1"
 
 
 def test_the_zone_of_one_feed_is_not_known_to_the_next() -> None:
     Zones(NEW_YORK).learn(OWN.format(name="Ours"))
-    assert Zones(NEW_YORK).name("Ours", "") == NEW_YORK
+    assert Zones(NEW_YORK).name("Ours", Block()) == NEW_YORK
 
 
 def test_a_zone_that_says_where_it_is_is_the_zone_of_that_place() -> None:
     zones = Zones(NEW_YORK)
     zones.learn(OWN.format(name="Ours\r\nX-LIC-LOCATION:Europe/Athens"))
-    assert zones.name("Ours", "") == "Europe/Athens"
+    assert zones.name("Ours", Block()) == "Europe/Athens"
+
+
+def test_two_calendars_of_a_file_may_mean_two_zones_by_one_name() -> None:
+    """The zone may stand behind the events, and a calendar without it has the first."""
+
+    def one(uid: str, zone: str) -> bytes:
+        said = calendar(event(uid, uid, "20261201T100000").replace("DTSTART", "DTSTART;TZID=Ours"))
+        return said.replace(b"END:VCALENDAR", f"{zone}END:VCALENDAR".encode())
+
+    west = OWN.format(name="Ours").replace("+0300", "-0500")
+    body = one("east", OWN.format(name="Ours")) + one("west", west) + one("none", "")
+    found = {title: start for title, start, _end in times(read(body, window=window(days=150)))}
+    assert found == {
+        "east": "2026-12-01T07:00:00Z",
+        "west": "2026-12-01T15:00:00Z",
+        "none": "2026-12-01T07:00:00Z",
+    }

@@ -133,6 +133,24 @@ def test_what_to_do_where_a_day_is_missing_is_not_followed_and_the_report_says_s
     assert parsed.mending == (f"SKIP={skip.upper()} is not followed" if mended else "")
 
 
+@pytest.mark.parametrize(
+    ("rule", "found", "mending"),
+    [
+        ("FREQ=DAILY;INTERVAL=0;COUNT=2", 2, "INTERVAL=0 is not followed"),
+        ("FREQ=DAILY; interval = 00 ;COUNT=2", 2, "INTERVAL=00 is not followed"),
+        ("FREQ=MONTHLY;COUNT=-1", 3, ""),
+        ("FREQ=DAILY;BYMONTH=13", 1, "BYMONTH=13 is no part of a rule"),
+        ("FREQ=MONTHLY;BYMONTHDAY=1,32", 1, "BYMONTHDAY=1,32 is no part of a rule"),
+        ("FREQ=YEARLY;BYYEARDAY=0", 1, "BYYEARDAY=0 is no part of a rule"),
+    ],
+)
+def test_numbers_that_no_rule_can_have_cost_no_time_and_leave_the_start(
+    rule: str, found: int, mending: str
+) -> None:
+    parsed = read(calendar(event("1", "E", "20260901", f"RRULE:{rule}")))
+    assert (len(parsed.occurrences), parsed.mending, parsed.skipped) == (found, mending, 0)
+
+
 def test_white_space_in_a_rule_costs_no_time() -> None:
     many = " " * 1_000_000
     assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == "FREQ=DAILY;COUNT=2"

@@ -117,6 +117,7 @@ def test_where_both_fit_the_hour_of_a_change_decides() -> None:
 ENDS = {
     "before its start": ("20260902T180000Z", "DTEND:20260902T170000Z", 0),
     "a day before its start": ("20260902T180000Z", "DTEND:20260901T190000Z", 0),
+    "years before its start": ("20260902T180000Z", "DTEND:20200902T190000Z", 0),
     "a hundred years away": ("20260902T180000Z", "DTEND:21990902T190000Z", 0),
     "beyond all years": ("20260902T180000Z", "DTEND:99991231T235959Z", 0),
     "a giant duration": ("20260902T180000Z", "DURATION:P99999999999999999999D", 0),

@@ -51,7 +51,7 @@ def failed(towns: CommandLine) -> None:
         ),
         (lambda towns: towns.start("davis"), "unlock davis", ("unlock", ["davis"], "", "")),
         (failed, "ack davis --reason known", ("ack", ["davis"], "known", "")),
-        (None, "run davis keene", ("run", ["davis", "keene"], "", "")),
+        (None, "run davis keene --reason late", ("run", ["davis", "keene"], "late", "")),
         (
             None,
             "run davis --set token=s3cret --set at.night=true",
@@ -59,11 +59,15 @@ def failed(towns: CommandLine) -> None:
         ),
         (
             None,
-            "edit da* --every 4h --retries 2 --set token=s3cret",
-            ("edit", ["davis", "dayton"], "", "every, retries, params.token"),
+            "edit da* --every 4h --retries 2 --set token=s3cret --reason slower",
+            ("edit", ["davis", "dayton"], "slower", "every, retries, params.token"),
         ),
-        (None, "rename davis woodland", ("rename", ["davis"], "", "to woodland")),
-        (None, "rm da* --yes", ("remove", ["davis", "dayton"], "", "")),
+        (
+            None,
+            "rename davis woodland --reason typo",
+            ("rename", ["davis"], "typo", "to woodland"),
+        ),
+        (None, "rm da* --yes --reason gone", ("remove", ["davis", "dayton"], "gone", "")),
         (None, "pause --board --reason upgrade", ("pause board", [], "upgrade", "")),
         (
             lambda towns: towns("pause", "--board"),
@@ -141,10 +145,11 @@ def test_an_apply_says_how_many_it_changed(towns: CommandLine) -> None:
     towns.write("".join(declared.format(one) for one in ("davis", "woodland", "dixon")))
     towns("apply", "--dry-run")
     assert actions(towns) == []
-    towns("apply")
-    towns("apply")
+    towns("apply", "--reason", "spring")
+    towns("apply", "--reason", "again")
     (only,) = actions(towns)
-    assert (only["verb"], only["detail"]) == ("apply", "2 added, 1 changed")
+    assert (only["verb"], only["reason"]) == ("apply", "spring")
+    assert only["detail"] == "2 added, 1 changed"
     assert (only["ids"], only["count"]) == (["woodland", "dixon", "davis"], 3)
 
 
@@ -153,9 +158,10 @@ def test_a_run_in_this_process_is_an_action(towns: CommandLine) -> None:
         "from blackboard import handler\n@handler('calendars')\ndef read(item, ctx): ...\n",
         "here.py",
     )
-    towns("run", "davis", "--here", "--jobs", "here.py", "--set", "days=3")
+    towns("run", "davis", "--here", "--jobs", "here.py", "--set", "days=3", "--reason", "look")
     (only,) = actions(towns)
-    assert (only["verb"], only["ids"], only["detail"]) == ("run", ["davis"], "here, params.days")
+    assert (only["verb"], only["ids"], only["reason"]) == ("run", ["davis"], "look")
+    assert only["detail"] == "here, params.days"
 
 
 def test_people_are_shown_when_who_what_which_and_why(towns: CommandLine) -> None:
@@ -164,7 +170,7 @@ def test_people_are_shown_when_who_what_which_and_why(towns: CommandLine) -> Non
     towns("add", *(f"town-{number}" for number in range(30)), "--type", "calendars")
     towns("rm", "town-*", "--yes")
     title, removed, paused, edited = towns("log", "--actions").out.splitlines()
-    assert title.split() == ["at", "by", "action", "items", "reason", "via"]
+    assert title.split() == ["at", "by", "verb", "ids", "reason", "via"]
     assert re.search(r"@\S+ +remove +town-0, town-1, town-10 and 27 more +- +cli", removed)
     assert re.search(r"@\S+ +pause board +the board +an upgrade +cli", paused)
     assert re.search(r"@\S+ +edit: every +davis, dayton, keene +- +cli", edited)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.of_one_store(
 
 def test_init_makes_a_board(blackboard: CommandLine) -> None:
     said = blackboard("init", "--shards", "4")
-    assert said.out == f"made the board 'blackboard' in {blackboard.store}, shards: 4\n"
+    assert said.out == f"made the board 'blackboard' in {blackboard.store}, with 4 shards\n"
 
 
 @pytest.mark.of_sqlite("permissions of a file")
@@ -33,7 +33,7 @@ def test_a_file_is_for_its_owner_alone(blackboard: CommandLine) -> None:
 def test_init_again_is_fine_but_not_with_other_shards(blackboard: CommandLine) -> None:
     blackboard("init", "--shards", "4")
     again = blackboard("init").out
-    assert again == f"there is the board 'blackboard' in {blackboard.store}, shards: 4\n"
+    assert again == f"the board 'blackboard' is in {blackboard.store} already, with 4 shards\n"
     blackboard("init", "--shards", "4")
     assert blackboard.refused("init", "--shards", "2").startswith("shards: ")
     assert blackboard.refused("init", "--shards", "0").startswith("shards: ")

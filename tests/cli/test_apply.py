@@ -124,20 +124,20 @@ def test_an_item_that_moves_to_another_file_belongs_to_that(blackboard: CommandL
     assert blackboard.ids() == ["ann", "ben"]
 
 
-def test_files_in_several_places_have_an_owner(
+def test_files_in_several_places_have_a_source(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a file is checked out anew each time, or written by a program."""
     blackboard.write(items("ann", "ben"), "one.toml")
-    blackboard("apply", "one.toml", "--owner", "towns")
+    blackboard("apply", "one.toml", "--source", "towns")
     assert blackboard.item("ben").declared_by == "towns"
     monkeypatch.setattr("sys.stdin", piped(items("ann")))
-    assert "--owner" in blackboard("apply", "-", "--prune", code=2).err
+    assert "--source" in blackboard("apply", "-", "--prune", code=2).err
     monkeypatch.setattr("sys.stdin", piped(items("ann")))
-    said = blackboard("apply", "-", "--prune", "--yes", "--owner", "towns").out
+    said = blackboard("apply", "-", "--prune", "--yes", "--source", "towns").out
     assert said.splitlines()[0] == "- ben (calendars)"
     monkeypatch.setattr("sys.stdin", piped("\n"))  # of a program that has failed
-    assert blackboard.refused("apply", "-", "--prune", "--yes", "--owner", "towns") == (
+    assert blackboard.refused("apply", "-", "--prune", "--yes", "--source", "towns") == (
         "file: <stdin> is empty, and --prune would remove all items of towns "
         "(see why; `items = []` says that there are to be none)"
     )
@@ -158,9 +158,8 @@ def test_the_standard_input_is_read_as_a_file_is(
 ) -> None:
     monkeypatch.setattr("sys.stdin", piped(b"\xef\xbb\xbf" + items("ann").encode()))
     blackboard("apply", "-")
-    for command in (("apply", "-"), ("import-crontab", "-")):
-        monkeypatch.setattr("sys.stdin", piped(b"# caf\xe9\n"))
-        assert blackboard.refused(*command) == "stdin: it is not UTF-8 text (give it as UTF-8)"
+    monkeypatch.setattr("sys.stdin", piped(b"# caf\xe9\n"))
+    assert blackboard.refused("apply", "-") == "stdin: it is not UTF-8 text (give it as UTF-8)"
 
 
 def test_a_file_behind_a_link_is_the_same_file_after_a_deployment(blackboard: CommandLine) -> None:
@@ -797,7 +796,7 @@ def test_a_pipe_has_no_name_to_prune_by(blackboard: CommandLine) -> None:
         said = blackboard.refused("apply", f"/dev/fd/{reads}", "--prune", "--yes")
     finally:
         os.close(reads)
-    assert said.startswith("owner: what is no file has no name")
+    assert said.startswith("source: what is no file has no name")
 
 
 OVER = """

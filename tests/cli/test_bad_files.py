@@ -38,7 +38,7 @@ def test_two_boards_in_a_store_know_nothing_of_each_other(town: CommandLine) -> 
     town("--board", "other", "rm", "davis")
     assert town("export").out == before
     assert town("--board", "other", "show").out.startswith("no items yet")
-    assert town("doctor").out.startswith("clean: 1 item row")
+    assert town("doctor").out.startswith("clean: 1 item,")
 
 
 def torn(good: bytes) -> bytes:
@@ -152,7 +152,7 @@ def test_what_is_no_file_of_this_version_is_left_alone(
     for place, problem, remedy in (
         (newer, "was written by a newer version", "update blackboard-scheduler"),
         (other, "is the file of another program", "name another file"),
-        (folder, "is not a file", "not its folder"),
+        (folder, "is a folder", "name a file for the board"),
     ):
         told = town.refused("--store", str(place), *command)
         assert told.startswith(f"{place} {problem}")

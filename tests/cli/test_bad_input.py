@@ -67,6 +67,14 @@ BOTH = SCHEDULES | PARAMS
 NEW = {
     "no id": (["", "--type", "hello"], "id: it is empty", "give the item a name"),
     "an id that is no text": (["\udcff", "--type", "hello"], "id: ", "use another"),
+    "an id with a blank before it": ([" x", "--type", "hello"], "id: ' x' has blanks", "leave"),
+    "an id of a blank": ([" ", "--type", "hello"], "id: ' ' has blanks", "leave them out"),
+    "an id that looks like another": (
+        ["cafe\N{COMBINING ACUTE ACCENT}", "--type", "hello"],
+        "id: ",
+        r"'caf\xe9' is",
+    ),
+    "an id like an option": (["-dash", "--type", "hello"], "No such option '-d'", "after --"),
     "an id that is taken": (["davis", "--type", "hello"], "id: 'davis' is on this", "edit"),
     "a type that is no word": (["x", "--type", "a,b"], "type: ", "a short word"),
     "a first time that is none": (["x", "--type", "hello", "--first", "soon"], "first: ", "2026-"),
@@ -112,6 +120,16 @@ VERBS = {
     "other shards": (["init", "--shards", "4"], "shards: ", "1"),
     "no settings": (["--config", "none.toml", "show"], "config: ", "name a file that can be read"),
     "settings without a name": (["--config", "", "show"], "config: it is empty", "leave it out"),
+    "settings without a name, after the command": (
+        ["show", "--config", ""],
+        "config: it is empty",
+        "leave it out",
+    ),
+    "a store that is a device": (
+        ["--store", "/dev/null", "show"],
+        "/dev/null is a device",
+        "name a file",
+    ),
     "a watch without terminal": (["show", "--watch"], "watch: needs a terminal", "--json"),
 }
 
@@ -152,7 +170,7 @@ def test_what_cannot_be_done(town: CommandLine, case: Case) -> None:
 
 
 @pytest.mark.of_sqlite("refused before a store is asked")
-@pytest.mark.parametrize("verb", ["pause", "resume", "ack", "cancel", "unlock"])
+@pytest.mark.parametrize("verb", ["pause", "resume", "ack", "cancel", "unlock", "run", "rm"])
 def test_a_reason_that_no_row_can_have(town: CommandLine, verb: str) -> None:
     for subject in ["davis", "--board"] if verb in {"pause", "resume"} else ["davis"]:
         said = [verb, subject, "--reason"]
@@ -205,6 +223,7 @@ TYPOS = {
         ":4: it is a time, not text",
         "put it in quotes",
     ),
+    "a password": ('[redis]\nurl = "redis://:pw@h/0"', "url: ", ":2: it holds a", "REDIS_URL"),
     "no slots": ("[worker]\nslots = 0", "slots: ", ":2: 0 is too few", "1 or more"),
     "no slots of a type": ("[types.hello]\nslots = -1", "slots: ", ":2: -1 is too few", "1 or"),
     "a bad cycle": ('[worker]\n# so\ncycle = "soon"', "cycle: ", ":3: 'soon'", "90s"),
@@ -264,6 +283,12 @@ def test_jobs_that_cannot_be_loaded_name_the_place(
     assert told.startswith("jobs")
     assert problem in told
     assert place in told
+
+
+def test_settings_whose_link_leads_nowhere_are_refused(town: CommandLine) -> None:
+    (town.folder / "blackboard.toml").symlink_to(town.folder / "not-mounted.toml")
+    for args in (["show"], ["add", "new", "--type", "hello"], ["worker", "--init"]):
+        refused(town, args, "config: ", "name a file that can be read")
 
 
 def test_a_declared_store_without_a_name_is_not_the_usual_one(

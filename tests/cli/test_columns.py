@@ -131,9 +131,9 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
             Style.PLAIN,
         ),
         (stands(schedule="at noon"), "schedule", "at noon", Style.PLAIN),
-        (stands(), "owner", "-", Style.QUIET),
-        (stands(owner="host:1:a"), "owner", "host:1", Style.QUIET),
-        (stands(**RUNS), "owner", "host:1", Style.BUSY),
+        (stands(), "worker", "-", Style.QUIET),
+        (stands(owner="host:1:a"), "worker", "host:1", Style.QUIET),
+        (stands(**RUNS), "worker", "host:1", Style.BUSY),
     ],
 )
 def test_words_and_colour_of_a_cell(one: ItemStatus, title: str, words: str, style: Style) -> None:
@@ -285,7 +285,7 @@ def test_lag_and_duration_are_seconds() -> None:
 def test_what_is_alarming(one: ItemStatus, alarms: list[tuple[str, str]]) -> None:
     present = [Sighting(member=replace(MEMBER, owner="fox:8:d", types="calendars"), age=1.0)]
     told = alarms_of(one, None, present=present, now=NOW)
-    assert [(alarm.problem, alarm.message) for alarm in told] == alarms
+    assert [(alarm.kind, alarm.problem) for alarm in told] == alarms
 
 
 @pytest.mark.parametrize(
@@ -313,4 +313,4 @@ def test_what_is_alarming_where_the_one_worker_is_silent(
 ) -> None:
     present = [Sighting(member=replace(MEMBER, types="calendars"), age=240.0)]
     told = alarms_of(one, None, present=present, now=NOW)
-    assert [(alarm.problem, alarm.message) for alarm in told] == alarms
+    assert [(alarm.kind, alarm.problem) for alarm in told] == alarms

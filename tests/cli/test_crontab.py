@@ -313,23 +313,113 @@ def test_the_files_of_the_systems_cron_are_known_by_their_paths(file: str) -> No
     [
         (SYSTEM, True),
         (SYSTEM.replace("/usr/bin/", "ls "), True),
-        (SYSTEM.replace("munin /usr/bin/b", "/usr/bin/b"), False),
+        (SYSTEM.replace("munin /usr/bin/b", "/usr/bin/b"), True),
         (SYSTEM.replace("munin", "ls"), False),
         (SYSTEM.replace("munin", "exec"), False),
         (SYSTEM.replace("/usr/bin/", "--all "), False),
-        (SYSTEM.partition("\n")[0], False),
+        (SYSTEM.replace("munin /usr/bin/b", "gitlab:git /usr/bin/b"), True),
+        (SYSTEM.partition("\n")[0], True),
     ],
 )
-def test_what_every_command_begins_with_may_be_a_user_of_another_host(
+def test_what_a_command_begins_with_may_be_a_user_of_another_host(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, text: str, *, warned: bool
 ) -> None:
     commands = {"ls": "/bin/ls"}
     monkeypatch.setattr("shutil.which", commands.get)
     monkeypatch.setattr("sys.stdin", piped(text))
     said = blackboard("import-crontab", "-").err
-    assert ("every command begins with 'munin': if that is a user, take the column" in said) == (
-        warned
+    may_be = "what may be a user begins a command ('munin'"
+    assert (may_be in said and "if so, take the column out" in said) == warned
+
+
+def test_one_line_with_a_user_makes_the_file_a_crontab_of_the_system(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its lines is named, also where what follows the user is of another host. A program of
+    this host is a user only where all lines are alike.
+    """
+    monkeypatch.setattr("shutil.which", {"ls": "/bin/ls", "git": "/bin/git"}.get)
+    monkeypatch.setattr("sys.stdin", piped("5 * * * * root /usr/bin/a\n5 * * * * git /usr/bin/b\n"))
+    assert ":2: user: 'git' is a user" in blackboard("import-crontab", "-", code=2).err
+    lines = ["root /usr/bin/a", "munin munin-cron --all", "gitlab:git /usr/bin/b", "ls /tmp", "/x"]
+    monkeypatch.setattr("sys.stdin", piped("\n".join(f"5 * * * * {one}" for one in lines)))
+    told = blackboard("import-crontab", "-", code=2).err.splitlines()
+    assert [line.partition(" -:")[2].split()[:3] for line in told] == [
+        ["1:", "user:", "'root'"],
+        ["2:", "user:", "'munin'"],
+        ["3:", "user:", "'gitlab:git'"],
+    ]
+
+
+def test_what_other_crons_know(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "RANDOM_DELAY=45\n-*/15 * * * * -n -q /usr/bin/a\nRANDOM_DELAY=0\n@daily /usr/bin/b\n"
+    a, b = imported(blackboard, text, monkeypatch)
+    assert (a["cron"], a["jitter"], a["params"]) == (
+        "*/15 * * * *",
+        "45m",
+        {"command": "/usr/bin/a", "shell": True},
     )
+    assert "jitter" not in b
+
+
+def test_a_delay_that_no_item_can_have_is_named(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped("RANDOM_DELAY=99999999\n@daily /usr/bin/a\n"))
+    assert "-:1: RANDOM_DELAY: " in blackboard("import-crontab", "-", code=2).err
+
+
+ART = """
+# Example of job definition:
+# .---------------- minute (0 - 59)
+# |  .------------- hour (0 - 23)
+# |  |
+# Nightly
+0 3 * * * /usr/bin/a
+# ┌───────────── minute (0–59)
+# │ ┌─────────── hour (0–23)
+0 4 * * * /usr/bin/b
+# *  *  *  *  *
+0 5 * * * /usr/bin/c
+# ---- backups ----
+0 6 * * * /usr/bin/d
+"""
+
+
+def test_a_drawing_of_the_fields_is_no_description(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = imported(blackboard, ART, monkeypatch)
+    assert [one["id"] for one in found] == ["nightly", "b", "c", "backups"]
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_text_that_is_older_than_utf_8_is_read_in_comments_and_named_in_lines(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, *, from_file: bool
+) -> None:
+    def answer(data: bytes, *, code: int = 0) -> Any:
+        (blackboard.folder / "old.crontab").write_bytes(data)
+        monkeypatch.setattr("sys.stdin", piped(data))
+        file = "old.crontab" if from_file else "-"
+        return blackboard("import-crontab", file, "--json", code=code)
+
+    found = answer(b"# caf\xe9\n@daily /usr/bin/a\n").json
+    assert (found[0]["id"], found[0]["description"]) == ("caf\u00e9", "caf\u00e9")
+    said = answer(b"@daily x\n@daily echo caf\xe9\n@daily echo \0\n", code=2).err.splitlines()
+    assert ":2: line: it is not UTF-8 text (save the file as UTF-8)" in said[0]
+    assert ":3: line: it has a NUL" in said[1]
+
+
+@pytest.mark.parametrize("shell", ["", "SHELL=/bin/bash\n", "SHELL='/bin/my shell'\n"])
+def test_the_input_of_a_command_is_given_by_sh_whatever_its_shell_is(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    """A blank after a backslash is of the command, and joins no lines."""
+    text = f"{shell}@daily printf '[\\%s]' \"$(cat)\" x\\ %it's\n"
+    [item] = imported(blackboard, text, monkeypatch)
+    command = unescaped(item["params"]["command"]).replace("'/bin/my shell'", "/bin/sh")
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True)
+    assert done.stdout == b"[it's][x ]"
 
 
 def test_a_comment_may_have_what_no_label_has(

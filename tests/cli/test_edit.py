@@ -114,7 +114,7 @@ def test_no_item_gets_another_type_while_one_of_them_runs(davis: CommandLine) ->
     davis.start("eugene")
     before = davis.rows()
     said = davis("edit", "*", "--type", "shell", code=1)
-    assert "eugene runs, as what it is" in said.err
+    assert "eugene runs, and gets no other type" in said.err
     assert davis.rows() == before
 
 

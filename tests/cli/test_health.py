@@ -1,10 +1,12 @@
 """`blackboard why`, `workers`, `check` and `doctor`."""
 
+import shlex
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from blackboard.cli.health import MOST_LINES
 from blackboard.model import VERSION, Member, Outcome
 from blackboard.protocol import edits, keys, members
 from blackboard.protocol.members import announce
@@ -72,6 +74,31 @@ def test_why_has_a_line_for_each_fact(towns: CommandLine) -> None:
     assert "every 8 hours" in facts[0]
     assert facts[2].endswith("no worker that takes calendars is at work to start it")
     assert r"ValueError: boom\x1b[0m" in keene.split("last run ")[1].splitlines()[0]
+
+
+def test_a_command_that_is_named_finds_the_board_that_was_looked_at(towns: CommandLine) -> None:
+    given = ("--store", towns.store, "--board", "blackboard")
+    options = f"--store {shlex.quote(towns.store)} --board blackboard"
+    assert f": `blackboard {options} worker`" in towns(*given, "why", "davis").out
+    (davis,) = towns(*given, "why", "davis", "--json").json
+    assert davis["facts"]["to change"].endswith(": `blackboard worker`")
+    towns("pause", "davis")
+    assert f"`blackboard {options} resume davis`" in towns(*given, "why", "davis").out
+    resume = f"`blackboard {options} resume --board`"
+    for command in (("pause", "--board"), ("show",), ("status",), ("check",), ("why", "davis")):
+        assert resume in towns(*given, *command).out
+    towns(*given, "resume", "--board")
+    assert f"`blackboard {options} show`" in towns(*given, "why", "nothing", code=2).err
+    missing = towns("show", "--store", "missing.db", code=2).err
+    assert "(make one with `blackboard --store missing.db init`)" in missing
+
+
+def test_commands_in_the_words_of_users_and_handlers_stay_as_they_are(towns: CommandLine) -> None:
+    named = "see `blackboard log`"
+    towns("edit", "davis", "--description", named)
+    towns.finish(towns.start("davis"), Outcome.FAILED, error=named)
+    for command, code in (("why", 0), ("check", 1)):
+        assert named in towns("--board", "blackboard", command, "davis", code=code).out
 
 
 def test_why_knows_the_workers_that_are_there(towns: CommandLine) -> None:
@@ -362,12 +389,12 @@ def test_check_names_what_is_wrong(towns: CommandLine) -> None:
     assert lines[1].endswith(r"1 failure in a row: ValueError: boom\x1b[0m")
     assert "rabbit:7:abc has not renewed its lock" in lines[2]
     problems = towns("check", "--overdue", "1ms", "--json", code=1).json["problems"]
-    assert [(one["id"], one["problem"]) for one in problems] == [
+    assert [(one["id"], one["kind"]) for one in problems] == [
         ("davis", "overdue"),
         ("keene", "failing"),
         ("toronto", "stale"),
     ]
-    assert set(problems[0]) == {"id", "type", "problem", "since", "message"}
+    assert set(problems[0]) == {"id", "type", "kind", "since", "problem"}
     assert towns("check", "--type", "feeds", code=1).out.startswith("stale ")
     assert towns("check", "davis").out == "all well: 1 item\n"
 
@@ -408,7 +435,7 @@ def test_items_of_a_newer_version_that_cannot_be_read_are_named_and_no_alarm(
 def test_with_no_grace_all_that_is_ready_is_overdue(towns: CommandLine, nothing: str) -> None:
     towns("add", "later", "--type", "feeds", "--every", "1h", "--first", "2099-01-01")
     problems = towns("check", "--overdue", nothing, "--json", code=1).json["problems"]
-    assert [(one["id"], one["problem"]) for one in problems] == [
+    assert [(one["id"], one["kind"]) for one in problems] == [
         ("davis", "overdue"),
         ("keene", "overdue"),
     ]
@@ -422,8 +449,8 @@ def test_what_is_due_and_taken_by_no_live_worker_is_unserved(towns: CommandLine)
     assert [line.split()[:2] for line in lines] == [["unserved", "davis"], ["unserved", "keene"]]
     assert lines[0].endswith(", and no live worker takes calendars")
     (first, _) = towns("check", "--overdue", "1ms", "--json", code=1).json["problems"]
-    assert first["problem"] == "overdue"
-    assert first["message"].endswith(", and no live worker takes calendars")
+    assert first["kind"] == "overdue"
+    assert first["problem"].endswith(", and no live worker takes calendars")
 
 
 def test_a_run_whose_worker_is_silent_is_named_before_its_lock_is_stale(
@@ -482,12 +509,27 @@ def break_davis(towns: CommandLine) -> None:
 
 def test_doctor_of_a_healthy_board(towns: CommandLine) -> None:
     towns.start("keene")
+    towns("rename", "davis", "woodland")
     assert towns("doctor").out == (
-        f"clean: 2 item rows, 1 waiting token, 1 lock, 0 runs in {towns.store} (version 1)\n"
+        "clean: 2 items, 1 tombstone, 1 waiting token, 1 lock, 0 runs "
+        f"in {towns.store} (version 1)\n"
     )
     said = towns("doctor", "--json").json
     assert (said["clean"], said["findings"]) == (True, [])
+    assert (said["items"], said["tombstones"]) == (2, 1)
     assert (said["items"], said["waiting"], said["locks"], said["runs"]) == (2, 1, 1, 0)
+
+
+def test_check_and_doctor_name_the_first_of_many_that_have_one_problem(towns: CommandLine) -> None:
+    towns("add", *(f"town-{number}" for number in range(30)), "--type", "feed", "--every", "1h")
+    for item_id in towns.ids():
+        towns.set_back(item_id, timedelta(days=1))
+    for command, code in (("doctor", 0), ("check", 1)):
+        lines = towns(command, code=code).out.splitlines()
+        assert len([line for line in lines if " town-" in line]) <= MOST_LINES
+        assert any(line.split(" ", 1)[1].lstrip().startswith("... and 12 more") for line in lines)
+    found = towns("doctor", "--json").json["findings"]
+    assert len([one for one in found if one["code"] == "D7"]) == 32
 
 
 def test_doctor_finds_and_repairs(towns: CommandLine) -> None:

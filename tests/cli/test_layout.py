@@ -3,6 +3,7 @@
 import pytest
 
 from blackboard.display.layout import (
+    MOST_PADDED,
     Column,
     Line,
     Style,
@@ -37,6 +38,10 @@ def test_nothing_is_cut_where_there_is_no_terminal() -> None:
     assert lines(("i" * 500, "e" * 500))[1] == f"{'i' * 500}  {'e' * 500}"
 
 
+def test_one_long_text_makes_the_other_lines_no_longer_where_there_is_no_terminal() -> None:
+    assert lines(("i" * 500, "x"), ("davis", "y"))[2] == f"{'davis':<{MOST_PADDED}}  y"
+
+
 @pytest.mark.parametrize("width", [80, 40, 12, 10])
 def test_a_table_fits_the_width_and_what_is_cut_is_marked(width: int) -> None:
     told = lines(("i" * 500, "e" * 500), width=width)
@@ -68,7 +73,7 @@ def test_room_is_given_out_by_worth(
     columns = [
         Column(title="id", least=4, usual=10, worth=9),
         Column(title="next", least=4, usual=20, worth=8),
-        Column(title="owner", least=2, usual=20, worth=7),
+        Column(title="worker", least=2, usual=20, worth=7),
     ]
     assert squeezed(columns, natural, width) == kept
 
@@ -77,7 +82,7 @@ def test_spare_columns_are_left_out_before_any_other_is_cut() -> None:
     columns = [
         Column(title="id", least=4, usual=10, worth=9),
         Column(title="stop", least=4, usual=10, worth=1, spare=True),
-        Column(title="owner", least=2, usual=10, worth=0, spare=True),
+        Column(title="worker", least=2, usual=10, worth=0, spare=True),
     ]
     natural = (10, 10, 10)
     assert squeezed(columns, natural, 34) == [(0, 10), (1, 10), (2, 10)]

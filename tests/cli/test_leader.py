@@ -61,6 +61,14 @@ def test_the_leaders_are_shown(elections: CommandLine) -> None:
     assert old == ["old", "none", "-", "1", "mutex", "-"]
 
 
+def test_why_an_election_has_no_leader_names_no_worker(elections: CommandLine) -> None:
+    said = elections("--board", LEADERS, "why", "old", "billing").out
+    assert "worker" not in said
+    assert "start a program that enters the election" in said
+    assert "any candidate may override it" in said
+    assert f"`blackboard --board {LEADERS} cancel billing` ends the run" in said
+
+
 def test_one_election_is_shown_for_programs(elections: CommandLine) -> None:
     (one,) = elections("leader", "report", "--json").json
     assert one.pop("leader").count(":") == 2
@@ -195,7 +203,9 @@ def test_no_election_gets_a_lease_that_no_candidate_can_have(
         "stale_after"
     )
     assert elections.refused("edit", "old", "--cron", "@daily", *board).startswith("cron: ")
-    elections("edit", "old", "--stale-after", "20s", *board)
+    said = elections("edit", "old", "--stale-after", "20s", *board).out
+    assert "its time was" not in said
+    assert "every 1s" not in elections("show", *board).out
 
 
 def test_a_lease_that_is_the_interval_is_shown_as_candidates_have_it(
@@ -224,7 +234,7 @@ def test_an_election_whose_settings_are_damaged_is_named_and_hides_no_other(
     assert found["old"]["problem"].startswith("old: its settings cannot be read")
     assert (found["old"]["lease"], found["billing"]["problem"]) == (None, None)
     (alarm,) = elections("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == ("leaders/old", "damaged")
+    assert (alarm["id"], alarm["kind"]) == ("leaders/old", "damaged")
 
 
 def test_an_election_whose_row_cannot_be_read_is_named(elections: CommandLine) -> None:
@@ -239,7 +249,7 @@ def test_an_election_whose_row_cannot_be_read_is_named(elections: CommandLine) -
     )
     assert elections("leader", "report").code == 0
     (alarm,) = elections("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == ("leaders/item:old", "damaged")
+    assert (alarm["id"], alarm["kind"]) == ("leaders/item:old", "damaged")
 
 
 @pytest.mark.parametrize(
@@ -261,8 +271,8 @@ def test_elections_whose_board_is_damaged_say_so_and_stop_no_other_command(
     assert f"not known: {words[:30]}" in " ".join(elections("status").out.split())
     assert elections("status", "--json").json["coordinator"] is None
     (alarm,) = elections("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == (LEADERS, "damaged")
-    assert words in alarm["message"]
+    assert (alarm["id"], alarm["kind"]) == (LEADERS, "damaged")
+    assert words in alarm["problem"]
 
 
 def test_elections_whose_board_has_no_row_are_not_none_and_a_candidate_makes_it_anew(
@@ -276,7 +286,7 @@ def test_elections_whose_board_has_no_row_are_not_none_and_a_candidate_makes_it_
     assert words in elections("leader", code=2).err
     assert words in elections("leader", "report", code=2).err
     (alarm,) = elections("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == (LEADERS, "damaged")
+    assert (alarm["id"], alarm["kind"]) == (LEADERS, "damaged")
     with candidate("new"):
         assert [line[0] for line in lines(elections("leader").out)[1:]] == [
             "billing",

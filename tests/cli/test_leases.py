@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,8 +101,22 @@ def test_groups_and_partitions_are_shown_with_who_holds_them(town: CommandLine) 
     assert shown.endswith("3 of 3 partitions held by 2 workers\n")
     view = town("leases", "clicks", "--json").json
     assert (view["group"], view["held"], view["workers"], view["well"]) == ("clicks", 3, 2, True)
-    assert view["partitions"][2]["owner"] == "fox:8:def"
+    assert view["partitions"][2]["worker"] == "fox:8:def"
     assert view["partitions"][2]["fence"] == 1
+
+
+def test_neither_show_nor_types_names_a_schedule_of_partitions(
+    town: CommandLine, tmp_path: Path
+) -> None:
+    held(town, "0", owner="rabbit:7:abc")
+    line = town("show", "0", "--board", "blackboard.clicks").out.splitlines()[1]
+    assert line.split()[:3] == ["0", "clicks", "-"]
+    jobs = tmp_path / "clicks_jobs.py"
+    jobs.write_text(
+        "from blackboard import pump\n\n\n"
+        '@pump("clicks", partitions=3)\nasync def clicks(partition, ctx): ...\n'
+    )
+    assert "every" not in town("types", "--jobs", str(jobs)).out
 
 
 def test_a_partition_that_nobody_holds_is_no_alarm_for_as_long_as_a_lease(
@@ -141,13 +156,13 @@ def test_a_group_that_is_not_there_is_refused_by_name(town: CommandLine) -> None
     [
         (None, "", 1, ""),
         (None, "", 2, "taken over"),
-        ("cancelled", "let go for another worker", 1, "let go for another worker"),
-        ("cancelled", "let go for another worker", 2, "let go for another worker"),
+        ("cancelled", "released for another worker", 1, "released for another worker"),
+        ("cancelled", "released for another worker", 2, "released for another worker"),
         ("ok", "", 2, "taken over"),
         ("failed", "OSError: no route\nmore", 2, "OSError: no route"),
     ],
 )
-def test_the_last_move_is_that_of_the_present_owner(
+def test_the_last_move_is_that_of_the_present_worker(
     outcome: str | None, error: str, attempt: int, words: str
 ) -> None:
     moved = replace(
@@ -174,7 +189,7 @@ def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> Non
 
     town.on_board(long_ago)
     answer = town("check", "--json", code=1).json
-    assert [(one["problem"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
+    assert [(one["kind"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
     assert town("check", "--type", "shell").code == 0
 
 
@@ -192,8 +207,8 @@ def test_a_partition_that_is_done_is_named_with_what_brings_it_back(town: Comman
     town.on_board(done)
     remedy = "`blackboard --board blackboard.clicks run 1`"
     (problem,) = town("check", "--json", code=1).json["problems"]
-    assert (problem["problem"], problem["id"]) == ("unowned", "clicks/1")
-    assert remedy in problem["message"]
+    assert (problem["kind"], problem["id"]) == ("unowned", "clicks/1")
+    assert remedy in problem["problem"]
     assert remedy in town("leases", code=1).out
     assert remedy in town("leases", "clicks", "--json", code=1).json["problem"]
     town("run", "1", "--board", "blackboard.clicks")
@@ -310,9 +325,9 @@ def test_a_partition_whose_pump_fails_again_and_again_is_named(town: CommandLine
     held(town, "0", owner="rabbit:7:abc")
     failed(town, "1", times=9)
     (alarm,) = town("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["type"], alarm["problem"]) == ("clicks/1", "clicks", "failing")
-    assert alarm["message"].startswith("the pump failed after ")
-    assert alarm["message"].endswith("s: OSError: no such stream; 9 failures so far")
+    assert (alarm["id"], alarm["type"], alarm["kind"]) == ("clicks/1", "clicks", "failing")
+    assert alarm["problem"].startswith("the pump failed after ")
+    assert alarm["problem"].endswith("s: OSError: no such stream; 9 failures so far")
     words = "the pumps of 1 partition fail: 1 (failed after "
     for args in (("leases",), ("leases", "clicks")):
         said = town(*args, code=1).out
@@ -338,8 +353,8 @@ def test_a_pump_that_worked_for_long_and_failed_is_no_alarm_for_as_long_as_a_lea
     assert town("leases").code == 0
     moved(town, "1", start=long_ago, stop=long_ago)
     (alarm,) = town("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == ("clicks/1", "unowned")
-    assert alarm["message"].startswith("a partition of clicks without an owner for 5m")
+    assert (alarm["id"], alarm["kind"]) == ("clicks/1", "unowned")
+    assert alarm["problem"].startswith("a partition of clicks without a worker for 5m")
     assert town("leases", "--json", code=1).json[0]["free"] > 299
     assert "; 1 partition unowned; " in town("status", "--line").out
 
@@ -373,7 +388,7 @@ def test_a_failing_partition_is_acknowledged_or_paused_as_an_item_is(town: Comma
     assert town("leases").code == 0
 
 
-def test_a_pause_of_a_partition_is_no_time_without_an_owner(town: CommandLine) -> None:
+def test_a_pause_of_a_partition_is_no_time_without_a_worker(town: CommandLine) -> None:
     failed(town, "1", times=1)
 
     async def paused(board: BoardTable) -> None:
@@ -430,8 +445,8 @@ def test_a_group_whose_row_is_damaged_is_shown_with_what_is_wrong(
     assert (view["well"], view["lease"], view["free"]) == (False, 30.0, 0.0)
     assert view["problem"].startswith(problem)
     (alarm,) = town("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == ("clicks", "damaged")
-    assert alarm["message"].startswith(problem)
+    assert (alarm["id"], alarm["kind"]) == ("clicks", "damaged")
+    assert alarm["problem"].startswith(problem)
 
 
 def test_a_group_of_a_newer_version_says_so_and_is_no_alarm(town: CommandLine) -> None:
@@ -450,7 +465,7 @@ def test_a_row_that_names_no_group_hides_no_group(town: CommandLine, key: str) -
     assert {line.split()[0] for line in said.splitlines()[1:3]} <= {"clicks", key, key[:24]}
     assert town("leases", "clicks").code == 0
     (alarm,) = town("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == (key, "damaged")
+    assert (alarm["id"], alarm["kind"]) == (key, "damaged")
 
 
 def test_a_partition_whose_row_cannot_be_read_is_named(town: CommandLine) -> None:
@@ -459,8 +474,8 @@ def test_a_partition_whose_row_cannot_be_read_is_named(town: CommandLine) -> Non
     assert words in town("leases", code=1).out
     assert words in town("leases", "clicks", code=1).out
     (alarm,) = town("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == ("clicks/item:1", "damaged")
-    assert alarm["message"].startswith(words)
+    assert (alarm["id"], alarm["kind"]) == ("clicks/item:1", "damaged")
+    assert alarm["problem"].startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -480,4 +495,4 @@ def test_the_own_row_of_a_groups_board_is_named(
     written(town, "board", partition="blackboard.clicks-meta", **columns)
     assert words in town("leases", code=1).out
     (alarm,) = town("check", "--json", code=1).json["problems"]
-    assert (alarm["id"], alarm["problem"]) == ("clicks", "damaged")
+    assert (alarm["id"], alarm["kind"]) == ("clicks", "damaged")

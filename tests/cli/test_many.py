@@ -14,7 +14,7 @@ import pytest
 
 from blackboard.cli.many import AT_ONCE, for_each
 from blackboard.cli.progress import MANY
-from blackboard.protocol import additions
+from blackboard.protocol import additions, edits
 from blackboard.tables.base import MAX_ROWS
 from tests.cli.command_line import ROOT, CommandLine, blackboard, processed
 from tests.support.processes import eventually
@@ -85,23 +85,52 @@ def test_at_ctrl_c_those_under_way_are_finished_and_counted_and_no_other_is_begu
     assert capsys.readouterr().err == f"blackboard: trying: {len(finished)} of 500 are done\n"
 
 
-def test_at_ctrl_c_an_apply_counts_the_batch_under_way_and_begins_no_other(
-    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+ENDING = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+
+
+@ENDING
+def test_a_signal_lets_an_apply_finish_its_batch_and_say_what_is_done(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     blackboard("init")
     blackboard.write(declared(2 * MAX_ROWS))
     add_batch = additions._add_batch
 
     async def interrupted(*args: Any) -> None:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         await asyncio.sleep(0)
         await add_batch(*args)
 
     monkeypatch.setattr(additions, "_add_batch", interrupted)
-    said = blackboard("apply", code=130)
+    said = blackboard("apply", "--json", code=130)
     added = len(blackboard.ids())
     assert 0 < added < 2 * MAX_ROWS
+    assert len(said.json["add"]) == added
+    (action,) = blackboard("log", "--actions", "--json").json
+    assert (action["verb"], action["count"]) == ("apply", added)
     assert f"adding: {added:,} of {2 * MAX_ROWS:,} are done" in said.err
+
+
+@ENDING
+def test_a_signal_lets_changes_under_way_finish_and_records_them(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    blackboard.write(declared(3 * AT_ONCE))
+    blackboard("apply")
+    pause, sent = edits.pause, [number]
+
+    async def interrupted(*args: Any) -> Any:
+        while sent:
+            signal.raise_signal(sent.pop())
+        return await pause(*args)
+
+    monkeypatch.setattr(edits, "pause", interrupted)
+    said = blackboard("pause", "*", "--json", code=130).json
+    paused = len(blackboard("show", "--state", "paused", "--json").json)
+    assert 0 < paused < 3 * AT_ONCE
+    assert len(said) == paused
+    action = blackboard("log", "--actions", "--json").json[0]
+    assert (action["verb"], action["count"]) == ("pause", paused)
 
 
 def test_an_error_of_the_only_change_needs_no_count(capsys: pytest.CaptureFixture[str]) -> None:

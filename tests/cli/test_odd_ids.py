@@ -36,7 +36,7 @@ ODD = {
     "dots": "..",
     "an option": "--help",
     "a glob": "[a]*",
-    "blank": " ",
+    "blanks": "a  b",
     "quotes": "'\"`$HOME",
     "own prefix": "item:=41",
     "512 characters": "x" * 512,

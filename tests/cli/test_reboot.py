@@ -62,7 +62,7 @@ def test_every_command_says_so(town: CommandLine, command: list[str]) -> None:
 def test_how_long_a_partition_is_free_is_counted_from_when_it_was_taken(town: CommandLine) -> None:
     one = town("leases", "clicks", "--json").json
     (first,) = [one for one in one["partitions"] if one["id"] == "0"]
-    assert first["owner"] is None
+    assert first["worker"] is None
     assert 0 < first["free"] < 60
     assert first["renewed"] is None
 

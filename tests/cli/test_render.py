@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 
 from blackboard.cli.render import event_line, event_text
-from blackboard.events import RunLogged, WorkerStopping
+from blackboard.events import RunLogged, WorkerStopped, WorkerStopping
 from blackboard.model import Outcome
 from tests.support.events import ended
 
@@ -28,6 +28,12 @@ def test_an_event_of_the_worker_names_it() -> None:
     event = WorkerStopping("host:1:a", message="nothing runs")
     told = event_text(event, AT).plain
     assert " ".join(told.split()) == "09:05:07Z worker stopping host:1 nothing runs"
+
+
+def test_requests_are_one_number_for_people() -> None:
+    event = WorkerStopped("host:1:a", runs=2, requests={"commits": 5, "pages": 5, "total": 10})
+    told = event_text(event, AT).plain
+    assert " ".join(told.split()) == "09:05:07Z worker stopped host:1 runs=2 requests=10"
 
 
 def test_foreign_text_is_neither_markup_nor_control() -> None:

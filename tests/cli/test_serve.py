@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import blackboard as package
 from blackboard.cli.serve import check_open
 from blackboard.errors import BadInput
 from tests.cli.command_line import CommandLine, blackboard
@@ -40,6 +41,12 @@ def _taken() -> Iterator[int]:
         ("--user-header X-User --proxy nonsense", "proxy: 'nonsense' is no address"),
         ("--allow-host http://a.example/", "allow-host: 'http://a.example/' is no name"),
         ("--listen nonsense", "'nonsense' is no address with a port"),
+        ("--prefix board", "prefix: 'board' is no path"),
+        ("--prefix /board/", "prefix: '/board/' is no path"),
+        ("--prefix /a%20b", "prefix: '/a%20b' is no path"),
+        ("--prefix /a/../b", "prefix: '/a/../b' is no path"),
+        ("--prefix /runs", "prefix: /runs is an address of the pages"),
+        ("--prefix /api/v1", "prefix: /api is an address of the pages"),
         ("--listen 127.0.0.1", "is no address with a port"),
         ("--listen 127.0.0.1:65536", "is no address with a port"),
         ("--listen 127.0.0.1:-1", "is no address with a port"),
@@ -67,13 +74,14 @@ def test_a_host_that_none_can_have(town: CommandLine, monkeypatch: pytest.Monkey
         assert "listen" in town.refused("serve", "--listen", f"{host}:0")
 
 
-@pytest.mark.parametrize("missing", ["starlette", "jinja2", "uvicorn"])
+@pytest.mark.parametrize("missing", ["starlette", "jinja2", "uvicorn", "prometheus_client"])
 def test_without_the_extra(
     town: CommandLine, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     for name in list(sys.modules):
-        if name.startswith(("blackboard.web", missing)):
+        if name.startswith(("blackboard.web", "blackboard.metrics", missing)):
             monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(package, "metrics", raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     assert "pip install 'blackboard-scheduler[web]'" in town.refused("serve", "--listen", "0")
 

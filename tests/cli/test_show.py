@@ -21,7 +21,7 @@ pytestmark = pytest.mark.of_one_store(
 
 KEYS = (
     *("id", "type", "state", "schedule", "params", "start", "stop", "running", "outcome", "due"),
-    *("ready", "owner", "fence", "runs", "failures", "error", "result", "paused", "overdue"),
+    *("ready", "worker", "fence", "runs", "failures", "error", "result", "paused", "overdue"),
     *("stale", "warnings"),
 )
 
@@ -65,7 +65,7 @@ def test_a_new_board_says_how_to_begin(blackboard: CommandLine) -> None:
 def test_the_table_has_a_line_for_each_item_and_one_that_sums_up(towns: CommandLine) -> None:
     said = towns("show")
     table = lines(said)
-    titles = ("id", "type", "schedule", "start", "stop", "running", "outcome", "next", "owner")
+    titles = ("id", "type", "schedule", "start", "stop", "running", "outcome", "next", "worker")
     assert tuple(table["id"]) == titles
     assert list(table) == ["id", "backup", "davis", "keene", "madison", "toronto"]
     assert table["davis"] == ["davis", "calendars", "every 8h", "-", "-", "-", "-", "now", "-"]
@@ -115,7 +115,7 @@ def test_json_has_the_keys_and_times_in_utc(towns: CommandLine) -> None:
     assert keene["error"] == "ValueError: boom\nTraceback"
     assert (backup["result"], backup["state"], backup["due"]) == ({"files": 3}, "done", None)
     assert madison["paused"]["reason"] == "moving"
-    assert (views["toronto"]["running"], views["toronto"]["owner"]) == (True, "rabbit:7:abc")
+    assert (views["toronto"]["running"], views["toronto"]["worker"]) == (True, "rabbit:7:abc")
     assert views["davis"]["params"] == {}
     assert views["davis"]["overdue"] is False
 
@@ -197,7 +197,7 @@ def test_at_80_columns_nothing_important_is_cut_and_the_owner_goes_first(
     whole = towns("show").out
     longest = len(whole.splitlines()[0])
     monkeypatch.setenv("COLUMNS", str(longest - 1))
-    titles = ["id", "type", "schedule", "start", "stop", "running", "outcome", "next", "owner"]
+    titles = ["id", "type", "schedule", "start", "stop", "running", "outcome", "next", "worker"]
     assert towns("show").out.split("\n")[0].split() == titles[:-1]
     monkeypatch.setenv("COLUMNS", "80")
     said = towns("show")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.of_sqlite("what an account needs takes longer to import
 ROOT = Path(__file__).resolve().parents[2]
 
 WORKERS = {"apscheduler"}
-CALENDARS = {"httpx2", "icalendar", "recurring_ical_events"}
+CALENDARS = {"httpx2", "icalendar"}
 SLOW = {"azure", "dateutil", "multiprocessing", "rich"} | CALENDARS
 """Each of them takes longer to import than a small board to read."""
 

@@ -217,4 +217,5 @@ def test_the_default_store_lies_beside_the_settings_file(
     assert (inner / "blackboard.db").is_file()
     assert not (blackboard.folder / "blackboard.db").exists()
     monkeypatch.chdir(inner)
-    assert blackboard("init").out == "there is the board 'blackboard' in blackboard.db, shards: 1\n"
+    again = "the board 'blackboard' is in blackboard.db already, with 1 shard\n"
+    assert blackboard("init").out == again

@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,13 +100,17 @@ def test_commands_use_the_types_and_print_nothing_of_what_an_import_prints(
     assert "townjobs" not in sys.modules
 
 
-def test_who_has_no_home_has_no_cache(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
 
+
+@pytest.mark.parametrize("home", [_no_home, lambda: Path("relative")])
+def test_who_has_no_home_has_no_cache(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch, home: Callable[[], Path]
+) -> None:
     monkeypatch.setattr("blackboard.handlers.manifest.cache_folder", cache_folder)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(Path, "home", home)
     assert "report" in town("types").out
     with pytest.raises(BadInput, match="XDG_CACHE_HOME: it is not set"):
         cache_folder()

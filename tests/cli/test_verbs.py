@@ -211,15 +211,16 @@ def test_rm_asks_on_a_terminal(
     assert towns.ids() == left
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("args", [["rm", "da*"], ["apply", "--prune"]])
-def test_ctrl_c_at_a_question_ends_the_command_at_once(
-    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, args: list[str]
+def test_a_signal_at_a_question_ends_the_command_at_once(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, args: list[str], number: signal.Signals
 ) -> None:
     waiting = list[Keyboard]()
 
     class Interrupted(Keyboard):
         def readline(self, _size: int | None = -1, /) -> Any:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
             waiting.append(self)
             return "y\n"
 

@@ -7,7 +7,7 @@ import pytest
 from blackboard.events import BoardEvent, ClockJumped
 from blackboard.subscribers import Events
 from blackboard.table import Table
-from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
+from blackboard.worker.store_breaker import CONFIRMED_AFTER, PROVEN_AFTER, SteadyClock
 from tests.support.clocks import START, ManualClock
 from tests.support.stores import Run, rows_of
 
@@ -110,3 +110,20 @@ def test_a_clock_that_is_nudged_is_followed_at_once(
         near(follower.now(), clock.now())
         clock.advance(60)
     assert follower.told == []
+
+
+@pytest.mark.of_one_store("how long the clock has gone on is counted above the store")
+def test_rows_are_deleted_by_a_clock_that_has_not_jumped_for_an_hour(
+    follower: Follower, clock: ManualClock
+) -> None:
+    """It may have been wrong from the start."""
+    assert follower.steady.proven_in() == PROVEN_AFTER
+    clock.advance(PROVEN_AFTER)
+    follower.now()
+    assert follower.steady.proven_in() == 0.0
+    clock.jump(YEARS)
+    near(follower.now(), START + PROVEN_AFTER * SECOND)
+    assert follower.steady.proven_in() == 0.0, "it is not followed yet"
+    clock.advance(CONFIRMED_AFTER)
+    near(follower.now(), clock.now())
+    assert follower.steady.proven_in() == PROVEN_AFTER - CONFIRMED_AFTER

@@ -156,6 +156,13 @@ def test_the_test_passes(folder: Path) -> None:
     assert "1 passed" in output_of(folder, *args)
 
 
+def test_the_programs_are_right_for_mypy(folder: Path) -> None:
+    """As they stand there: their handlers are not annotated."""
+    files = sorted(one.name for one in folder.glob("*.py"))
+    quick = ("--follow-imports=silent", "--ignore-missing-imports")
+    output_of(folder, "-m", "mypy", *quick, f"--cache-dir={ROOT / '.mypy_cache' / 'docs'}", *files)
+
+
 def test_every_program_of_the_page_is_run() -> None:
     names = set(re.findall(r"^```python\n# (\w+)\.py$", PAGE, re.MULTILINE))
     assert names == {

@@ -376,4 +376,5 @@ def test_what_the_example_leaves_out_is_written() -> None:
         "warnings",
         "declared_by",
         "acknowledged",
+        "put_back",
     }

@@ -78,7 +78,7 @@ def test_the_pump_of_the_page_is_served_and_its_commands_do_what_they_say(site: 
     assert json.loads(str(shown["checkpoint"])) >= 1842
     started[0].send(signal.SIGTERM)
     assert started[0].ended() == 0
-    assert partition(site, "07")["owner"] is None
+    assert partition(site, "07")["worker"] is None
 
 
 def partition(site: Site, name: str) -> dict[str, object]:

@@ -468,6 +468,24 @@ def test_every_rule_of_the_linter_that_is_ignored_says_why() -> None:
     assert [line for line in ignored if not re.search(r",\s+# \w", line)] == []
 
 
+def test_commands_in_messages_are_quoted_for_the_shell() -> None:
+    """A name may be any text: `phrases.command` quotes it. The name of a board is a word, and so is
+    a number of shards.
+    """
+    unquoted = []
+    for path in [one for top in ("blackboard", "jobs") for one in (ROOT / top).rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.JoinedStr) or path.name == "phrases.py":
+                continue
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
+            commands = re.findall(r"`(?:blackboard|\{\}) [^`]+`", text)
+            words = [re.sub(r"^`\{\}|--(board|shards) \{\}", "", one) for one in commands]
+            unquoted += [f"{path}:{node.lineno}: {one}" for one in words if "{}" in one]
+    assert unquoted == []
+
+
 def test_no_two_public_classes_of_the_package_have_one_name() -> None:
     """A name is one concept."""
     homes = defaultdict[str, list[str]](list)

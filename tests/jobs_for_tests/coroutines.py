@@ -72,6 +72,31 @@ async def save_what_is_asked_for(item: Item, ctx: Context) -> Any:
     return {"before": ctx.checkpoint}
 
 
+@handler("a-forgets-await")
+async def forget_to_await(item: Item, ctx: Context) -> None:
+    ctx.save({"page": 7})
+    ctx.lost.wait()
+    await ctx.lost.wait(0.001)
+
+
+@handler("a-makes-tasks-of-calls")
+async def make_tasks_of_calls(item: Item, ctx: Context) -> None:
+    if item.params["how"] == "in a group":
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.save(7))
+            group.create_task(ctx.lost.wait(0.001))
+        return
+    tasks = [asyncio.create_task(ctx.save(7)), asyncio.create_task(ctx.lost.wait(0.001))]
+    if item.params["how"] == "cancelled at once":
+        for task in tasks:
+            task.cancel()
+
+
+@handler("a-time-left")
+async def say_the_time_that_is_left(item: Item, ctx: Context) -> Any:
+    return ctx.time_left()
+
+
 @handler("a-print")
 async def print_with_pauses(item: Item, ctx: Context) -> None:
     for n in range(3):

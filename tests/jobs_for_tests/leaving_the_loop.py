@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from blackboard import Context, Item, handler
-from blackboard.runners import inline
+from blackboard.runners import loop as worker_loop
 
 KINDS: dict[str, Callable[[], BaseException]] = {
     "exit 0": lambda: SystemExit(0),
@@ -190,7 +190,7 @@ async def end_the_worker_where_it_blames(item: Item, ctx: Context) -> None:
             loop().set_exception_handler(lambda *_: sys.exit(0))
             loop().call_later(later, raising, problem, context=contextvars.Context())
         case "blame":
-            inline._owner.set(sys.exit)  # type: ignore[arg-type]
+            worker_loop._owner.set(sys.exit)  # type: ignore[arg-type]
             asyncio.create_task(raising_later(problem, seconds=later))
     await asyncio.sleep(0 if later else 0.02)
 
@@ -210,3 +210,36 @@ async def end_the_worker(item: Item, ctx: Context) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
     sys.exit(item.params["code"])
+
+
+@handler("a-forks")
+async def fork(item: Item, ctx: Context) -> None:
+    """Forks a process, which goes back to the loop: here, at once, in a task, in a callback."""
+    asyncio.create_task(_clean_up())
+    await asyncio.sleep(0)
+    match item.params["how"]:
+        case "returns":
+            os.fork()
+        case "awaits":
+            os.fork()
+            await asyncio.sleep(0)
+        case "in a task":
+            await asyncio.create_task(_forking())
+        case "in a callback":
+            asyncio.get_running_loop().call_soon(os.fork)
+            await asyncio.sleep(0.01)
+
+
+async def _clean_up() -> None:
+    """Is ready to go on at each turn of the loop, until it writes which process cleaned up."""
+    try:
+        for _ in range(50):
+            await asyncio.sleep(0)
+    finally:
+        descriptor = os.open("cleaned-up", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        os.close(descriptor)
+
+
+async def _forking() -> None:
+    os.fork()

@@ -34,6 +34,11 @@ def describe(item: Item, ctx: Context) -> Any:
     }
 
 
+@handler("time-left")
+def say_the_time_that_is_left(item: Item, ctx: Context) -> Any:
+    return ctx.time_left()
+
+
 @handler("return")
 def return_what_is_asked_for(item: Item, ctx: Context) -> Any:
     return {"value": item.params["value"], "bytes": b"x" * item.params.get("size", 0)}

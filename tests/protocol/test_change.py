@@ -7,7 +7,7 @@ import pytest
 from blackboard.errors import BadInput, Missing
 from blackboard.model import VERSION, State, replace
 from blackboard.protocol.additions import add
-from blackboard.protocol.edits import READINGS, edit, pause, remove, run_now
+from blackboard.protocol.edits import PAUSE, UNANSWERED, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
 from blackboard.rules.applied import is_applied
 from blackboard.rules.transitions import removed
@@ -41,7 +41,7 @@ async def test_rr04_an_item_that_a_newer_version_wrote_is_left_alone(scene: Scen
 @pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.case("LR07")
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE])
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE, Fault.TWICE])
 @story
 async def test_lr07_a_request_without_an_answer_counts_once(
     scene: Scene, fault: Fault, verb: str
@@ -89,12 +89,43 @@ async def test_an_item_that_is_not_there_is_told_with_a_remedy(scene: Scene, ver
 @pytest.mark.cases_of_one_store("what has landed is judged above the store")
 @pytest.mark.parametrize("verb", [*VERBS, "add"])
 @story
-async def test_an_item_that_never_rests_is_given_up_with_an_error(scene: Scene, verb: str) -> None:
+async def test_a_store_that_does_not_answer_is_asked_few_times_with_pauses(
+    scene: Scene, verb: str
+) -> None:
     if verb != "add":
         await ready_for(verb, scene)
-    scene.table.script(*[Fault.NEVER] * READINGS)
+    scene.table.script(*[Fault.NEVER] * UNANSWERED)
+    began = scene.clock.monotonic()
     with pytest.raises(Unknown, match=r"it is not certain that davis was changed: .*try again"):
         await (add_here(scene) if verb == "add" else VERBS[verb](scene))
+    assert scene.clock.monotonic() - began >= 3 * PAUSE
+
+
+@pytest.mark.cases_of_one_store("what has landed is judged above the store")
+@pytest.mark.parametrize("verb", [*VERBS, "add"])
+@story
+async def test_after_the_last_answer_that_was_lost_the_item_is_read(
+    scene: Scene, verb: str
+) -> None:
+    if verb != "add":
+        await ready_for(verb, scene)
+    scene.table.script(*[Fault.NEVER] * (UNANSWERED - 1), Fault.LOST)
+    assert (await (add_here(scene) if verb == "add" else VERBS[verb](scene))).changed
+
+
+@story
+async def test_only_a_try_without_an_answer_is_followed_by_a_long_pause(scene: Scene) -> None:
+    await scene.add("davis")
+
+    hours = iter(range(2, 12))
+
+    async def meets_another() -> None:
+        await edit(scene.other, "davis", says(every=f"{next(hours)}h"))
+
+    scene.table.script(Fault.NEVER, *[meets_another] * 10)
+    began = scene.clock.monotonic()
+    assert (await pause(scene.board, "davis", scene.mark())).changed
+    assert PAUSE <= scene.clock.monotonic() - began < 2 * PAUSE
 
 
 @pytest.mark.parametrize(("fault", "error"), [(Fault.BUSY, Busy), (Fault.AWAY, Unavailable)])

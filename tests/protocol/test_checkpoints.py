@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from blackboard.errors import StillRuns
 from blackboard.model import Claim
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, renew
@@ -131,18 +132,28 @@ async def test_a_run_whose_lock_is_lost_saves_nothing(scene: Scene, how: str) ->
 
 
 @story
-async def test_an_edit_that_brings_a_run_with_params_of_its_own_forward_empties_it(
-    scene: Scene,
-) -> None:
-    """What was saved for other params is of no use to it."""
+async def test_an_edit_after_an_unlock_keeps_the_run_and_what_it_saved(scene: Scene) -> None:
+    """A run with params of its own waits behind it."""
     made = await saving(scene)
     await run_now(scene.other, "davis", once={"page": 7})
     await unlock(scene.other, "davis", scene.mark(), fence=made.fence)
     assert (await scene.item()).checkpoint == PAGE
     await edit(scene.other, "davis", lambda *_: Spec(every="7h"))
     item = await scene.item()
-    assert (item.once, item.checkpoint) == ('{"page":7}', "")
-    assert (await scene.token()).checkpoint == ""
+    assert (item.once, item.checkpoint, len(item.requests)) == ("", PAGE, 1)
+    assert (await scene.token()).checkpoint == PAGE
+
+
+@story
+async def test_no_edit_sets_the_checkpoint_of_a_run_under_way(scene: Scene) -> None:
+    """The run would replace it by its next save."""
+    made = await saving(scene)
+    with pytest.raises(StillRuns, match="other checkpoint until its end: `pause` it"):
+        await edit(scene.other, "davis", lambda *_: Spec(every="7h"), checkpoint="")
+    assert (await scene.item()).checkpoint == PAGE
+    await scene.let_go(made, "failed")
+    await edit(scene.other, "davis", lambda spec, _: spec, checkpoint="")
+    assert (await scene.item()).checkpoint == ""
 
 
 @story

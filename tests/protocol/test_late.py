@@ -1,6 +1,6 @@
 """Letting an item go that is not one's own any more, or whose outcome the store refuses."""
 
-import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,16 +14,15 @@ from blackboard.protocol.claims import override
 from blackboard.protocol.edits import cancel, remove, unlock
 from blackboard.protocol.finished_runs import ReleaseOutcome, fit
 from blackboard.protocol.releases import release
+from blackboard.protocol.results import LONGEST_WARNING, MOST_WARNINGS, warnings_in
 from blackboard.protocol.settling import REFUSED, UNANSWERED
-from blackboard.results import LONGEST_WARNING, MOST_WARNINGS, warnings_in
 from blackboard.spec import Spec
-from blackboard.table import ANY, Delete
+from blackboard.table import ANY, Delete, Etag, Merge, Op, Unknown
+from blackboard.tables.base import ForwardingTable
 from tests.support.boards import Scene, finished, story
 from tests.support.faults import Fault
-from tests.support.patience import patience
 
 HOUR = timedelta(hours=1)
-PATIENCE = patience(30.0)
 
 
 async def taken_away(scene: Scene, how: str) -> None:
@@ -368,30 +367,76 @@ async def test_a_late_word_that_the_store_refuses_is_said_in_few_words(scene: Sc
 
 @pytest.mark.parametrize(
     ("silent", "how"),
-    [(UNANSWERED + 1, ReleaseOutcome.LATE), (2 * UNANSWERED, ReleaseOutcome.DROPPED)],
-    ids=["to what it says", "to anything"],
+    [(UNANSWERED - 1, ReleaseOutcome.LATE), (UNANSWERED, ReleaseOutcome.DROPPED)],
 )
-def test_a_late_run_that_gets_no_answer_comes_to_an_end(
-    *, silent: int, how: ReleaseOutcome, open_table: object
+@pytest.mark.of_one_store("how often a late run is written is counted above the store")
+@story
+async def test_a_late_run_that_gets_no_answer_comes_to_an_end(
+    scene: Scene, silent: int, how: ReleaseOutcome
 ) -> None:
-    """In few words, if these get one."""
+    """Until then its own words are tried."""
+    await scene.add("davis")
+    made = await scene.claimed("davis")
+    await taken_away(scene, "unlock")
+    scene.table.script(Fault.NONE, *[Fault.NEVER] * silent)
+    let_go = await scene.let_go(made, result="late")
+    assert let_go.how is how
+    assert let_go.run.error == ""
+    assert ((await scene.item()).result == '"late"') is (how is ReleaseOutcome.LATE)
 
-    @story
-    async def told(scene: Scene) -> None:
-        await scene.add("davis")
-        made = await scene.claimed("davis")
-        await taken_away(scene, "unlock")
-        scene.table.script(Fault.NONE, *[Fault.NEVER] * silent)
-        releasing = asyncio.ensure_future(scene.let_go(made, result="late"))
-        async with asyncio.timeout(PATIENCE):
-            while not releasing.done():
-                scene.later(seconds=1)
-                await asyncio.sleep(0.001)
-        let_go = await releasing
-        assert let_go.how is how
-        assert how is ReleaseOutcome.DROPPED or REFUSED in let_go.run.error
 
-    told(open_table=open_table)
+# ---- no answer
+
+
+@pytest.mark.parametrize("silent", [6, 7, 12, 200])
+@pytest.mark.of_one_store("what is released is judged above the store")
+@story
+async def test_a_good_run_is_not_recorded_as_failed_because_the_store_gives_no_answer(
+    scene: Scene, silent: int
+) -> None:
+    """However often it does not, and whichever try is the first with an answer."""
+    await scene.add("davis", every="30d", stale_after="30d")
+    made = await scene.claimed("davis")
+    scene.table.script(*[Fault.NEVER] * silent)
+    let_go = await scene.let_go(made, result="good")
+    assert (let_go.how, let_go.run.outcome) == (ReleaseOutcome.DONE, Outcome.OK)
+    assert (await scene.item()).result == '"good"'
+
+
+class Choosy(ForwardingTable):
+    """A store that gives no answer to a batch with a word in it, and takes all others. Before each
+    such batch its lock is renewed.
+    """
+
+    def __init__(self, scene: Scene, word: str) -> None:
+        super().__init__(scene.table)
+        self.scene, self.word = scene, word
+        self.silent = 0
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if self.word in str(ops):
+            self.silent += 1
+            lock = await self.scene.lock()
+            await self.table.commit(partition, [Merge(keys.lock_key(lock.id), {}, lock.etag)])
+            raise Unknown("answered 403")
+        return await self.table.commit(partition, ops)
+
+
+@pytest.mark.of_one_store("what is released is judged above the store")
+@story
+async def test_an_outcome_without_an_answer_is_the_reason_where_its_lock_is_renewed_time_and_again(
+    scene: Scene,
+) -> None:
+    """The store takes other batches of the partition all the time."""
+    await scene.add("davis")
+    made = await scene.claimed("davis")
+    choosy = Choosy(scene, "DROP TABLE")
+    board = scene.board.asked_through(choosy)
+    let_go = await scene.let_go(made, result="DROP TABLE", board=board)
+    assert choosy.silent == UNANSWERED + 1, "the first try is that of its batch"
+    assert let_go.run.outcome is Outcome.FAILED
+    assert let_go.run.error == f"{REFUSED}: answered 403"
+    assert await scene.outcomes() == [(1, "failed")]
 
 
 @pytest.mark.parametrize("outcome", ["ok", "failed", "timeout"])

@@ -129,6 +129,25 @@ async def test_a_renewal_without_a_reply_is_sent_again(scene: Scene, fault: Faul
     assert await taken(scene.other, "c", by="you") == []
 
 
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.TWICE])
+@story
+async def test_a_renewal_that_is_found_in_the_permit_counts_from_when_it_was_sent(
+    scene: Scene, fault: Fault
+) -> None:
+    permits = await take(scene.board, TWO, ["a", "b"], owner="me")
+    scene.later(seconds=20)
+    sent, before = scene.clock.monotonic(), len(scene.table.batches)
+
+    async def a_while() -> None:
+        scene.later(seconds=5)
+
+    scene.table.script(fault)
+    scene.table.script_reads(a_while)
+    renewed = await renew(scene.board, permits)
+    assert [one.sent for one in renewed] == [sent] * 2
+    assert len(scene.table.batches) == before + 1
+
+
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
 @story
 async def test_what_is_given_back_without_a_reply_is_free(scene: Scene, fault: Fault) -> None:

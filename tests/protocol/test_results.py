@@ -2,7 +2,7 @@
 
 import pytest
 
-from blackboard.results import LONGEST_WARNING, MOST_WARNINGS, report_in, warnings_in
+from blackboard.protocol.results import LONGEST_WARNING, MOST_WARNINGS, report_in, warnings_in
 
 
 @pytest.mark.parametrize(

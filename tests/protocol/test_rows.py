@@ -51,6 +51,7 @@ ITEM = Item(
     acknowledged="{}",
     declared_by="towns.toml",
     running=True,
+    put_back=True,
     owner="me",
     outcome=Outcome.TIMEOUT,
     result="[1]",

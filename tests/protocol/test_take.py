@@ -1,6 +1,7 @@
 """Taking an item: claim, renew; and passing a missed slot over."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from blackboard.protocol.claims import (
     adopt,
     claim,
     claims_at_once,
+    mark_standstill,
     override,
     pass_over,
     renew,
@@ -27,6 +29,7 @@ from blackboard.table import (
     Delete,
     Insert,
     Merge,
+    Op,
     Unavailable,
 )
 from tests.support.boards import Scene, settings_of, story
@@ -272,7 +275,7 @@ async def test_a_claim_that_cannot_be_renewed_in_time_is_not_run_and_adopted_lat
     async def slowly() -> None:
         scene.later(seconds=9)
 
-    scene.table.script(slowly, *[Fault.LOST] * 9)
+    scene.table.script(slowly, *[Fault.NEVER] * 9)
     assert await trusted(scene.board, [await scene.claimed()]) == ()
     lock = await scene.lock()
     scene.table.script(*[Fault.NEVER] * 12)
@@ -336,6 +339,15 @@ async def test_a_store_that_is_busy_or_away_is_the_walks_to_handle(scene: Scene)
 # ---- renew
 
 
+def renewals(scene: Scene) -> list[Op]:
+    ops = [op for batch in scene.table.batches for op in batch]
+    return [op for op in ops if isinstance(op, Merge) and op.key == keys.lock_key("davis")]
+
+
+async def a_while(scene: Scene) -> None:
+    scene.later(seconds=5)
+
+
 @story
 async def test_a_renewal_makes_the_lock_young_and_its_deadline_later(scene: Scene) -> None:
     await scene.add("davis")
@@ -377,16 +389,71 @@ async def test_lr07_a_renewal_that_did_not_arrive_is_sent_again(scene: Scene, fa
     assert renewed.lock.etag == (await scene.lock()).etag
 
 
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.TWICE])
 @story
-async def test_a_renewal_that_gets_no_answer_does_not_move_the_deadline(scene: Scene) -> None:
+async def test_a_renewal_that_is_found_in_its_lock_counts_from_when_it_was_sent(
+    scene: Scene, fault: Fault
+) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
     scene.later(minutes=1)
-    scene.table.script(Fault.LOST, Fault.LOST, Fault.LOST)
+    sent = scene.clock.monotonic()
+    scene.table.script(fault)
+    scene.table.script_reads(partial(a_while, scene))
+    renewed = await renew(scene.board, made)
+    assert renewed == made.found((await scene.lock()).etag, sent=sent)
+    assert len(renewals(scene)) == 1
+
+
+@story
+async def test_a_renewal_that_is_found_much_later_counts_from_when_it_was_sent(
+    scene: Scene,
+) -> None:
+    """Nothing of it is kept meanwhile: neither that it was sent, nor when."""
+    await scene.add("davis")
+    made = await scene.claimed("davis")
+    sent = scene.clock.monotonic() + 60
+    scene.later(minutes=1)
+    scene.table.script(Fault.LATE)
+    scene.table.script_reads(Fault.AWAY)
+    with pytest.raises(Unavailable):
+        await renew(scene.board, made)
+    scene.later(seconds=20)
+    assert await scene.table.land() == [True]
+    scene.later(seconds=20)
+    renewed = await renew(scene.board, made)
+    assert renewed is not None
+    assert renewed.sent == sent
+    assert await renew(scene.board, renewed) is not None
+
+
+@pytest.mark.parametrize("by", ["a renewal that never came", "another process"])
+@story
+async def test_a_lock_that_no_renewal_has_written_keeps_its_deadline(scene: Scene, by: str) -> None:
+    """Whatever etag it has: it may have been written long before the renewal was sent."""
+    await scene.add("davis")
+    made = await scene.claimed("davis")
+    if by == "another process":
+        await mark_standstill(scene.other, "davis", made.fence)
+    scene.later(minutes=1)
+    scene.table.script(Fault.NEVER, Fault.NEVER, Fault.NEVER)
     renewed = await renew(scene.board, made)
     assert renewed is not None
     assert renewed.sent == made.sent
     assert renewed.lock.etag == (await scene.lock()).etag
+
+
+@pytest.mark.parametrize("value", [1e300, -1.0])
+@story
+async def test_a_damaged_time_in_a_lock_moves_no_deadline(scene: Scene, value: float) -> None:
+    await scene.add("davis")
+    made = await scene.claimed("davis")
+    damage = Merge(keys.lock_key("davis"), {"sent": value}, ANY)
+    await scene.other.table.commit(scene.other.partition("davis"), [damage])
+    scene.table.script(Fault.NEVER, Fault.NEVER, Fault.NEVER)
+    renewed = await renew(scene.board, made)
+    assert renewed is not None
+    assert renewed.sent == made.sent
 
 
 @pytest.mark.case("LF05")

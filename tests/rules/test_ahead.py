@@ -301,6 +301,18 @@ def test_an_every_is_planned_anew_from_a_start_that_is_to_be_trusted(start: date
     assert brought_back(wrong, planning(**EVERY), now=NOON).slot == NOON
 
 
+def test_a_run_that_was_put_back_under_a_clock_that_was_ahead_is_due_at_once() -> None:
+    by, far = planning(**EVERY), NOON + YEARS
+    waits = made({"slot": NOON, "ready": far, "once": "{}", "put_back": True})
+    assert brought_back(waits, by, now=NOON) == replace(waits, ready=NOON)
+    for lost in (made({"slot": far, "put_back": True}), made({"slot": far, "attempt": 2})):
+        back = brought_back(lost, by, now=NOON)
+        assert (back.slot, back.attempt, back.put_back) == (NOON + 7 * HOUR, 1, False)
+    over = planning(cron="0 3 * * *", until="2026-11-20")
+    ended = brought_back(made({"slot": far, "put_back": True}), over, now=NOON)
+    assert (ended.state, ended.put_back) == (State.DONE, False)
+
+
 def test_what_is_told_of_a_wrong_clock() -> None:
     later = "2036-11-21 12:00:00Z"
     by, far = planning(**EVERY), NOON + YEARS

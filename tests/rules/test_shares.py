@@ -94,7 +94,7 @@ def test_a_late_worker_takes_what_is_free_overrides_nothing_and_lets_nothing_go(
 
 def test_nothing_is_let_go_while_something_is_free() -> None:
     assert decide(picture("aaab", workers="ab", free=["x"]), "a") == Decision(again=WATCHFUL)
-    assert decide(picture("aaaab", workers="ab"), "a") == Decision(let_go=1)
+    assert decide(picture("aaaab", workers="ab"), "a") == Decision(release=1)
     assert decide(picture("aaaab", workers="ab"), "b") == Decision(again=HURRY)
 
 
@@ -171,7 +171,7 @@ class Fleet:
             self.moves += 1
             self.since[one] = self.moves
         mine = {one: float(self.since[one]) for one, owner in held.items() if owner == me}
-        for one in youngest(mine, decision.let_go):
+        for one in youngest(mine, decision.release):
             self.owners[one] = None
         return decision.again
 

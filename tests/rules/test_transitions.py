@@ -202,6 +202,7 @@ def test_an_unlock_counts_the_run_and_neither_an_attempt_nor_a_failure() -> None
     after = unlocked(before, run(before, Outcome.ABANDONED))
     assert (after.attempt, after.runs, after.failures) == (2, 6, 1)
     assert (after.slot, after.ready, after.outcome) == (before.slot, NOW, Outcome.ABANDONED)
+    assert after.put_back is True
 
 
 @pytest.mark.parametrize(
@@ -561,6 +562,13 @@ def test_a_request_that_queues_is_taken_in_hand_by_a_new_schedule() -> None:
     assert (kept.slot, kept.ready, kept.planned) == (NOON - MINUTE, NOW, NOON)
 
 
+def test_an_edit_that_brings_a_run_with_params_of_its_own_forward_empties_it() -> None:
+    """What was saved for other params is of no use to it."""
+    asked = QueuedRun(name="a", slot=NOON - MINUTE, once='{"a":1}')
+    after = planned_by(replace(CAME, checkpoint="57", requests=(asked,)))
+    assert (after.once, after.checkpoint) == (asked.once, "")
+
+
 def test_what_is_still_to_come_counts_anew_also_under_other_limits() -> None:
     early = replace(CAME, slot=NOW + HOUR, planned=NOW + HOUR, ready=NOW + HOUR)
     assert planned_by(early, settings(cron=HOURLY, max_runs=9)).slot == NOON + HOUR
@@ -575,6 +583,89 @@ def test_a_run_or_a_retry_keeps_its_slot(before: Item) -> None:
     due = replace(before, schedule=HOURLY_ROW)
     limited = settings(cron=HOURLY, until="2026-11-22")
     assert planned_by(due, limited) == replace(due, schedule=limited.text)
+
+
+PUT_BACK = released(
+    RUNNING, run(RUNNING, Outcome.CANCELLED), settings=GOES_ON, fraction=0.5, requeue=True
+)
+"""Its worker ended."""
+UNLOCKED = unlocked(RUNNING, run(RUNNING, Outcome.ABANDONED))
+
+
+@pytest.mark.parametrize("said", [{"cron": "30 * * * *"}, {"every": "4h"}, {"max_runs": 1}])
+@pytest.mark.parametrize("before", [PUT_BACK, UNLOCKED, replace(UNLOCKED, state=State.PAUSED)])
+def test_a_run_that_was_put_back_keeps_its_slot(before: Item, said: dict[str, Any]) -> None:
+    """As one that was killed, which is attempt 2."""
+    after = planned_by(before, settings(**said))
+    assert (after.state, after.slot, after.ready) == (before.state, NOON, NOW)
+    assert after.planned == planned_by(replace(before, attempt=2), settings(**said)).planned
+
+
+def test_a_run_that_was_put_back_is_not_left_out_by_a_window_that_was_added() -> None:
+    by = settings(cron=HOURLY, blackout="sat 11:00-13:00")
+    after = put_off(planned_by(PUT_BACK, by), settings=by, now=NOW)
+    assert (after.slot, after.ready) == (NOON, NOON + HOUR)
+
+
+def test_a_run_with_params_of_its_own_goes_behind_one_that_was_put_back() -> None:
+    before = replace(PUT_BACK, checkpoint="57")
+    made = requested(before, name="a", once='{"a":1}', now=NOW)
+    assert (made.item.slot, made.item.checkpoint, made.ahead) == (NOON, "57", 1)
+    plain = requested(before, name="a", once="", now=NOW)
+    assert (plain.item.slot, plain.item.checkpoint, plain.ahead) == (NOW, "57", 0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.ABANDONED])
+@pytest.mark.parametrize("said", [{}, {"missed": "all"}, {"jitter": "1h"}])
+def test_a_run_that_ended_for_good_leaves_nothing_to_keep(
+    outcome: Outcome, said: dict[str, Any]
+) -> None:
+    """Also where the next slot is earlier than its start: one of a backlog, or by the jitter."""
+    late = replace(RUNNING, start=NOON + 3 * HOUR / 2)
+    now = NOON + 8 * HOUR / 5
+    by = settings(cron=HOURLY, **said)
+    ended = freed(late, run_of(late, outcome, now=now), settings=by)
+    before = resumed(paused(ended, "{}"), "{}", settings=by, now=now)
+    after = rescheduled(before, settings=settings(cron="30 * * * *"), now=now)
+    assert after.slot == NOON + 5 * HOUR / 2
+    assert requested(before, name="a", once='{"a":1}', now=now).ahead == 0
+
+
+WINDOW = {"blackout": "sat 11:00-13:00"}
+NEVER_ENDS = {"blackout": "mon-sun"}
+IN_LINE = (QueuedRun(name="a", slot=NOON),)
+
+
+@pytest.mark.parametrize("before", [PUT_BACK, UNLOCKED])
+def test_an_item_is_put_back_until_its_run_begins_again_or_another_is_planned(before: Item) -> None:
+    assert before.put_back is True
+    kept = [
+        resumed(paused(before, "{}"), "{}", settings=GOES_ON, now=NOW),
+        put_off(before, settings=settings(cron=HOURLY, **WINDOW), now=NOW),
+        requested(before, name="a", once='{"a":1}', now=NOW).item,
+        planned_by(before, settings(every="4h")),
+    ]
+    assert [one.put_back for one in kept] == [True] * len(kept)
+    for_good = settings(cron=HOURLY, **NEVER_ENDS)
+    queued = replace(before, requests=IN_LINE)
+    ended = [
+        claimed(before, settings=GOES_ON, owner="me", now=NOW),
+        passed_over(before, settings=GOES_ON, now=NOW),
+        passed_over(queued, settings=GOES_ON, now=NOW),
+        put_off(queued, settings=settings(cron=HOURLY, **WINDOW), now=NOW),
+        put_off(before, settings=for_good, now=NOW),
+        requested(before, name="a", once="", now=NOW).item,
+        removed(before, now=NOW),
+    ]
+    assert [one.put_back for one in ended] == [False] * len(ended)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.FAILED, Outcome.CANCELLED])
+def test_what_ends_for_good_or_is_tried_again_is_not_put_back(outcome: Outcome) -> None:
+    by = settings(cron=HOURLY, retries=1)
+    assert not released(RUNNING, run(RUNNING, outcome), settings=by, fraction=0.5).put_back
+    assert not freed(RUNNING, run(RUNNING, outcome), settings=by).put_back
+    assert freed(RUNNING, run(RUNNING, Outcome.CANCELLED), settings=by, requeue=True).put_back
 
 
 LATE = replace(RUNNING, slot=NOON - 4 * DAY, planned=NOON - 4 * DAY, start=NOON - HOUR)

@@ -12,13 +12,14 @@ import pytest
 from blackboard import BadInput, Fail, Retry, Skip
 from blackboard.handlers.context import SHORTEST_AFTER, HandlerAnswer
 from blackboard.model import Ended, Outcome, replace
-from blackboard.runner import Runner
 from blackboard.runners.output import ended_by
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import NOTHING, Mask
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
 
 OK, FAILED = Outcome.OK, Outcome.FAILED
+BUSY = "busy (asked for a retry in 300 s)"
 BAD = "429 Too Many Requests, token ${TOKEN} (asked for a retry in 300 s)"
 
 
@@ -59,6 +60,29 @@ def test_the_cause_of_an_answer_is_kept_with_its_traceback() -> None:
         assert ended.final
 
     on_the_loop(story)
+
+
+@pytest.mark.parametrize(
+    ("problems", "ended"),
+    [
+        ([Retry("5m", "busy"), Retry("9m")], Ended(outcome=FAILED, error=BUSY, retry_after=300.0)),
+        ([Skip("closed")], Ended(outcome=OK, error="closed")),
+        ([ExceptionGroup("", [Fail("gone")])], Ended(outcome=FAILED, error="gone", final=True)),
+    ],
+)
+def test_answers_of_one_kind_in_a_task_group_are_the_end_of_the_run(
+    problems: list[Exception], ended: Ended
+) -> None:
+    assert ended_by(ExceptionGroup("of tasks", problems), NOTHING) == ended
+
+
+@pytest.mark.parametrize(
+    "other", [ValueError("bad"), Retry("5m"), ExceptionGroup("", [KeyError()])]
+)
+def test_an_answer_in_a_group_with_another_exception_fails_the_run(other: Exception) -> None:
+    ended = ended_by(ExceptionGroup("of tasks", [Skip("closed"), other]), NOTHING)
+    assert ended.outcome is FAILED
+    assert ended.error.startswith("ExceptionGroup: of tasks")
 
 
 def test_an_answer_that_cannot_be_read_fails_the_run() -> None:

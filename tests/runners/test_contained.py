@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import cycle, islice, product
 from pathlib import Path
@@ -18,7 +19,8 @@ import pytest
 
 from blackboard.cli import called, worker
 from blackboard.model import Ended, Outcome, replace
-from blackboard.runners.inline import InlineRunner, run_loop
+from blackboard.runners.inline import InlineRunner
+from blackboard.runners.loop import run_loop
 from blackboard.runners.secrets import Mask
 from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KEPT, KINDS
 from tests.support.patience import patience
@@ -249,6 +251,26 @@ def test_a_worker_outlives_its_handlers_and_ends_when_it_is_done(place: Place) -
         name: "ok" if name.startswith(("left", *ELSEWHERE)) and "thread's" not in name else "failed"
         for name in items
     }
+
+
+def test_a_process_that_a_coroutine_forks_does_not_work_as_the_worker(place: Place) -> None:
+    hows = ("returns", "awaits", "in a task", "in a callback")
+    place.declare({how: ("a-forks", f"{{ how = {how!r} }}") for how in hows})
+    done = subprocess.run(
+        [*PROGRAM, "worker", "--until-idle", "--log", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
+    )
+    told = Counter(
+        (event["event"], event.get("item")) for event in map(json.loads, done.stderr.splitlines())
+    )
+    assert {told["ended", how] for how in hows} == {1}, done.stderr
+    assert told["worker stopped", None] == 1
+    assert set(place.outcomes().values()) == {"ok"}
+    cleaned_up = Counter(Path("cleaned-up").read_text().splitlines())
+    assert list(cleaned_up.values()) == [len(hows)]  # only in the worker
 
 
 @pytest.mark.parametrize("code", [0, 2, None, "a text"])

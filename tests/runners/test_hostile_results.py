@@ -17,8 +17,8 @@ from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.finished_runs import FinishedRun, Released
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import release
-from blackboard.results import warnings_in
-from blackboard.runner import Runner
+from blackboard.protocol.results import warnings_in
+from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import DEEPEST
 from blackboard.tables.base import MAX_VALUE

@@ -13,10 +13,10 @@ import pytest
 
 from blackboard.model import LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_LINE, LONGEST_LOG
-from blackboard.runner import Runner
 from blackboard.runners.handler_run import RunReport
 from blackboard.runners.logs import Logged, kept_logs, own_logs
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import NOTHING, Mask
 from tests.support.clocks import START
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes

@@ -10,7 +10,7 @@ import pytest
 
 from blackboard.handlers.registry import Registry, load
 from blackboard.model import Outcome
-from blackboard.runner import Runner
+from blackboard.runners.runner import Runner
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
 
 JOBS = """

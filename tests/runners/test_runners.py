@@ -93,6 +93,15 @@ def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> Non
             output.encode_result(value)
 
 
+def test_a_coroutine_that_was_not_awaited_is_no_result() -> None:
+    async def fetch() -> None: ...
+
+    work = fetch()
+    with pytest.raises(output.Unfit, match=r"returned a coroutine, .*fetch: await it"):
+        output.encode_result(work)
+    work.close()
+
+
 def test_a_result_with_null_or_raw_json_in_it_is_encoded() -> None:
     assert output.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
 

@@ -4,15 +4,18 @@ import asyncio
 import math
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
 
 from blackboard.handlers.registry import load
 from blackboard.model import Ended, Outcome
+from blackboard.runners import guard_process
 from blackboard.runners.process import ProcessRunner
 from tests.support.runs import (
     PATIENCE,
@@ -166,14 +169,81 @@ def test_a_module_that_fails_to_import_in_the_child_fails_the_run_with_its_error
     with_processes(story)
 
 
-def test_a_process_that_cannot_be_started_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_thread(*_: object, **__: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead", "problem"),
+    [
+        ("sys.executable", "/no/such/python", "[Errno 2] No such file"),
+        ("blackboard.runners.child_process.subprocess.Popen", no_thread, "can't start new thread"),
+        (
+            "blackboard.handlers.code.program",
+            lambda _: "raise RuntimeError('no memory')",
+            "the child process ended: exit code 1",
+        ),
+    ],
+)
+def test_a_run_whose_process_cannot_be_started_has_not_begun(
+    monkeypatch: pytest.MonkeyPatch, name: str, instead: object, problem: str
+) -> None:
     async def story(runner: ProcessRunner) -> None:
+        runner.watch.begin()
         with monkeypatch.context() as patch:
-            patch.setattr(sys, "executable", "/no/such/python")
+            patch.setattr(name, instead)
             ended = await run(runner, "describe")
-        assert ended.outcome is Outcome.FAILED
-        assert ended.error.startswith("the child process could not be started")
+            could_start = await runner.can_start(call_of("describe").handler.source)
+        assert (ended.outcome, ended.begun, could_start) == (Outcome.FAILED, False, False)
+        assert ended.error.startswith(f"no child process could be started: {problem}")
+        assert "in the handler?" not in ended.error
+        assert (await run(runner, "describe")).begun
+
+    with_processes(story)
+
+
+def test_a_process_that_was_started_to_try_it_takes_the_next_run() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        assert await runner.can_start(call_of("describe").handler.source)
+        (child,) = runner.idle._waiting
         assert (await run(runner, "describe")).outcome is Outcome.OK
+        assert child.runs == 1
+
+    with_processes(story)
+
+
+def test_a_try_to_start_a_process_that_is_given_up_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endless = "import time; time.sleep(600)"
+    monkeypatch.setattr("blackboard.handlers.code.program", lambda _: endless)
+
+    async def story(runner: ProcessRunner) -> None:
+        trying = asyncio.create_task(runner.can_start(call_of("describe").handler.source))
+        await eventually(lambda: bool(runner.watch._deadlines))
+        (pid,) = runner.watch._deadlines
+        trying.cancel()
+        await asyncio.wait([trying])
+        assert is_gone(pid)
+
+    with_processes(story)
+
+
+def test_a_handler_that_ended_its_process_has_begun_though_a_signal_could_not_be_sent() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        runner.watch.begin()
+        execution = runner.start(call_of("die", how="exit"), Told(), math.inf)
+        child = None
+        while child is None or child._transport is None:
+            await asyncio.sleep(0)
+            child = cast(Any, execution)._child
+        await asyncio.sleep(0)  # the run is sent
+        # The loop is busy meanwhile.
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
+        execution.lose("its lock was overridden")
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert (ended.outcome, ended.begun) == (Outcome.FAILED, True)
+        assert ended.error.startswith("the child process ended: exit code 3 (os._exit in")
 
     with_processes(story)
 
@@ -202,6 +272,39 @@ def test_the_end_of_a_process_is_noticed_where_the_kernel_offers_no_pidfd(
         assert (await execution.wait()).error == "enough"
 
     with_processes(story)
+
+
+def test_the_end_of_a_process_that_other_code_has_reaped_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        os.waitpid(process.pid, 0)
+
+        async def story() -> None:
+            ended = asyncio.Event()
+            guard_process.on_end(process, ended.set)
+            await asyncio.wait_for(ended.wait(), PATIENCE)
+
+        asyncio.run(story())
+
+
+def test_a_guard_whose_pipe_another_process_holds_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that a handler has forked, for example."""
+    monkeypatch.setattr(guard_process, "END_WITHIN", 0.05)
+
+    async def story() -> None:
+        watch = guard_process.Watch()
+        watch.begin()
+        assert watch._guard is not None
+        assert watch._guard.stdin is not None
+        pid = watch._guard.pid
+        held = os.dup(watch._guard.stdin.fileno())
+        await asyncio.wait_for(watch.close(), PATIENCE)
+        os.close(held)
+        assert is_gone(pid)
+
+    asyncio.run(story())
 
 
 def test_an_idle_child_leaves_kindly_after_a_while(tmp_path: Path) -> None:

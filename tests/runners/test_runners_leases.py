@@ -1,6 +1,7 @@
 """Children end with their lease and with their worker, by real signals."""
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -13,15 +14,17 @@ import msgspec
 import psutil
 import pytest
 
-from blackboard.model import Outcome
+from blackboard.model import Outcome, replace
+from blackboard.runners.guard_process import NEAR, Watch
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR, Watch
+from blackboard.runners.runner import Runner
 from tests.support.runs import (
     PATIENCE,
     Told,
     call_of,
     eventually,
     is_gone,
+    on_the_loop,
     run,
     started,
     with_processes,
@@ -34,6 +37,20 @@ def test_a_child_leads_a_session_of_its_own_so_that_ctrl_c_does_not_reach_it() -
         assert os.getsid(pid) == pid
 
     with_processes(story)
+
+
+@pytest.mark.parametrize(
+    ("on", "type_"), [(on_the_loop, "a-time-left"), (with_processes, "time-left")]
+)
+def test_a_handler_gets_the_time_that_is_left_until_its_time_limit(on: Any, type_: str) -> None:
+    async def story(runner: Runner) -> None:
+        began = time.monotonic()
+        call = replace(call_of(type_), ends=began + 600)
+        ended = await runner.start(call, Told(), math.inf).wait()
+        assert 600 - (time.monotonic() - began) <= ended.result <= 600
+        assert (await run(runner, type_)).result is None
+
+    on(story)
 
 
 @pytest.mark.parametrize("how", ["sleep", "hold-the-lock"])
@@ -246,7 +263,7 @@ import asyncio, json, math, sys, time
 sys.path[:] = {path!r}
 from tests.support.runs import Told, call_of, eventually
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR
+from blackboard.runners.guard_process import NEAR
 
 async def main():
     runner = ProcessRunner(idle=1)
@@ -309,7 +326,7 @@ LOOP_THAT_STANDS = """
 import asyncio, ctypes, faulthandler, sys, time
 sys.path[:] = {path!r}
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.watch import NEAR
+from blackboard.runners.guard_process import NEAR
 
 def stand_still():
     ctypes.PyDLL(None).sleep(600)

@@ -10,9 +10,9 @@ import pytest
 
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.model import Ended, Outcome, replace
-from blackboard.runner import Runner
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import Mask
 from tests.support.runs import PATIENCE, Told, call_of, eventually, on_the_loop, run, with_processes
 

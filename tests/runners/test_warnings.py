@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from blackboard.model import Ended, Outcome, replace
-from blackboard.results import LONGEST_WARNING, MOST_WARNINGS
-from blackboard.runner import Runner
+from blackboard.protocol.results import LONGEST_WARNING, MOST_WARNINGS
+from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import Mask
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
 
@@ -45,6 +45,32 @@ def test_warnings_are_few_short_single_lines_and_said_once(on: Any, type_: str) 
         assert len(ended.warnings) == MOST_WARNINGS
 
     on(story)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_coroutine_that_awaits_no_save_and_no_wait_is_warned_of() -> None:
+    async def story(runner: Runner) -> None:
+        told = Told()
+        ended = await run(runner, "a-forgets-await", told=told)
+        assert ended.warnings == (
+            "ctx.save was called without `await`, and did nothing",
+            "ctx.lost.wait was called without `await`, and did nothing",
+        )
+        assert told.saved == []
+        assert (await run(runner, "a-save", value=1)).warnings == ()
+
+    on_the_loop(story)
+
+
+@pytest.mark.parametrize("how", ["as a task", "cancelled at once", "in a group"])
+def test_a_save_or_wait_in_a_task_is_not_warned_of(how: str) -> None:
+    async def story(runner: Runner) -> None:
+        told = Told()
+        ended = await run(runner, "a-makes-tasks-of-calls", told=told, how=how)
+        assert (ended.outcome, ended.warnings) == (Outcome.OK, ())
+        assert told.saved == ([] if how == "cancelled at once" else ["7"])
+
+    on_the_loop(story)
 
 
 @on_each_runner

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.schedule.rrule import MOST_SKIPS, RRule
+from blackboard.schedule.rrule import MOST_SKIPS, RRule, idle_exclusions
 
 SIXTY = ",".join(map(str, range(60)))
 
@@ -79,9 +79,20 @@ Europe/Berlin DTSTART:20260504T090000\\nRRULE:FREQ=DAILY;UNTIL=20260505T065959Z
     2026-05-01T00:00Z -> 2026-05-04T07:00Z end
 UTC FREQ=DAILY;UNTIL=20260505
     2026-05-03T00:00Z -> 2026-05-04T00:00Z 2026-05-05T00:00Z end
+# A date alone is that day, whole, in the zone
+Europe/Berlin FREQ=DAILY;BYHOUR=9,23;UNTIL=20260505
+    2026-05-04T12:00Z -> 2026-05-04T21:00Z 2026-05-05T07:00Z 2026-05-05T21:00Z end
+Europe/Berlin DTSTART:20260504T220000Z\\nRRULE:FREQ=DAILY;UNTIL=20260505
+    2026-05-01T00:00Z -> 2026-05-04T22:00Z 2026-05-05T22:00Z end
+Europe/Berlin FREQ=DAILY;BYHOUR=0,9,23\\nEXDATE;VALUE=DATE:20260505,20260506
+    2026-05-04T12:00Z -> 2026-05-04T21:00Z 2026-05-06T22:00Z 2026-05-07T07:00Z
+UTC FREQ=SECONDLY\\nEXDATE:20260505
+    2026-05-04T23:59:58Z -> 2026-05-04T23:59:59Z 2026-05-06T00:00Z
+America/Havana FREQ=MINUTELY;INTERVAL=30\\nEXDATE:20261031
+    2026-10-31T03:45Z -> 2026-11-01T04:00Z 2026-11-01T04:30Z
 # RDATE, EXDATE, several rules
 UTC DTSTART:20260101T090000\\nRDATE:20270101T000000Z,20280101
-    2025-01-01T00:00Z -> 2026-01-01T09:00Z 2027-01-01T00:00Z 2028-01-01T00:00Z end
+    2025-01-01T00:00Z -> 2026-01-01T09:00Z 2027-01-01T00:00Z 2028-01-01T09:00Z end
 UTC RDATE:20270101T000000
     2025-01-01T00:00Z -> 2027-01-01T00:00Z end
 UTC DTSTART:20260504T090000\\nFREQ=DAILY\\nEXDATE:20260505T090000Z,20260506T090000
@@ -150,6 +161,10 @@ def test_runs(zone: str, text: str, after: str, expected: list[str]) -> None:
             r"RRULE:FREQ=DAILY\nEXDATE:20260101T000000,20260102T000000",
         ),
         (
+            'DTSTART;TZID="Europe/Berlin":20260101T000000\nFREQ=DAILY',
+            r"DTSTART;TZID=Europe/Berlin:20260101T000000\nRRULE:FREQ=DAILY",
+        ),
+        (
             "dtstart;tzid=Europe/Berlin:20260101t000000\nfreq=daily",
             r"DTSTART;tzid=Europe/Berlin:20260101T000000\nRRULE:FREQ=DAILY",
         ),
@@ -159,6 +174,24 @@ def test_a_text_is_kept_on_one_canonical_line(text: str, canonical: str) -> None
     rule = RRule(text, "Europe/Berlin")
     assert rule.text == f"rrule {canonical}"
     assert RRule(rule.rule, "Europe/Berlin") == rule
+
+
+IDLE = [
+    ("FREQ=DAILY", "Europe/Berlin", []),
+    ("DTSTART:20261201T090000\nFREQ=DAILY\nEXDATE:20261202T090000,20261203", "UTC", []),
+    ("DTSTART:20261201T090000\nFREQ=DAILY\nEXDATE:20261202T093000", "UTC", ["20261202T093000"]),
+    ("DTSTART:20261201T090000\nFREQ=DAILY\nEXDATE:20261130", "UTC", ["20261130"]),
+    ("FREQ=WEEKLY\nEXDATE:20261207T000000Z", "Europe/Berlin", ["20261207T000000Z"]),
+    ("FREQ=WEEKLY\nEXDATE:20261207T010000Z", None, []),
+    ("DTSTART;TZID=Europe/Berlin:20261201T090000\nFREQ=DAILY\nEXDATE:20261202T080000Z", None, []),
+]
+
+
+@pytest.mark.parametrize(("text", "zone", "idle"), IDLE)
+def test_an_exclusion_that_is_no_time_of_the_rule_is_idle(
+    text: str, zone: str | None, idle: list[str]
+) -> None:
+    assert idle_exclusions(text, zone) == idle
 
 
 NEVER = [

@@ -33,6 +33,8 @@ class Fault(StrEnum):
     """No reply; `land` applies it."""
     NEVER = "never"
     """No reply, and it is never applied."""
+    TWICE = "twice"
+    """What is between sends it twice, and returns the second reply; no fault for a read."""
     BUSY = "busy"
     AWAY = "away"
     REFUSED = "refused"
@@ -94,6 +96,8 @@ class FaultyTable(ForwardingTable):
             case Fault.LOST:
                 await self.table.commit(partition, ops)
                 raise Unknown
+            case Fault.TWICE:
+                await self.table.commit(partition, ops)
             case Fault.LATE:
                 self.in_flight.append((partition, tuple(ops)))
                 raise Unknown

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Clock
 from blackboard.events import BoardEvent
 from blackboard.model import Run
-from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings
 from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
@@ -230,14 +230,14 @@ class Fleet(Scene):
         runner = TimedRunner(self.clock, lasts)
         worker = assemble(
             board.asked_through(under),
-            owner=owner,
-            settings=WorkerSettings(cycle=timedelta(seconds=cycle), slots=slots),
+            WorkerSetup(
+                settings=WorkerSettings(cycle=timedelta(seconds=cycle), slots=slots),
+                events=events,
+                inline=runner,
+                process=runner,
+            ),
             handlers=HANDLERS,
-            job_settings={},
-            events=events,
             wake=TurnedWake(self.clock, every=cycle),
-            inline=runner,
-            process=runner,
         )
         task = asyncio.get_running_loop().create_task(worker.work(Mode.FOREVER))
         self.workers.append(Hired(runner=runner, table=under, task=task, told=told))

@@ -87,7 +87,7 @@ class GrabNode:
             times=times,
             start=self._start,
             claim=self._claim,
-            let_go=self._let_go,
+            release=self._release,
             guard=guard or (lambda: None),
         )
 
@@ -117,7 +117,7 @@ class GrabNode:
     async def _claim(self, partition: str) -> bool:
         return self.pumps.start(self.name, partition)
 
-    def _let_go(self, partition: str) -> None:
+    def _release(self, partition: str) -> None:
         self._start(self._stop(partition))
 
     async def _stop(self, partition: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from blackboard.assembly import group_worker
+from blackboard.assembly import WorkerSetup, group_worker
 from blackboard.board_worker import WorkerSettings
 from blackboard.errors import LeaseLost
 from blackboard.events import BoardEvent
@@ -43,6 +43,10 @@ class Log:
     """Pumps that began while another of their partition ran."""
     deaf: bool = False
     """Whether pumps ignore that they are asked to end."""
+    saving: bool = True
+    """Whether pumps save each second."""
+    killed: int = 0
+    """Pumps that were stopped before they returned."""
     failing: bool = False
     unasked: Container[str] = ()
     """Partitions whose pumps return without being asked to."""
@@ -61,11 +65,15 @@ class Log:
                 raise OSError("no such stream")
             while (self.deaf or not ctx.stopping) and item.id not in self.unasked:
                 await self.fleet.clock.sleep(1.0)
-                position += 1
-                await ctx.save(position)
-                self.saved[item.id] = position
+                if self.saving:
+                    position += 1
+                    await ctx.save(position)
+                    self.saved[item.id] = position
         except LeaseLost:
             return
+        except asyncio.CancelledError:
+            self.killed += 1
+            raise
         finally:
             self.running[item.id].remove(ctx.worker)
             self.ended.append((now(), item.id, ctx.worker))
@@ -143,14 +151,14 @@ class Group:
             events.subscribe(told.append)
             worker = group_worker(
                 self.board.asked_through(under),
+                WorkerSetup(
+                    settings=WorkerSettings(),
+                    events=events,
+                    inline=InlineRunner(),
+                    process=InlineRunner(),
+                ),
                 parent=self.fleet.board.name,
                 pump=self.handler,
-                owner=owner,
-                settings=WorkerSettings(),
-                job_settings={},
-                events=events,
-                inline=InlineRunner(),
-                process=InlineRunner(),
                 races=Races(open_bus=self.bus) if races else None,
             )
             task = asyncio.get_running_loop().create_task(worker.work())

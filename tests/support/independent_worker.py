@@ -180,7 +180,7 @@ class IndependentWorker:
             lock |= {"since": now, "stale_after": seconds_of(spec["stale_after"])}
             lock |= {"progress": "", "version": 1}
             merge = {"start": now, "running": True, "owner": self.owner, "fence": lock["fence"]}
-            merge |= {"schedule": f"every {spec['every']}", "timezone": "UTC"}
+            merge |= {"schedule": f"every {spec['every']}", "timezone": "UTC", "put_back": False}
             part = encoded(token["item"])
             ops += [
                 ("Delete", key, {"item": token["item"]}, etag),
@@ -267,7 +267,7 @@ class IndependentWorker:
         planned = held.lock["since"] + every
         merge = {"state": item["state"], "slot": planned, "ready": planned, "planned": planned}
         merge |= {"attempt": 1, "failures": 0, "once": "", "stop": now, "running": False}
-        merge |= {"outcome": "ok", "runs": item["runs"] + 1, "error": ""}
+        merge |= {"outcome": "ok", "runs": item["runs"] + 1, "error": "", "put_back": False}
         merge |= {"result": result, "result_fence": held.lock["fence"]}
         merge |= {"requests": json.dumps(requests[1:]) if requests[1:] else ""}
         if requests:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.doctor import Examination, examine
@@ -91,14 +91,14 @@ class Place:
         events.subscribe(self.told.append)
         return assemble(
             board,
-            owner=owner,
-            settings=WorkerSettings(cycle=timedelta(seconds=1), slots=SLOTS),
+            WorkerSetup(
+                settings=WorkerSettings(cycle=timedelta(seconds=1), slots=SLOTS),
+                events=events,
+                inline=inline,
+                process=inline,
+            ),
             handlers=handlers,
-            job_settings={},
-            events=events,
             wake=CycleWake(1.0, board.chance),
-            inline=inline,
-            process=inline,
         )
 
     def of(self, kind: type[Found]) -> list[Found]:

@@ -15,9 +15,9 @@ from blackboard.errors import BlackboardError
 from blackboard.handlers.context import HandlerItem
 from blackboard.handlers.registry import Registry, load
 from blackboard.model import Ended
-from blackboard.runner import Execution, HandlerCall, Runner
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.runner import Execution, HandlerCall, Runner
 from tests.support.patience import patience
 
 HERE = Path(__file__).resolve().parents[1]

@@ -45,8 +45,9 @@ Durations are text such as `"90s"`, `"8h"`, `"1d12h"`. This page is written by
 BELOW = """\
 ## `[jobs.NAME]`
 
-Settings of a job, which its handlers get as `ctx.settings`, dates and times as text. Those of
-`calendars` are in [calendars](calendars.md), those of `shell` in [handlers](handlers.md).
+Settings of a job, which its handlers get as `ctx.settings`, dates and times as text: any names, as
+its handlers read them. Those of `calendars` are in [calendars](calendars.md), those of `shell` in
+[handlers](handlers.md).
 
 ## `[calendars]`
 

@@ -43,8 +43,12 @@ class PagedBoard:
     portal: BlockingPortal
 
     def client(self, **access: Any) -> TestClient:
-        """A client of its pages, served with `access`; what the server raises is raised."""
-        return TestClient(self.app(**access), base_url="http://localhost")
+        """A client of its pages, served with `access` on the event loop of the portal; what the
+        server raises is raised.
+        """
+        client = TestClient(self.app(**access), base_url="http://localhost")
+        client.portal = self.portal
+        return client
 
     def app(self, **access: Any) -> ASGIApp:
         return self.board.web(**access)

@@ -22,6 +22,7 @@ from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.web.access import REFUSAL_PAUSE
+from blackboard.web.server import below
 from tests.support.boards import Scene, make_board
 from tests.support.clocks import ManualClock
 from tests.support.faults import FaultyTable
@@ -129,14 +130,23 @@ def named(headers: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def served(
-    *, mounted: str = "", base: str = LOCAL, client: tuple[str, int] = HERE, **about: Any
+    *,
+    mounted: str = "",
+    prefix: str = "",
+    base: str = LOCAL,
+    client: tuple[str, int] = HERE,
+    **about: Any,
 ) -> Iterator[WebSite]:
-    """The pages of a new board; `mounted`: below this path of another application."""
+    """The pages of a new board; `mounted`: below this path of another application, `prefix`: below
+    this one of a proxy.
+    """
     clock = PageClock()
     board = asyncio.run(make_board(MemoryTable(clock, Contents()), clock))
     app: ASGIApp = door(board).web(**{"hosts": ["localhost"], **about})
     if mounted:
         app = Starlette(routes=[Mount(mounted, app)])
+    if prefix:
+        app = below(prefix, app)
     with TestClient(app, base_url=base, client=client) as visitor:
         yield WebSite(app=app, client=visitor, board=board, clock=clock)
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent
-from blackboard.handlers.handler import Handler, handler, handlers_of
+from blackboard.handlers.handler import Handler, Source, handler, handlers_of
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
@@ -26,7 +26,7 @@ from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import data_of
-from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.subscribers import Events
@@ -178,6 +178,9 @@ class FakeRun:
     def end(self, outcome: Outcome = Outcome.OK, *, result: Any = None, error: str = "") -> None:
         self.ended.set_result(Ended(outcome=outcome, result=result, error=error))
 
+    def not_begun(self, error: str) -> None:
+        self.ended.set_result(Ended(outcome=Outcome.FAILED, error=error, begun=False))
+
 
 class FakeRunner:
     """A runner that calls no handlers."""
@@ -186,6 +189,10 @@ class FakeRunner:
         self.at_once = at_once
         self.runs: dict[str, list[FakeRun]] = defaultdict(list)
         self.order: list[str] = []
+        self.starts = True
+        """Whether a try to start a process succeeds."""
+        self.tries = 0
+        """How often it was tried."""
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
         run = FakeRun(call, report, [deadline])
@@ -194,6 +201,10 @@ class FakeRunner:
         if self.at_once:
             run.end()
         return run
+
+    async def can_start(self, source: Source) -> bool:
+        self.tries += 1
+        return self.starts
 
     async def close(self) -> None:
         for run in self.all():
@@ -329,15 +340,16 @@ class Workplace(Scene):
         wake = HandWake()
         worker = assemble(
             board or self.board,
-            owner=owner,
-            settings=WorkerSettings(**settings),
+            WorkerSetup(
+                settings=WorkerSettings(**settings),
+                job_settings=self.settings.jobs,
+                events=events,
+                inline=inline,
+                process=process,
+                turning=turned.append,
+            ),
             handlers=handlers,
-            job_settings=self.settings.jobs,
-            events=events,
             wake=wake,
-            inline=inline,
-            process=process,
-            turning=turned.append,
         )
         task = asyncio.get_running_loop().create_task(worker.work(mode))
         made = WorkerScene(

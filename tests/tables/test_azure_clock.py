@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blackboard.tables.azure_clock import DRIFT, JUMP, TICK, ServiceClock
+from blackboard.tables.azure_clock import AHEAD, DRIFT, JUMP, REMEMBERED, TICK, ServiceClock
 from tests.support.clocks import START, ManualClock
 
 
@@ -146,6 +146,64 @@ def test_machines_of_one_service_that_differ_a_little_are_no_jump() -> None:
     store.clock.advance(600.0)
     store.ahead = 0.0
     assert 600.0 - 2 * (JUMP + TICK) <= store.known.age(stamp) <= 601.0
+
+
+@pytest.mark.parametrize("apart", [5.0, -5.0, 45.0, 600.0])
+def test_a_row_grows_old_where_two_machines_of_one_service_disagree(apart: float) -> None:
+    """Replies of both come in turn: their clocks differ, and none was set."""
+    store = Store()
+    store.reply()
+    stamp, age = store.stamp(), 0.0
+    for number in range(20):
+        store.clock.advance(15.0)
+        age += 15.0
+        store.ahead = apart if number % 2 == 0 else 0.0
+        store.reply(there=0.01, back=0.02)
+        assert store.known.age(stamp) <= age
+    assert store.known.age(stamp) >= age - 15.0 - AHEAD
+
+
+@pytest.mark.parametrize("apart", [5.0, 45.0, 600.0])
+def test_a_row_of_a_machine_that_is_ahead_is_never_thought_older_than_it_is(apart: float) -> None:
+    store = Store()
+    store.reply()
+    store.clock.advance(300.0)
+    store.ahead = apart
+    store.reply()
+    stamp = store.stamp()
+    for age in range(0, 900, 15):
+        store.ahead = apart if age % 30 else 0.0
+        store.reply()
+        assert store.known.age(stamp) <= age
+        store.clock.advance(15.0)
+
+
+def test_a_stamp_of_a_machine_that_has_not_answered_yet_is_not_old() -> None:
+    """It is a little ahead of those that have: its clock was not set back."""
+    store = Store()
+    store.reply()
+    store.clock.advance(3600.0)
+    store.reply()
+    stamp = store.time + timedelta(seconds=AHEAD - TICK)
+    assert store.known.age(stamp) == 0.0
+
+
+def test_a_clock_that_was_set_is_forgotten_after_an_hour() -> None:
+    """Rows are then as old as the clock shows that they are."""
+    store = Store()
+    store.reply()
+    store.clock.advance(10.0)
+    store.ahead = 30.0
+    store.reply()
+    stamp = store.stamp()
+    store.clock.advance(100.0)
+    store.reply()
+    assert store.known.age(stamp) == pytest.approx(70.0, abs=TICK)
+    store.clock.advance(REMEMBERED)
+    store.reply()
+    assert store.known.age(stamp) == pytest.approx(
+        100.0 + REMEMBERED, abs=TICK + DRIFT * REMEMBERED
+    )
 
 
 @given(

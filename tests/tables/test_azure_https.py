@@ -75,7 +75,7 @@ class Host:
 def test_a_board_is_used_with_tokens_alone(https: Https, tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text(JOBS)
     host = Host(https, tmp_path, token())
-    assert host("init") == f"made the board 'blackboard' in {https.url}, shards: 1\n"
+    assert host("init") == f"made the board 'blackboard' in {https.url}, with 1 shard\n"
     host("add davis keene --type hello --every 8h")
     host("worker --jobs hello.py --until-idle")
     runs = json.loads(host("log --json"))

@@ -17,7 +17,7 @@ import pytest
 
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
-from blackboard.table import Insert, Refused, TableError, Unavailable, Unknown, Unusable
+from blackboard.table import Busy, Insert, Refused, TableError, Unavailable, Unknown, Unusable
 from blackboard.tables import azure, azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
@@ -155,6 +155,16 @@ def test_a_batch_without_an_answer_of_the_service_is_unknown(said: bytes) -> Non
     asyncio.run(story())
 
 
+def test_a_reply_of_something_in_between_is_not_called_the_services() -> None:
+    async def story() -> None:
+        async with answering(reply(403, b"<html>blocked</html>", **HTML)) as table:
+            for asked in (rows_of(table, "p"), table.commit("p", [Insert("a", {"n": 1})])):
+                with pytest.raises(TableError, match=r"something before .* answered 403 \(a proxy"):
+                    await asked
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("message", "code", "kind"),
     [
@@ -175,6 +185,41 @@ def test_a_row_is_refused_where_the_service_says_so_of_a_row(
                 await table.commit("p", [Insert("a", {"n": 1}), Insert("b", {"n": 1})])
             if isinstance(caught.value, Refused):
                 assert caught.value.index == int(message.startswith("1:"))
+
+    asyncio.run(story())
+
+
+EMPTY_BODIES: list[tuple[int, str, type[TableError], type[TableError]]] = [
+    (403, "AuthenticationFailed", Unusable, Unusable),
+    (404, "TableNotFound", Unusable, Unusable),
+    (409, "TableBeingDeleted", Unavailable, Unavailable),
+    (429, "TooManyRequests", Busy, Busy),
+    (503, "ServerBusy", Busy, Busy),
+    (400, "InvalidHeaderValue", Unusable, Unusable),
+    (408, "", Unknown, Unavailable),
+    (500, "InternalError", Unknown, Unavailable),
+    (504, "", Unknown, Unavailable),
+]
+"""Status and code of a reply without a body, and what it is for a batch, and for a page."""
+
+
+@pytest.mark.parametrize(("status", "code", "batch", "page"), EMPTY_BODIES, ids=str)
+def test_a_reply_without_a_body_says_as_much_by_its_status_and_headers(
+    status: int, code: str, batch: type[TableError], page: type[TableError]
+) -> None:
+    headers = {"x-ms-error-code": code} if code else {}
+    said = reply(status, Retry_After="7", **headers, **SERVICE)
+
+    async def story() -> None:
+        async with answering(said) as table:
+            with pytest.raises(page) as of_page:
+                await rows_of(table, "p")
+            with pytest.raises(batch) as of_batch:
+                await table.commit("p", [Insert("a", {"n": 1}), Insert("b", {"n": 1})])
+            for caught in (of_page.value, of_batch.value):
+                assert "no answer" not in str(caught)
+                if isinstance(caught, Busy):
+                    assert caught.retry_after == 7.0
 
     asyncio.run(story())
 

@@ -116,6 +116,25 @@ def test_symbolic_links_lead_to_one_name(path: Path, run: Run) -> None:
     assert run(story()) == ["k0", "k1", "k2"]
 
 
+def test_an_older_copy_that_is_restored_into_an_open_file_is_noticed(path: Path, run: Run) -> None:
+    """SQLite's own backup keeps the file in its place. Etags would be used twice."""
+    copy = path.with_name("copy.db")
+    table = run(SqliteTable.open(path, ManualClock()))
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    with closing(sqlite3.connect(path)) as file, closing(sqlite3.connect(copy)) as other:
+        file.backup(other)
+        run(table.commit(P, [Insert("b", {"n": 1})]))
+        other.backup(file)
+    for _ in range(2):
+        with pytest.raises(Unusable, match=r"older copy of .* was restored"):
+            run(table.commit(P, [Insert("c", {"n": 1})]))
+    run(table.close())
+    after = run(SqliteTable.open(path, ManualClock()))
+    run(after.commit(P, [Insert("c", {"n": 1})]))
+    assert [row.key for row in run(rows_of(after, P))] == ["a", "c"]
+    run(after.close())
+
+
 # --- what is beside it
 
 

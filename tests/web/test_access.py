@@ -10,6 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from blackboard.errors import BadInput
+from blackboard.protocol.reading import BoardTable
+from blackboard.table import Busy
 from blackboard.web import live
 from blackboard.web.access import (
     COOKIE,
@@ -22,7 +24,7 @@ from blackboard.web.access import (
     networks,
 )
 from blackboard.web.app import _local
-from tests.support.web_site import WebSite, served, streamed
+from tests.support.web_site import WebSite, addresses_of, served, streamed
 
 TOKEN = "0123456789abcdef-of-a-test"
 HTML = "text/html,application/xhtml+xml"
@@ -142,6 +144,7 @@ def test_forms_of_other_visits(operated: WebSite) -> None:
         answer = operated.post("/act/pause", {"csrf": wrong, "id": "davis"})
         assert answer.status_code == 403
         assert "another visit" in answer.text
+        assert "/item?id=davis" in addresses_of(answer.text)
         answer = operated.post("/confirm", {"csrf": wrong, "verb": "pause", "count": "1"})
         assert answer.status_code == 403
         operated.client.cookies.clear()
@@ -179,7 +182,8 @@ def test_read_only_pages_change_nothing(site: WebSite) -> None:
 
 
 def test_without_the_token(locked: WebSite) -> None:
-    for path in ("/", "/item?id=davis", "/metrics", "/readyz", "/live/board", "/nothing"):
+    open_but_longer = ("/readyzz", "/healthz/", "/loginx", "/static")
+    for path in ("/", "/item?id=davis", "/metrics", "/live/board", "/nothing", *open_but_longer):
         answer = locked.get(path, accept=HTML)
         assert answer.status_code == 401
         assert 'type="password"' in answer.text
@@ -191,6 +195,33 @@ def test_without_the_token(locked: WebSite) -> None:
     assert locked.get("/healthz").status_code == 200
     assert locked.get("/static/app.css").status_code == 200
     assert not is_paused(locked)
+
+
+def test_a_probe_needs_no_token_learns_no_detail_and_reads_once_a_second(
+    locked: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    async def reads(board: BoardTable) -> None:
+        read.append(board.name)
+        if len(read) > 2:
+            raise Busy(1.2, "a detail")
+
+    monkeypatch.setattr(BoardTable, "check_shards", reads)
+    for _ in range(3):
+        assert locked.get("/readyz").text == "ready\n"
+    assert len(read) == 1
+    locked.clock.advance(1)
+    assert locked.get("/readyz").status_code == 200
+    locked.clock.advance(1)
+    answer = locked.get("/readyz")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert answer.text == "store: the board cannot be read\n"
+    assert "a detail" in locked.get("/readyz", authorization=f"Bearer {TOKEN}").text
+    assert len(read) == 3
+    locked.clock.advance(1)
+    assert locked.get("/readyz").status_code == 503
+    assert len(read) == 4
 
 
 def test_the_login_page_says_nothing_of_the_board(locked: WebSite) -> None:
@@ -261,7 +292,7 @@ def test_a_live_page_ends_when_its_visitor_signs_out(
     locked: WebSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "APART", 0.0)
-    monkeypatch.setattr(live, "ENDS_WITHIN", 0.01)
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
     locked.post("/login", {"token": TOKEN, "name": "ann"})
     cookie = "; ".join(f"{one.name}={one.value}" for one in locked.client.cookies.jar)
     csrf = locked.csrf()

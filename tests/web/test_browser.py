@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from blackboard import BlockingBoard, open_blocking
 from blackboard.clock import SystemClock
@@ -235,8 +235,12 @@ def test_what_is_typed_and_picked_outlives_updates(
     main = page.locator("main")
     soon(page, lambda: "told by another" in main.inner_text(), "it is live", seconds=PATIENCE)
     assert page.locator("#act-pause input").input_value() == "half a sent"
+    board.pause("calm", reason="by another")
+    soon(page, lambda: "by another" in main.inner_text(), "it is paused", seconds=PATIENCE)
+    assert page.locator("#act-pause input").input_value() == "half a sent"
     page.keyboard.press("Escape")
     assert not page.locator("#act-pause input").is_visible()
+    board.resume("calm")
 
     page.goto(f"{place[1]}?type=works")
     page.locator("input[name=pick][value=quick]").check()
@@ -272,6 +276,47 @@ def test_a_server_that_is_gone_is_said(browser: Browser, place: tuple[Site, str]
     soon(page, lambda: sign.inner_text() == "not connected", "it is said", seconds=PATIENCE)
     again = place[0].start("serve", "--listen", url.removeprefix("http://").strip("/"), "--json")
     soon(page, lambda: sign.inner_text() == "live", "it is live again", seconds=PATIENCE)
+    context.close()
+    again.process.terminate()
+    assert again.ended() == 0
+
+
+def test_what_is_typed_is_sent_to_a_server_that_was_started_anew(
+    browser: Browser, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    """It takes no form that an earlier one has made. A page where nothing is typed is loaded anew,
+    which shows by the mark that it had; so is one whose stream begins only now, as that of a tab
+    that was opened in the background.
+    """
+    context = browser.new_context()
+    idle, page, late = context.new_page(), context.new_page(), context.new_page()
+    held: list[Route] = []
+    late.route("**/live/**", lambda route: held.append(route))  # noqa: PLW0108 - it is marked
+    serve = ("serve", "--operator", "--json", "--listen")
+    served = place[0].start(*serve, "127.0.0.1:0")
+    eventually(lambda: "url" in served.text, "the pages are served")
+    url = json.loads(served.text.splitlines()[0])["url"]
+    for one in (idle, page, late):
+        one.goto(f"{url}item?id=calm")
+        one.evaluate("document.body.dataset.mark = ''")
+    page.locator("#act-pause summary").click()
+    page.locator("#act-pause input").fill("typed before")
+    served.process.terminate()
+    assert served.ended() == 0
+    before = page.locator("[name=csrf]").first.input_value()
+    again = place[0].start(*serve, url.removeprefix("http://").strip("/"))
+    eventually(lambda: "url" in again.text, "the pages are served again")
+    held[0].continue_()
+    for one in (idle, late):
+        one.locator("[data-mark]").wait_for(state="detached", timeout=PATIENCE * 1000)
+    csrf = page.locator("[name=csrf]").first
+    soon(page, lambda: csrf.input_value() != before, "its forms are", seconds=PATIENCE)
+    page.locator("#act-pause button").click()
+    page.wait_for_url("**/item?id=calm&done=pause")
+    paused = board.item("calm").paused
+    assert paused is not None
+    assert paused.reason == "typed before"
+    board.resume("calm")
     context.close()
     again.process.terminate()
     assert again.ended() == 0

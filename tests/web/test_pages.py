@@ -31,7 +31,7 @@ from blackboard.errors import BadInput
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Claim, Item, Mark, Run, replace
 from blackboard.phrases import iso
-from blackboard.protocol.actions import actions
+from blackboard.protocol.actions import actions, record_action
 from blackboard.protocol.additions import add_election
 from blackboard.protocol.edits import pause, remove, unlock
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
@@ -59,6 +59,7 @@ from tests.support.boards import Scene, story
 from tests.support.patience import patience
 from tests.support.web_site import (
     PATHS,
+    Stream,
     WebSite,
     addresses_of,
     door,
@@ -511,14 +512,15 @@ def test_what_was_done_is_said(site: WebSite) -> None:
 
 def test_a_failure_is_acknowledged_on_the_page_of_its_item(site: WebSite) -> None:
     site.add("davis")
-    assert "act-ack" not in site.get("/item?id=davis").text
+    hidden = 'id="act-ack" name="act" hidden'
+    assert hidden in site.get("/item?id=davis").text
     ran_hourly(site, "davis", "failed", "failed")
     assert "failing" in main_of(site.get("/health").text)
     form = fields_of(site.get("/item?id=davis").text, "do-ack") | {"reason": "the feed is gone"}
     assert site.post("/act/ack", form).status_code == 303
     page = site.get("/item?id=davis").text
     assert "the feed is gone" in page
-    assert "act-ack" not in page
+    assert hidden in page
     assert "failing" not in main_of(site.get("/health").text)
 
 
@@ -544,20 +546,23 @@ def test_a_failure_that_the_page_has_not_shown_is_not_acknowledged(site: WebSite
     form = fields_of(site.get("/item?id=davis").text, "do-ack") | {"reason": "seen"}
     ran_hourly(site, "davis", "failed")
     assert "davis has run since run 1" in site.post("/act/ack", form).text
-    assert "act-ack" in site.get("/item?id=davis").text
+    assert 'id="act-ack" name="act">' in site.get("/item?id=davis").text
 
 
-def test_an_item_is_renamed_and_removed_on_its_page(site: WebSite) -> None:
+def test_an_item_is_renamed_and_removed_for_a_reason_on_its_page(site: WebSite) -> None:
     site.add("davis")
-    form = fields_of(site.get("/item?id=davis").text, "do-rename")
+    form = fields_of(site.get("/item?id=davis").text, "do-rename") | {"reason": "a typo"}
     answer = site.post("/act/rename", form | {"new_id": " eureka "})
     assert answer.headers["location"] == "/item?id=eureka&done=rename"
     page = site.get("/item?id=eureka&done=rename").text
     assert "It was renamed." in page
-    answer = site.post("/act/remove", fields_of(page, "do-remove"))
+    answer = site.post("/act/remove", fields_of(page, "do-remove") | {"reason": "has moved"})
     page = site.get(answer.headers["location"]).text
     assert "It was removed." in page
     assert "was removed" in main_of(page)
+    page = site.get("/actions").text
+    assert "a typo" in page
+    assert "has moved" in page
 
 
 def test_a_fault_in_a_change_of_many_items_is_counted_and_the_others_are_changed(
@@ -1071,11 +1076,11 @@ def test_what_a_viewer_has_acknowledged_is_wrong_no_more_however_long_that_takes
     ran_hourly(site, "davis", "failed")
     monkeypatch.setattr(health, "alarms_in", slowly)
     before = site.get("/api/v1/alarms").json()
-    assert "failing" in [one["problem"] for one in before["problems"]]
+    assert "failing" in [one["kind"] for one in before["problems"]]
     form = fields_of(site.get("/item?id=davis").text, "do-ack")
     assert site.post("/act/ack", form).status_code == 303
     after = site.get("/api/v1/alarms").json()
-    assert "failing" not in [one["problem"] for one in after["problems"]]
+    assert "failing" not in [one["kind"] for one in after["problems"]]
     assert after["at"] > before["at"]
     assert "failing" not in main_of(site.get("/health").text)
 
@@ -1107,8 +1112,9 @@ def test_figures_that_take_long_are_read_less_often(
 # ---- below another application
 
 
-def test_pages_below_a_path() -> None:
-    with served(mounted="/jobs", operator=True, hosts=None) as site:
+@pytest.mark.parametrize("where", [{"mounted": "/jobs"}, {"prefix": "/jobs"}])
+def test_pages_below_a_path(where: dict[str, Any]) -> None:
+    with served(**where, operator=True, hosts=None) as site:
         site.add("davis", "keene")
         for path in PATHS:
             query = "?id=davis" if path in {"/item", "/run", "/report"} else ""
@@ -1126,11 +1132,23 @@ def test_pages_below_a_path() -> None:
         assert "path=/jobs" in site.get("/jobs/").headers["set-cookie"].lower()
         assert 'hx-sse:connect="/jobs/live/board' in site.get("/jobs/").text
         assert site.client.head("/jobs/live/board").status_code == 200
-    with served(mounted="/jobs", token="t" * 16, hosts=None) as site:
+    with served(**where, token="t" * 16, hosts=None) as site:
         answer = site.post("/jobs/login", {"token": "t" * 16, "back": "/runs"})
         assert answer.headers["location"] == "/jobs/runs"
         assert site.get("/jobs/runs").status_code == 200
         assert site.get("/jobs/static/app.css").status_code == 200
+
+
+def test_a_proxy_may_leave_out_the_path_below_which_it_shows_the_pages() -> None:
+    with served(prefix="/jobs", operator=True) as site:
+        site.add("davis")
+        for path in ("/", "/item?id=davis", "/api/v1/items", "/healthz", "/static/app.css"):
+            whole, rest = site.get(f"/jobs{path}"), site.get(path)
+            assert (whole.status_code, rest.status_code) == (200, 200)
+            assert addresses_of(whole.text) == addresses_of(rest.text), path
+        assert site.get("/jobs").text == site.get("/jobs/").text
+        assert site.get("/api/v1/openapi.json").json()["servers"] == [{"url": "/jobs/api/v1"}]
+        assert site.get("/jobsx").status_code == 404
 
 
 # ---- streams
@@ -1138,7 +1156,7 @@ def test_pages_below_a_path() -> None:
 
 def test_a_stream_sends_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "APART", 0.0)
-    monkeypatch.setattr(live, "QUIET", 0.01)
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
     with served() as site:
         site.add("davis")
         site.get("/")
@@ -1147,17 +1165,17 @@ def test_a_stream_sends_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> Non
             async with streamed(site.app, "/live/board", "sort=type") as stream:
                 await stream.until(lambda sent: "davis" in "".join(sent.events))
                 begun = len(stream.events)
-                quiet = stream.text.count(live.STILL_THERE)
-                await stream.until(lambda sent: sent.text.count(live.STILL_THERE) > quiet + 3)
+                site.clock.advance(live.QUIET)
+                await stream.until(lambda sent: live.STILL_THERE in sent.text)
                 assert stream.status == 200
                 assert len(stream.events) == begun
-                first = stream.events[-1]
                 await pause(site.board, "davis", Mark(by="ann", at=site.clock.now()))
-                for _ in range(2):
-                    await asyncio.sleep(0.01)
-                    site.clock.advance(2)
-                await stream.until(lambda sent: len(sent.events) > begun)
-                assert stream.events[-1] != first
+
+                def is_sent(sent: Stream) -> bool:
+                    site.clock.advance(1)
+                    return "<b>1</b>paused" in sent.events[-1]
+
+                await stream.until(is_sent)
                 shown.append(stream.events[-1])
 
         shown: list[str] = []
@@ -1166,6 +1184,42 @@ def test_a_stream_sends_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert [one for one in shown[0].splitlines() if one.strip()] == [
             one for one in whole.splitlines() if one.strip()
         ]
+
+
+@pytest.mark.parametrize("name", ["leases", "leaders", "actions"])
+def test_a_page_that_shows_more_than_items_is_live_as_well(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Partitions and elections are on boards of their own, and an action may change no item."""
+    monkeypatch.setattr(live, "APART", 0.0)
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
+    monkeypatch.setattr(live, "QUIET", 1e9)
+    with served() as site:
+        board = site.do(lambda: open_elections(site.board, create=True))
+        site.get("/")
+
+        async def change() -> None:
+            match name:
+                case "leases":
+                    await group(site.scene)
+                case "leaders":
+                    await add_election(board, "mayor", "mutex", Spec(stale_after="15s"))
+                case "actions":
+                    await record_action(site.board, by="ann", verb="pause", ids=["a"], via="cli")
+
+        async def told() -> None:
+            async with streamed(site.app, f"/live/{name}") as stream:
+                await stream.until(lambda sent: bool(sent.events))
+                begun = len(stream.events)
+                await change()
+
+                def is_sent(sent: Stream) -> bool:
+                    site.clock.advance(1)
+                    return len(sent.events) > begun
+
+                await stream.until(is_sent)
+
+        site.do(told)
 
 
 def test_each_live_page_has_its_part(odd: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,32 @@ def test_a_server_ends_while_a_page_is_looked_at(
         assert "Traceback" not in server.text
 
 
+INTERRUPTED = """
+import signal, sys
+from blackboard.cli import main, serve
+
+def interrupted(where, number=int(sys.argv.pop()), listener_on=serve.listener_on):
+    signal.raise_signal(number)
+    return listener_on(where)
+
+serve.listener_on = interrupted
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_is_interrupted_before_it_serves_says_so(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with open_blocking(tmp_path / "blackboard.db", create=True):
+        pass
+    with site(tmp_path, str(tmp_path / "blackboard.db")) as place:
+        program = ("-c", INTERRUPTED, *SERVE[2:], str(int(number)))
+        server = place.start(program=program)
+        assert server.ended() == 130
+        assert server.text.strip() == "blackboard: interrupted"
+
+
 def test_a_small_answer_does_not_wait_for_an_acknowledgement() -> None:
     with (
         listener_on(Endpoint("127.0.0.1", 0)) as listener,

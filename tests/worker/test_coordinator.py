@@ -581,7 +581,7 @@ async def test_it_examines_the_board_and_repairs_nothing(scene: Scene) -> None:
     await housekeeping(scene, told, items=1).examine()
     clean, found = told
     assert isinstance(found, BoardExamined)
-    assert (clean.message, clean.findings) == ("clean: 1 item row", ())
+    assert (clean.message, clean.findings) == ("clean: 1 item", ())
     assert found.message.startswith("2 findings (`blackboard doctor`): D2 davis ")
     assert {one.code for one in found.findings} == {"D2"}
     assert json.loads(json.dumps(found.line()))["findings"][0]["subject"] == "davis"

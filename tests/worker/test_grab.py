@@ -10,9 +10,10 @@ import pytest
 from blackboard.events import BusBack, BusUnavailable, GroupTrouble
 from blackboard.model import replace
 from blackboard.rules.grab import Channel, Hash, Times
-from blackboard.rules.shares import Balance, names_of
+from blackboard.rules.shares import CATCHING_UP, Balance, names_of
 from blackboard.simulator.bus import SharedBus
 from blackboard.worker.partitions import GroupWorker
+from tests.support.fleet import Network
 from tests.support.groups import LEASE, ROUND, Group, sharing
 
 above_the_store = pytest.mark.of_one_store("where partitions go is decided on the bus")
@@ -69,6 +70,24 @@ async def test_what_a_dead_worker_held_is_back_within_the_maximum_time(group: Gr
     await group.fleet.turn(TIMES.maximum + TIMES.minimum)
     assert group.log.counts == [3, 3]
     assert max(group.log.gaps(died)) <= TIMES.maximum + TIMES.minimum
+
+
+@above_the_store
+@sharing(partitions=6, balance="grab")
+async def test_a_worker_that_wins_while_it_is_late_takes_what_is_stale_when_it_is_late_no_more(
+    group: Group,
+) -> None:
+    network = Network()
+    await group.join("ann", network=network)
+    await group.join("ben")
+    await group.fleet.turn(EVEN)
+    await group.hands["ben"].dies()
+    await group.fleet.turn(LEASE - ROUND)
+    network.away = True
+    await group.fleet.turn(2 * ROUND)
+    network.away = False
+    await group.fleet.turn(CATCHING_UP * ROUND + 2 * TIMES.minimum)
+    assert group.log.counts == [6], "before the next races"
 
 
 @above_the_store

@@ -14,6 +14,7 @@ from blackboard.protocol.claims import renew_all
 from blackboard.protocol.edits import edit, remove, unlock
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import LONGEST, SPACING
+from blackboard.runners.loop import EARLY, STANDS
 from blackboard.spec import Spec
 from blackboard.table import Merge, Op
 from blackboard.worker import heartbeat
@@ -166,6 +167,28 @@ async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Wor
     place.later(seconds=LONGEST)  # what is no renewal waits longer
 
 
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.TWICE])
+@with_workers
+async def test_a_lock_whose_renewals_land_is_kept_though_no_answer_comes(
+    place: Workplace, fault: Fault
+) -> None:
+    """What they asked for is done, so it is not asked for at once again."""
+    worker, run = await held(place, stale_after="30s")
+    place.table.script(*[fault] * 100)
+    for _ in range(60):
+        await beats(place, 1)
+        await asyncio.sleep(0.005)
+    assert (run.lost, worker.of(LockLost)) == ("", [])
+    assert run.deadlines[-1] > place.clock.monotonic()
+    assert len(renewals(place)) <= 10
+    place.table._commits.clear()
+    run.end()
+    ended = asyncio.ensure_future(place.ended("davis"))
+    while not (await asyncio.wait({ended}, timeout=0.2))[0]:
+        place.later(seconds=SPACING)  # the breaker lets one through
+    assert ended.result() == [(1, "ok")]
+
+
 @with_workers
 async def test_past_its_deadline_without_an_answer_a_lock_is_given_up(place: Workplace) -> None:
     """Its handler gets a signal, and is stopped a little later; if no worker took the lock, its
@@ -267,13 +290,28 @@ async def test_whoever_listens_hears_until_when_the_loop_may_stand_still(place: 
     assert worker.turned[-1] == math.inf
 
 
+@pytest.mark.of_one_store("the beats are those of the worker")
+@with_workers
+async def test_beats_on_time_at_the_end_of_a_lease_are_no_standstill(place: Workplace) -> None:
+    """A standstill is reported some time before the deadline of the guard: not while the next beat
+    may still come.
+    """
+    worker, _ = await held(place, stale_after="12s")
+    place.table.script(*[Fault.AWAY] * 100)
+    for _ in range(10):
+        await beats(place, 1)
+        assert worker.turned[-1] - EARLY >= place.clock.monotonic() + BEAT + STANDS
+    place.table._commits.clear()
+
+
+@pytest.mark.of_one_store("the beats are those of the worker")
 @with_workers
 async def test_a_lease_that_ran_out_leaves_time_for_the_next_beat(place: Workplace) -> None:
     worker, _ = await held(place, stale_after="1h")
     before = len(worker.turned)
     place.later(seconds=4000)
     await until(lambda: len(worker.turned) > before, "a beat")
-    assert min(worker.turned[-1], math.inf) > place.clock.monotonic() + BEAT
+    assert worker.turned[-1] - EARLY > place.clock.monotonic() + BEAT
 
 
 @with_workers

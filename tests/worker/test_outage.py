@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.model import Lock, replace
@@ -115,14 +115,14 @@ class Town:
         events, inline = Events(f"worker-{number}"), FakeRunner()
         worker = assemble(
             await board_on(table, self.clock, Settings(), seed=number),
-            owner=f"worker-{number}",
-            settings=WorkerSettings(cycle=timedelta(seconds=CYCLE), slots=SLOTS),
+            WorkerSetup(
+                settings=WorkerSettings(cycle=timedelta(seconds=CYCLE), slots=SLOTS),
+                events=events,
+                inline=inline,
+                process=FakeRunner(at_once=True),
+            ),
             handlers=HANDLERS,
-            job_settings={},
-            events=events,
             wake=TurnedWake(self.clock, every=CYCLE),
-            inline=inline,
-            process=FakeRunner(at_once=True),
         )
         task = asyncio.get_running_loop().create_task(worker.work(Mode.FOREVER))
         one = One(table=table, inline=inline, task=task)

@@ -17,6 +17,7 @@ from blackboard.events import GroupTrouble, ItemLeftAlone
 from blackboard.handlers.handler import A_NAME, MOST_PARTITIONS, Handler
 from blackboard.model import Outcome, replace
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import bring_back, cancel, edit, remove, unlock
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import (
@@ -34,8 +35,10 @@ from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, dec
 from blackboard.settings import Settings, TypeTable
 from blackboard.table import ANY, Delete, Insert, Merge, Refused, Replace, Value, read
 from blackboard.worker import group_rows, partitions
+from blackboard.worker.heartbeat import GONE
 from blackboard.worker.partition_names import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
 from blackboard.worker.partitions import UNASKED, GroupWorker
+from blackboard.worker.release_queue import LAST_PRUNING, LAST_RELEASES
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, Group, sharing
 
@@ -94,17 +97,17 @@ async def test_a_pump_that_ends_while_the_rows_are_read_is_one_less_to_let_go(gr
     own = next(one for one, owner in group.log.owners.items() if owner == "ann")
     look = GroupWorker._look
     returned: list[str] = []
-    lets_go: set[str] = set()
+    releases: set[str] = set()
 
     def noted(picture: Picture, me: str, **about: Any) -> Decision:
         decision = decide(picture, me, **about)
-        if decision.let_go:
-            lets_go.add(me)
+        if decision.release:
+            releases.add(me)
         return decision
 
     async def looked(worker: GroupWorker, **about: Any) -> Any:
         found = await look(worker, **about)
-        if worker.member.owner == "ann" and "ann" in lets_go and not returned:
+        if worker.member.owner == "ann" and "ann" in releases and not returned:
             returned.append(own)
             group.log.unasked = returned
             await group.fleet.clock.sleep(2.0)
@@ -117,7 +120,7 @@ async def test_a_pump_that_ends_while_the_rows_are_read_is_one_less_to_let_go(gr
         await group.fleet.turn(2 * ROUND + DRAIN)
     runs = [run for one in names_of(12) async for run in group.board.runs(one)]
     errors = Counter(run.error for run in runs if run.worker == "ann")
-    assert errors == {UNASKED: 1, "let go for another worker": 1}
+    assert errors == {UNASKED: 1, "released for another worker": 1}
     await group.fleet.turn(60.0)
     assert group.log.counts == [4, 4, 4]
 
@@ -135,7 +138,7 @@ async def test_a_worker_that_joins_gets_its_share_hand_over_hand(group: Group) -
     assert max(group.log.gaps(joined)) <= 3.0
     histories = [run for one in names_of(12) async for run in group.board.runs(one)]
     assert {run.outcome for run in histories} == {Outcome.CANCELLED}
-    assert {run.error for run in histories} == {"let go for another worker"}
+    assert {run.error for run in histories} == {"released for another worker"}
 
 
 @sharing()
@@ -221,6 +224,69 @@ async def test_a_pump_that_does_not_end_when_it_is_asked_to_is_stopped(group: Gr
     run = await anext(group.board.runs("00"))
     assert run.outcome is Outcome.CANCELLED
     assert run.error == "stopped: the worker is stopping, and it did not end within 5 s"
+    assert (await group.item("00")).waits
+
+
+async def unanswered(group: Group) -> GroupWorker:
+    """A worker with half of the partitions, none of whose requests is answered."""
+    network = Network()
+    await group.join("ann")
+    await group.join("ben", network=network)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    assert group.log.counts == [6, 6]
+    group.log.saving = False
+    await group.fleet.turn(1.0)
+    network.delays = (3600.0, 3600.0)
+    await group.fleet.turn(ROUND)
+    return group.hands["ben"].worker
+
+
+@above_the_store
+@sharing()
+async def test_a_worker_stops_within_its_time_when_no_request_is_answered(group: Group) -> None:
+    """Each pump is asked to end as when the store answers, and returns by itself."""
+    (await unanswered(group)).stop()
+    await group.fleet.turn(ROUND + 2.0)
+    assert group.log.counts == [6], "those of the other worker"
+    assert group.log.killed == 0
+    await group.fleet.turn(DRAIN + LAST_RELEASES + LAST_PRUNING - 2.0)
+    assert group.hands["ben"].task.done()
+
+
+@above_the_store
+@sharing()
+async def test_a_worker_asked_twice_stops_its_pumps_at_once_when_no_request_is_answered(
+    group: Group,
+) -> None:
+    group.log.deaf = True
+    worker = await unanswered(group)
+    worker.stop()
+    await group.fleet.turn(2.0)
+    assert group.log.counts == [6, 6]
+    worker.stop()
+    await group.fleet.turn(1.0)
+    assert group.log.counts == [6]
+    assert group.log.killed == 6
+
+
+@above_the_store
+@sharing()
+async def test_a_partition_whose_claim_is_answered_after_the_stop_is_put_back(
+    group: Group,
+) -> None:
+    network = Network()
+    await group.join("ann", network=network)
+
+    async def asked_meanwhile(*about: Any, **more: Any) -> Any:
+        answer = await claim(*about, **more)
+        group.hands["ann"].worker.stop()
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "claim", asked_meanwhile)
+        await group.fleet.turn(INITIAL_DELAY + 2.0)
+    assert group.hands["ann"].task.done()
+    assert group.log.began == []
     assert (await group.item("00")).waits
 
 
@@ -382,14 +448,39 @@ async def test_a_pump_that_returns_unasked_has_failed_and_begins_where_it_saved(
     assert (await group.item("1")).failures > 0
 
 
+@above_the_store
+@sharing(partitions=3)
+async def test_a_pump_that_returns_because_its_lock_was_taken_away_has_not_ended_unasked(
+    group: Group,
+) -> None:
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 5.0)
+    group.log.unlocked = True
+    await unlock(group.board, "1", group.fleet.mark(), fence=1)
+    await group.fleet.turn(2 * ROUND)
+    (run,) = [one async for one in group.board.runs("1") if one.fence == 1]
+    assert (run.outcome, run.error) == (Outcome.SUPERSEDED, GONE)
+
+
+@sharing(partitions=3)
+async def test_a_partition_whose_pump_is_cancelled_is_due_at_once(group: Group) -> None:
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 5.0)
+    group.log.unlocked = True
+    await cancel(group.board, "0", group.fleet.mark("stuck"), fence=1)
+    assert (await group.item("0")).ready <= await group.board.table.now()
+    await group.fleet.turn(2 * ROUND)
+    assert set(group.log.owners) == {"0", "1", "2"}
+
+
 @sharing(partitions=3)
 async def test_people_pause_cancel_and_move_partitions_as_items(group: Group) -> None:
     await group.join("ann", "ben")
     await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.log.unlocked = True
     await cancel(group.board, "0", group.fleet.mark("stuck"), fence=1)
-    await edit(group.board, "1", lambda spec, _: spec, checkpoint="1000")
     await unlock(group.board, "1", group.fleet.mark(), fence=1)
+    await edit(group.board, "1", lambda spec, _: spec, checkpoint="1000")
     await group.fleet.turn(2 * 60.0)
     assert set(group.log.owners) == {"0", "1", "2"}
     assert group.log.saved["1"] > 1000
@@ -851,7 +942,7 @@ async def let_go_in_the_future(group: Group) -> None:
     group.fleet.clock.jump(-3600.0)
     (leases,) = await read_groups(group.fleet.board)
     assert not leases.is_well
-    assert {alarm.problem for alarm in alarms_of_group(leases)} == {"clock"}
+    assert {alarm.kind for alarm in alarms_of_group(leases)} == {"clock"}
     group.log.failing, group.log.unasked = False, ()
     await group.join("cleo")
     await group.fleet.turn(LEASE + 2.0)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.assembly import assemble
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.model import Mark, Outcome, Token
@@ -47,6 +47,8 @@ class Trouble:
     """Seconds that a request takes."""
     busy: float = 0.0
     """The part of all requests that the store has no time for."""
+    unanswered: float = 0.0
+    """The part of all batches that get no answer, and are not applied."""
     chance: SeededChance = field(default_factory=SeededChance)
 
     def is_of(self, partition: str) -> bool:
@@ -63,6 +65,8 @@ class SickTable(MemoryTable):
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         await self._meets(partition, self.trouble.batch)
+        if self.trouble.chance.fraction() < self.trouble.unanswered:
+            raise Unknown
         return await super().commit(partition, ops)
 
     async def scan(
@@ -135,14 +139,14 @@ async def tell(
     events, runner = Events("me"), FakeRunner(at_once=True)
     worker = assemble(
         await board_on(table, clock, Settings(), shards=shards, seed=2),
-        owner="me",
-        settings=WorkerSettings(cycle=timedelta(seconds=CYCLE), slots=slots),
+        WorkerSetup(
+            settings=WorkerSettings(cycle=timedelta(seconds=CYCLE), slots=slots),
+            events=events,
+            inline=runner,
+            process=runner,
+        ),
         handlers=HANDLERS,
-        job_settings={},
-        events=events,
         wake=TurnedWake(clock, every=CYCLE),
-        inline=runner,
-        process=runner,
     )
     task = asyncio.get_running_loop().create_task(worker.work(Mode.FOREVER))
     place = Town(
@@ -254,14 +258,14 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
         trouble.partition = "*" if slow == "*" else board.shard(SICK)
         worker = assemble(
             another,
-            owner="me",
-            settings=WorkerSettings(cycle=timedelta(seconds=60), slots=4),
+            WorkerSetup(
+                settings=WorkerSettings(cycle=timedelta(seconds=60), slots=4),
+                events=events,
+                inline=runner,
+                process=runner,
+            ),
             handlers=HANDLERS,
-            job_settings={},
-            events=events,
             wake=TurnedWake(clock, every=60),
-            inline=runner,
-            process=runner,
         )
         task = asyncio.get_running_loop().create_task(worker.work(mode))
         for _ in range(round(20 / STEP)):
@@ -415,3 +419,17 @@ def test_what_has_ended_is_renewed_until_a_busy_store_has_written_it(shards: int
         await place.turn(2 * EVERY)
 
     asyncio.run(tell(story, shards=shards))
+
+
+def test_a_minute_in_which_most_batches_get_no_answer_fails_no_run() -> None:
+    """What each handler returned is recorded: `ended` allows no run that failed."""
+
+    async def story(place: Town) -> None:
+        place.sick = set(range(SHARDS))  # what is claimed late is put back
+        place.trouble.unanswered = 0.8
+        await place.turn(60)
+        place.trouble.unanswered = 0.0
+        await place.turn(EVERY)
+        assert set(place.ended()) == set(range(SHARDS))
+
+    asyncio.run(tell(story))

@@ -29,8 +29,7 @@ from blackboard.runners.guard import (
     check_loop,
     is_stopped,
 )
-from blackboard.runners.inline import RunOfLoop
-from blackboard.runners.standstill import LoopWatch
+from blackboard.runners.loop import LoopWatch, RunOfLoop
 from tests.support import loop_child as turning
 from tests.support.patience import patience
 from tests.support.processes import all_gone, eventually, is_gone, site, whole_lines

@@ -1,6 +1,7 @@
 """`worker --until-idle` works until nothing is due and nothing runs, and no longer."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 
 from blackboard.events import ItemLeftAlone
 from blackboard.protocol import keys
-from blackboard.table import ANY, Merge
-from blackboard.worker.worker import Mode
+from blackboard.table import ANY, Merge, Row, Unavailable
+from blackboard.tables.base import ForwardingTable
+from blackboard.worker.worker import GIVEN_UP_AFTER, Mode
 from tests.support.faults import Fault
 from tests.support.stores import OpenTable
 from tests.support.workers import (
@@ -147,6 +149,40 @@ async def test_until_idle_does_not_wait_for_a_lock_that_nobody_can_take_over(
     worker = await place.worker(Mode.UNTIL_IDLE)
     await worker.ended()
     assert len(worker.of(ItemLeftAlone)) == 1
+
+
+class Unreadable(ForwardingTable):
+    """A store that answers batches, and no pages."""
+
+    async def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        await self._refuse()
+        async for row in super().scan(partition, first, last, limit):
+            yield row
+
+    async def _refuse(self) -> None:
+        raise Unavailable
+
+
+@pytest.mark.cases_of_one_store("errors are the same above any store")
+@pytest.mark.parametrize("mode", [Mode.ONCE, Mode.UNTIL_IDLE])
+@with_workers
+async def test_a_store_that_does_not_answer_for_a_minute_is_given_up(
+    place: Workplace, mode: Mode
+) -> None:
+    await place.add("davis")
+    began = place.clock.monotonic()
+    board = place.board.asked_through(Unreadable(place.board.table))
+    worker = await place.worker(mode, board=board)
+    while not worker.task.done():
+        assert place.clock.monotonic() - began < 2 * GIVEN_UP_AFTER
+        await worker.looks_again()
+        place.later(seconds=10)
+    place.workers.remove(worker)
+    with pytest.raises(Unavailable):
+        await worker.ended()
+    assert place.clock.monotonic() - began > GIVEN_UP_AFTER
 
 
 @pytest.mark.parametrize("mode", [Mode.ONCE, Mode.UNTIL_IDLE])

@@ -1,6 +1,7 @@
 """The worker's cycle: runs, ends, stops; hand-driven, on every store."""
 
 import asyncio
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -122,6 +123,20 @@ async def test_the_time_limit_of_a_run_ends_with_it(place: Workplace) -> None:
     assert second.stopped is not None
 
 
+@pytest.mark.of_one_store("what a worker keeps in memory is above the store")
+@with_workers
+async def test_a_run_that_has_ended_is_not_kept_until_its_time_limit(place: Workplace) -> None:
+    await place.add("davis", every="1h", timeout="1h")
+    worker = await place.worker()
+    run = await worker.run("davis")
+    kept = [weakref.ref(held) for held in worker.worker.holdings]
+    run.end()
+    await worker.tells(RunEnded)
+    del run
+    worker.inline.runs.clear()
+    await until(lambda: [one() for one in kept] == [None], "the run is dropped")
+
+
 @with_workers
 async def test_a_limit_that_comes_first_is_kept_whenever_it_was_set(place: Workplace) -> None:
     await place.add("davis", every="1h", timeout="10m")
@@ -134,6 +149,71 @@ async def test_a_limit_that_comes_first_is_kept_whenever_it_was_set(place: Workp
     place.later(seconds=91)
     assert await place.ended("winters") == [(1, "timeout")]
     assert (await place.runs("davis")) == []
+
+
+@pytest.mark.of_one_store("processes are started above the store")
+@with_workers
+async def test_a_run_whose_process_cannot_be_started_is_put_back_and_uses_no_attempt(
+    place: Workplace,
+) -> None:
+    await place.add("plain", item_type="plain", retries=0)
+    worker = await place.worker()
+    (await worker.run("plain")).not_begun("no memory")
+    assert await place.ended("plain") == [(1, "cancelled")]
+    (logged,) = worker.of(RunLogged)
+    assert logged.message == "no memory; runs that need one wait until it can be"
+    await place.add("coroutine")
+    await place.add("another", item_type="plain")
+    await worker.walk()
+    (await worker.run("coroutine")).end()
+    await place.sleeps(2)
+    place.later(seconds=2)
+    await worker.looks_again()
+    run = await worker.run("plain", 1)
+    assert (run.call.attempt, worker.process.tries) == (1, 1)
+    run.end()
+    (await worker.run("another")).end()
+    assert await place.ended("plain", runs=2) == [(1, "cancelled"), (2, "ok")]
+
+
+@pytest.mark.of_one_store("processes are started above the store")
+@with_workers
+async def test_while_no_process_can_be_started_what_needs_one_is_left_to_others_and_tried_seldom(
+    place: Workplace,
+) -> None:
+    await place.add("plain", item_type="plain")
+    worker = await place.worker()
+    worker.process.starts = False
+    (await worker.run("plain")).not_begun("no memory")
+    await place.ended("plain")
+    ready = (await place.token("plain")).ready
+    for tries, seconds in enumerate([2, 4, 8, 16, 30, 30]):
+        assert worker.process.tries == tries
+        await place.sleeps(seconds)
+        place.later(seconds=seconds)
+        await worker.walk()
+    assert await place.outcomes("plain") == [(1, "cancelled")]
+    assert (await place.token("plain")).ready == ready
+    (row,) = await workers(place.other)
+    assert "plain" not in row.member.types.split(",")
+    other = await place.worker(owner="you")
+    (await other.run("plain")).end()
+    assert await place.ended("plain", runs=2) == [(1, "cancelled"), (2, "ok")]
+
+
+@pytest.mark.parametrize("mode", [Mode.ONCE, Mode.UNTIL_IDLE])
+@pytest.mark.of_one_store("processes are started above the store")
+@with_workers
+async def test_a_worker_that_is_to_end_fails_a_run_whose_process_cannot_be_started(
+    place: Workplace, mode: Mode
+) -> None:
+    await place.add("plain", item_type="plain", retries=0, at="2026-03-01T00:00Z")
+    worker = await place.worker(mode)
+    (await worker.run("plain")).not_begun("no memory")
+    assert await place.ended("plain") == [(1, "failed")]
+    if mode is Mode.UNTIL_IDLE:
+        await worker.looks_again()
+    await worker.ended()
 
 
 @with_workers
@@ -242,6 +322,27 @@ async def test_the_history_is_pruned_as_it_grows(place: Workplace) -> None:
     await worker.run("davis", 2 * KEPT)
     fences = [fence for fence, _ in await place.outcomes()]
     assert fences == list(range(KEPT + 1, 2 * KEPT + 1))
+
+
+@with_workers
+async def test_a_worker_whose_clock_is_ahead_for_a_while_deletes_no_history(
+    place: Workplace,
+) -> None:
+    await place.add("davis", every="1h")
+    retention = Retention(runs=KEPT)
+    right = await place.worker(retention=retention)
+    for number in range(KEPT - 2):
+        (await right.run("davis", number)).end()
+        await right.tells(RunEnded, number + 1)
+        place.later(hours=1)
+        await right.walk()
+    await right.stop()
+    place.clock.jump(10 * 366 * 86_400)
+    wrong = await place.worker(retention=retention)
+    (await wrong.run("davis")).end()
+    assert (await wrong.tells(RunEnded)).fence == KEPT, "the release that prunes"
+    await wrong.stop()
+    assert [fence for fence, _ in await place.outcomes()] == list(range(1, KEPT + 1))
 
 
 @with_workers
@@ -373,6 +474,21 @@ async def test_asked_to_stop_it_claims_nothing_and_lets_what_runs_finish(place: 
     assert await place.outcomes("a") == [(1, "ok")]
     assert [event.message for event in worker.of(WorkerStopping)] == [
         "1 run may finish within 30 s; asked again: now"
+    ]
+
+
+@with_workers
+async def test_one_event_says_what_runs_on_and_what_is_released_at_the_stop(
+    place: Workplace,
+) -> None:
+    await place.add("a")
+    worker = await place.worker(slots=1)
+    run = await worker.run("a")
+    worker.worker.stop(partitions=12)
+    run.end()
+    await worker.ended()
+    assert [event.message for event in worker.of(WorkerStopping)] == [
+        "releases 12 partitions; 1 run may finish within 30 s; asked again: now"
     ]
 
 

@@ -36,7 +36,8 @@ class ElectionInvariants:
 
     def begins(self, candidate: SimulatedCandidate) -> None:
         """Checks a candidate that has won."""
-        name, term = candidate.process.name, candidate.election.term
+        assert candidate.term is not None
+        name, term = candidate.process.name, candidate.term.fence
         if self.terms.setdefault(term, name) != name:
             what = f"{self.terms[term]} and {name} lead in term {term}"
             raise Violation("TERM", what, item=self.election.name)
@@ -61,8 +62,10 @@ class ElectionInvariants:
                     self._check_one(candidate)
 
     def _check_one(self, candidate: SimulatedCandidate) -> None:
-        term, name = candidate.election.term, candidate.process.name
-        if not candidate.leads or term in self._taken_away:
+        if candidate.term is None or not candidate.leads:
+            return
+        term, name = candidate.term.fence, candidate.process.name
+        if term in self._taken_away:
             return
         shadow = self.shadows.of[self.election.name]
         lock = shadow.lock

@@ -78,7 +78,7 @@ class GroupInvariants:
     on_move: Callable[[], None]
     moves: int = 0
     """Moves of partitions since all was well."""
-    _shed: int = 0
+    _released: int = 0
     """Partitions that were released for other workers since then."""
     _most: float = math.inf
     """The moves that the changes since then require."""
@@ -227,12 +227,14 @@ class GroupInvariants:
             return
         if change.sender.is_person:
             self.troubled()
-        let_go = any(isinstance(one.op, Delete) for one in change.of(Lock))
+        is_released = any(isinstance(one.op, Delete) for one in change.of(Lock))
         for touch in change.of(Run):
-            if isinstance(touch.new, Run) and let_go and touch.new.outcome is not Outcome.CANCELLED:
+            if not isinstance(touch.new, Run) or not is_released:
+                continue
+            if touch.new.outcome is not Outcome.CANCELLED:
                 self.troubled()
-            if isinstance(touch.new, Run) and let_go and touch.new.error == SHARED:
-                self._let_go(change.id)
+            if touch.new.error == SHARED:
+                self._released_for_another(change.id)
         for touch in change.of(Lock):
             match touch.op:
                 case Delete():
@@ -241,11 +243,11 @@ class GroupInvariants:
                 case Insert() | Replace():
                     self._taken(change, touch)
 
-    def _let_go(self, item_id: str) -> None:
+    def _released_for_another(self, item_id: str) -> None:
         """Checks that no more partitions are released for others than the changes require."""
-        self._shed += 1
-        if self._shed > self._most:
-            what = f"{self._shed} partitions of {self.group.name} let go, {self._most:g} had to be"
+        self._released += 1
+        if self._released > self._most:
+            what = f"{self._released} of {self.group.name} were released, {self._most:g} had to be"
             raise Violation("MOVED", what, item=item_id)
 
     def _taken(self, change: AppliedChange, touch: Touch) -> None:
@@ -320,7 +322,7 @@ class GroupInvariants:
             self._check_shares()
             held = sum(self._counts(self._live()).values())
             # If no worker is alive, the next ones take all partitions.
-            self.moves, self._shed, self._most = 0, 0, sum(1 for _ in self._partitions()) - held
+            self.moves, self._released, self._most = 0, 0, sum(1 for _ in self._partitions()) - held
 
     @property
     def _is_well(self) -> bool:

@@ -31,8 +31,11 @@ BOUND = {"edit", "pause", "resume", "run_now", "unlock", "cancel", "remove"}
 class OperatorChanges:
     """Checks every change by an operator."""
 
-    def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
+    def __init__(
+        self, settings_of: Callable[[Item], RunSettings], was_cut_short: Callable[[Item], bool]
+    ) -> None:
         self._settings_of = settings_of
+        self._was_cut_short = was_cut_short
 
     def __call__(self, change: AppliedChange) -> None:
         before, after, sender = change.before, change.shadow.item, change.sender
@@ -64,7 +67,7 @@ class OperatorChanges:
                 yield from _no_earlier(after.ready, before.ready)
             case "run_now":
                 yield from same(before, after, f"{OUTCOME} spec")
-                yield from _asked(change, before, after)
+                yield from self._asked(change, before, after)
             case "edit":
                 yield from same(before, after, OUTCOME)
                 yield from self._edited(change, before, after)
@@ -93,7 +96,7 @@ class OperatorChanges:
         elif asked_for:
             yield from same(before, after, "ready attempt state once requests")
             yield from _one_of(after.slot, before.slot, before.slot - MILLISECOND)
-        elif before.attempt > 1 and before.state is not State.DONE:
+        elif before.state is not State.DONE and (before.attempt > 1 or self._was_cut_short(before)):
             yield from same(before, after, "slot ready attempt state once requests")
         elif queue:
             if (before.slot, before.ready) != (after.slot, after.ready):
@@ -135,6 +138,26 @@ class OperatorChanges:
         ):
             yield "SERVED", "state", State.ACTIVE, after.state
 
+    def _asked(self, change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:
+        """A requested run is next, or queued behind one that runs, is retried or was requested."""
+        old, new = before.requests, after.requests
+        has_params = len(new) > len(old) or after.once != ""
+        is_retry = before.waits and (
+            before.attempt > 1 or (has_params and self._was_cut_short(before))
+        )
+        in_hand = before.running or is_retry or (before.waits and before.slot != before.planned)
+        if in_hand or old:
+            yield from same(before, after, f"{PLAN} state")
+            yield from _no_later(after.ready, max(before.ready, change.latest))
+            yield "RUN NOW LOST", "requests", old, new[: len(old)]
+            yield from _in_line(before, old, new)
+            return
+        done = before.state is State.DONE
+        yield "SLOT", "planned", NEVER if done else before.planned, after.planned
+        yield "ATTEMPTS", "attempt", 1, after.attempt
+        yield from _no_later(after.ready, change.latest)
+        yield from _one_of(after.slot, after.ready, after.ready - MILLISECOND)
+
 
 def _is_moved(before: Item, after: Item) -> bool:
     return (after.slot, after.ready) != (before.slot, before.ready)
@@ -144,24 +167,6 @@ def _is_unwanted(before: Item, after: Item) -> bool:
     """Whether an item that never ran waits for a slot of its old schedule, which nobody named."""
     has_another = (before.schedule, before.timezone) != (after.schedule, after.timezone)
     return has_another and before.start is None and before.first is None
-
-
-def _asked(change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:
-    """A requested run is next, or queued behind one that runs, is retried or was requested."""
-    old, new = before.requests, after.requests
-    is_retry = before.waits and before.attempt > 1
-    in_hand = before.running or is_retry or (before.waits and before.slot != before.planned)
-    if in_hand or old:
-        yield from same(before, after, f"{PLAN} state")
-        yield from _no_later(after.ready, max(before.ready, change.latest))
-        yield "RUN NOW LOST", "requests", old, new[: len(old)]
-        yield from _in_line(before, old, new)
-        return
-    done = before.state is State.DONE
-    yield "SLOT", "planned", NEVER if done else before.planned, after.planned
-    yield "ATTEMPTS", "attempt", 1, after.attempt
-    yield from _no_later(after.ready, change.latest)
-    yield from _one_of(after.slot, after.ready, after.ready - MILLISECOND)
 
 
 def _in_line(

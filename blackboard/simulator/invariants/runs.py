@@ -1,9 +1,11 @@
 """Invariants of handlers: UNTRUSTED, PARAMS, STOPPED, TWO PUMPS.
 
 A handler, or a pump, is called once for each fence, under a lock that its worker may still trust,
-with the params of its item. A handler that lost its lock, ran longer than its limit, or belongs to
-a worker that was asked to stop ends within a bound. Time in which its process is stopped does not
-count. NOT LOST: no handler is notified that its lock is gone while the lock is there.
+with the params of its item. Whatever answers are lost, its worker trusts the lock no longer than
+for a share of the lease from the lock's last write. A handler that lost its lock, ran longer than
+its limit, or belongs to a worker that was asked to stop ends within a bound. Time in which its
+process is stopped does not count. NOT LOST: no handler is notified that its lock is gone while the
+lock is there.
 """
 
 from collections.abc import Callable
@@ -27,6 +29,8 @@ LOST = 2.0
 """Seconds from the notice that a lock is lost until the handler is stopped."""
 SPARE = 2.0
 """Seconds beyond a bound, until the worker acts."""
+ROUNDING = 1e-6
+"""Seconds by which two sums of the same times may differ."""
 LAST_WALK = 20.0
 """Seconds until a walk that has begun ends, at most."""
 SOON = 1.0
@@ -121,6 +125,15 @@ class HandlerInvariants:
         if not any(call.item.params == params_of(*given) for given in leased.given):
             what = f"{call.item.params} were given, and {params_of(*leased.given[-1])} asked for"
             raise Violation("PARAMS", what, item=call.item.id)
+
+    def extends(self, handler_run: HandlerRun) -> None:
+        """The worker trusts the lock for longer, because it was renewed."""
+        call, loop = handler_run.call, handler_run.process.loop
+        leased = self._leased[call.item.id, call.fence]
+        latest = loop.local(leased.moment) + TRUSTED * leased.stale_after
+        if handler_run.deadline > latest + ROUNDING:
+            what = f"trusts a lock {handler_run.deadline - latest:.3f} s beyond its renewal"
+            raise Violation("UNTRUSTED", what, item=call.item.id)
 
     def loses(self, handler_run: HandlerRun) -> None:
         """A handler was notified that its lock was taken away."""

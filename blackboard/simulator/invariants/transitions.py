@@ -25,7 +25,7 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
-from blackboard.rules.next_run import MILLISECOND, is_ahead, phase, slot_of
+from blackboard.rules.next_run import MILLISECOND, is_ahead, phase, serves, slot_of
 from blackboard.schedule.schedule import (
     Every,
     Once,
@@ -67,8 +67,11 @@ class Expected:
 class Transitions:
     """Checks every batch that writes a lock, and every slot that is passed over."""
 
-    def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
+    def __init__(
+        self, settings_of: Callable[[Item], RunSettings], was_cut_short: Callable[[Item], bool]
+    ) -> None:
         self._settings_of = settings_of
+        self._was_cut_short = was_cut_short
 
     def __call__(self, change: AppliedChange) -> None:
         before, after = change.before, change.shadow.item
@@ -151,7 +154,7 @@ class Transitions:
         ):
             return
         if was_closed(settings.schedule, change) and not is_dropped(settings):
-            if _is_left_out(before, settings.schedule):
+            if self._is_left_out(before, settings.schedule):
                 yield "SLOT", "slot", next_due(settings.schedule, before.slot), after.slot
                 return
             yield from same(before, after, "slot planned attempt runs failures")
@@ -171,11 +174,52 @@ class Transitions:
         yield "ATTEMPTS", "attempt", 1, after.attempt
         yield from same(before, after, "runs failures")
 
+    def _is_left_out(self, item: Item, schedule: Schedule) -> bool:
+        """Whether the slot of an item lies in a window, which an edit has given to its schedule."""
+        by_clock = not isinstance(schedule, Every | Once)
+        is_closed = by_clock and opens(schedule, item.slot) != item.slot
+        return is_closed and item.slot != item.first and not self._was_cut_short(item)
 
-def _is_left_out(item: Item, schedule: Schedule) -> bool:
-    """Whether the slot of an item lies in a window, which an edit has given to its schedule."""
-    by_clock = not isinstance(schedule, Every | Once)
-    return by_clock and opens(schedule, item.slot) != item.slot and item.slot != item.first
+
+class CutShort:
+    """SLOT: an item is `put_back` while it waits for a run that was cut short. Keeps the slot of
+    each such run from the batch that put it back until its item is claimed. It is called after the
+    invariants that ask `holds` about the item before the change.
+    """
+
+    def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
+        self._settings_of = settings_of
+        self._slots: dict[str, datetime] = {}
+
+    def __call__(self, change: AppliedChange) -> None:
+        before, after, verb = change.before, change.shadow.item, change.sender.verb
+        is_freed = any(isinstance(one.op, Delete) for one in change.of(Lock))
+        if before is not None and is_freed:
+            outcomes = [one.new.outcome for one in change.of(Run) if isinstance(one.new, Run)]
+            is_held = self._settings_of(before).endless
+            if any(is_cut_short(one, verb=verb, is_held=is_held) for one in outcomes):
+                self._slots[change.id] = before.slot
+        if after is None:
+            return
+        should = self.holds(after)
+        if not should:
+            self._slots.pop(change.id, None)
+        if should != after.put_back:
+            what = f"put_back should be {should}, and is {after.put_back}"
+            raise Violation("SLOT", what, item=change.id)
+
+    def holds(self, item: Item) -> bool:
+        """Whether an item waits for a run that was cut short."""
+        slot = self._slots.get(item.id)
+        waits = not item.running and item.state not in {State.DONE, State.REMOVED}
+        return slot is not None and waits and serves(item.slot, slot)
+
+
+def is_cut_short(outcome: Outcome, *, verb: str, is_held: bool) -> bool:
+    """Whether a run whose lock was deleted is due again at once: its worker released it as
+    cancelled, or a person unlocked it, or cancelled a partition (`is_held`).
+    """
+    return verb == "unlock" or (outcome is Outcome.CANCELLED and (is_held or not verb))
 
 
 def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expected:
@@ -192,7 +236,7 @@ def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expec
         once=item.once,
         queue=queue,
     )
-    if verb == "unlock" or (run.outcome is Outcome.CANCELLED and not verb):
+    if is_cut_short(run.outcome, verb=verb, is_held=settings.endless):
         return same
     if run.outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
         most = max(settings.backoff, HOUR)
@@ -356,6 +400,8 @@ class ClaimedSlots:
         if before is not None and now is not None and change.sender.verb == "edit":
             if _times(before) != _times(now):
                 self._edited[now.id] = now.applied[0].at
+            else:  # a slot that has come stays, also where its windows are gone
+                self._count(before)
         elif change.sender.verb in {"add", "remove"}:
             self._edited.pop(change.id, None)
         if before is None or not any(isinstance(one.op, Insert) for one in change.of(Lock)):
@@ -363,8 +409,7 @@ class ClaimedSlots:
         schedule, is_scheduled = self._schedule_of(before), before.slot == before.planned
         if is_scheduled and before.attempt == 1 and is_closed(schedule, change):
             raise Violation("CLOSED", f"claimed at {change.latest}", item=before.id)
-        if isinstance(schedule, Every) and before.start is not None:
-            self._counted[before.id] |= {next_due(schedule, before.start) or before.start}
+        self._count(before)
         claimed = self._claimed[before.id]
         is_old = before.slot in claimed or before.slot == self._first[before.id]
         claimed.add(before.slot)
@@ -376,6 +421,12 @@ class ClaimedSlots:
         if by_clock and not is_old and is_scheduled and before.slot < edited:
             what = f"{before.slot} lies before the edit of its schedule, at {edited}"
             raise Violation("SLOT", what, item=before.id)
+
+    def _count(self, item: Item) -> None:
+        """Notes the slot of an `every` after the item's last start."""
+        schedule = self._schedule_of(item)
+        if isinstance(schedule, Every) and item.start is not None:
+            self._counted[item.id].add(next_due(schedule, item.start) or item.start)
 
     def _has(self, item: Item) -> bool:
         """Whether the schedule of the item has its slot."""

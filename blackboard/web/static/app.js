@@ -109,9 +109,32 @@
     link.title = is ? link.dataset.title : `As it was at ${formatter().format(new Date(heard))}`;
   };
 
-  const hears = () => {
+  let server = null; // the mark of the one that was heard
+  const isOfAnother = () => server && server !== document.body.dataset.server;
+
+  // A server that was started anew takes no form of this page. What is typed or picked is kept.
+  const renew = async () => {
+    if (!isOfAnother()) return;
+    const answer = await fetch(location).catch(() => null); // it sets the cookie, for all tabs
+    if (!answer?.ok) return; // it is tried again when the server is heard again
+    const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.body.dataset.server = made.body.dataset.server;
+    if (!isBusy()) return location.reload();
+    const csrf = made.querySelector("[name=csrf]");
+    if (csrf) for (const one of document.querySelectorAll("[name=csrf]")) one.value = csrf.value;
+  };
+
+  const isBusy = () => document.querySelector("details.act[open], [name=pick]:checked");
+
+  const hears = (event) => {
     [heard, lost] = [Date.now(), 0];
     connected(true);
+    const { message } = event.detail;
+    if (message?.event === "server") server = message.data;
+    if (!isOfAnother()) return;
+    // One tab after another: each cookie makes the forms of the one before invalid.
+    if (navigator.locks) navigator.locks.request("renew", renew);
+    else renew();
   };
 
   const loses = () => { lost ||= Date.now(); };
@@ -268,7 +291,10 @@
     document.addEventListener("htmx:after:history:push", relink);
     document.addEventListener("htmx:sse:after:connection", hears);
     document.addEventListener("htmx:sse:after:message", hears);
-    document.addEventListener("htmx:sse:error", loses);
+    document.addEventListener("htmx:sse:error", (event) => {
+      if (event.detail.status === 401 && !isBusy()) location.reload(); // to sign in
+      loses();
+    });
     document.addEventListener("htmx:sse:before:connection", (event) => {
       if (event.detail.connection.attempt) loses();
     });

@@ -38,7 +38,7 @@ async def main(name: str, url: str) -> None:
     async def end(partition: str) -> None:
         grab.take(PumpEnded(partition))
 
-    def let_go(partition: str) -> None:
+    def release(partition: str) -> None:
         start(end(partition))
 
     bus = RedisBus(
@@ -56,7 +56,7 @@ async def main(name: str, url: str) -> None:
         times=TIMES,
         start=start,
         claim=claim,
-        let_go=let_go,
+        release=release,
         guard=lambda: None,
     )
     grab.rows_read(PARTITIONS, ())

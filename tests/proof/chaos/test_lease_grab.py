@@ -59,8 +59,8 @@ def worker(site: Site, redis: RedisServer) -> Started:
 def shares(site: Site) -> list[int]:
     """How many partitions each worker holds."""
     _, said = leases(site, "raced")
-    owners = [one["owner"] for one in said["partitions"]]  # type: ignore[attr-defined]
-    return sorted(Counter(filter(None, owners)).values())
+    workers = [one["worker"] for one in said["partitions"]]  # type: ignore[attr-defined]
+    return sorted(Counter(filter(None, workers)).values())
 
 
 def fences(site: Site) -> dict[str, int]:

@@ -317,6 +317,13 @@ OVERSIGHTS = (
         walks=False,
     ),
     Planted(
+        name="found is sent",
+        without="a renewal that is found in its lock counts from when it was found",
+        patches=((claims, "sent_in", lambda _, *, before, now: now),),
+        shows="UNTRUSTED",
+        walks=False,
+    ),
+    Planted(
         name="never stopped",
         without="a handler whose lock is lost is notified, and never stopped",
         patches=((Heartbeat, "_stop", lets_it_go_on),),

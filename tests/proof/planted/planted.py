@@ -288,7 +288,7 @@ MISTAKES = (
         seldom=True,
         without="a holder that is notified of its lost lock goes on",
         patches=((heartbeat, "renew_all", broken.goes_on_without_its_lock),),
-        shows="NOT TOLD",
+        shows="NOT TOLD|UNTRUSTED",
         walks=False,
     ),
     Planted(

@@ -28,11 +28,11 @@ from tests.proof.planted.scenarios import (
 _honest_decide = shares.decide
 
 
-def lets_go_while_something_is_free(picture: Picture, me: str, **about: Any) -> Decision:
+def releases_while_something_is_free(picture: Picture, me: str, **about: Any) -> Decision:
     decision = _honest_decide(picture, me, **about)
     nothing_is_free = replace(picture, free=(), stale={}, held={**picture.held})
-    too_many = _honest_decide(nothing_is_free, me, **about).let_go
-    return decision if decision.take else replace(decision, let_go=too_many)
+    too_many = _honest_decide(nothing_is_free, me, **about).release
+    return decision if decision.take else replace(decision, release=too_many)
 
 
 def rounded_up(count: int, held: Mapping[str, int]) -> dict[str, int]:
@@ -72,10 +72,6 @@ def takes_a_stale_lock_for_a_leader(_candidate: Election, found: Lock | Token) -
     return found.owner if isinstance(found, Lock) else None
 
 
-def leads_while_it_has_a_claim(candidate: Election) -> bool:
-    return candidate._claim is not None
-
-
 # ---- races
 
 
@@ -94,8 +90,8 @@ _honest_found_mark = grab._Step._found_mark
 SHARING = (
     Planted(
         name="greedy",
-        without="a worker lets go what is too much while something is free",
-        patches=((partitions, "decide", lets_go_while_something_is_free),),
+        without="a worker releases what is too much while something is free",
+        patches=((partitions, "decide", releases_while_something_is_free),),
         shows="MOVED",
         walks=False,
         draw=by_workers,
@@ -190,10 +186,7 @@ SHARING = (
     Planted(
         name="past its deadline",
         without="a leader leads until it hears that its lock is gone",
-        patches=(
-            (Election, "is_leader", property(leads_while_it_has_a_claim)),
-            (election, "deadline_of", lambda _: math.inf),
-        ),
+        patches=((election, "deadline_of", lambda _: math.inf),),
         shows="TERM",
         walks=False,
         draw=without_a_store,

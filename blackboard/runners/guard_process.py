@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from subprocess import Popen
@@ -18,13 +17,13 @@ from blackboard.runners import guard
 
 def on_end(process: Popen[bytes], callback: Callable[[], None]) -> None:
     """Calls `callback` on the running loop once the process has ended. It is not reaped yet:
-    `process.wait()` then returns at once.
+    `process.wait()` then returns at once. Never raises.
     """
     loop = asyncio.get_running_loop()
     try:
         handle = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not Linux, an old kernel, or a sandbox that forbids it
-        _on_end_by_thread(process, loop, callback)
+    except (AttributeError, OSError):  # not Linux, an old kernel, a sandbox, no handle left
+        _look(process, loop, callback)
         return
 
     def ended() -> None:
@@ -35,20 +34,29 @@ def on_end(process: Popen[bytes], callback: Callable[[], None]) -> None:
     loop.add_reader(handle, ended)
 
 
-def _on_end_by_thread(
+def _look(
     process: Popen[bytes], loop: asyncio.AbstractEventLoop, callback: Callable[[], None]
 ) -> None:
-    def wait() -> None:
+    """Looks every moment whether the process has ended."""
+    try:
         if sys.platform == "linux":
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            has_ended = ended is not None
         else:
-            process.wait()
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(callback)
+            has_ended = process.poll() is not None
+    except ChildProcessError:  # other code of this process has reaped it
+        has_ended = True
+    if has_ended:
+        loop.call_soon(callback)
+    else:
+        loop.call_later(LOOK_EVERY, _look, process, loop, callback)
 
-    threading.Thread(target=wait, name=f"end of {process.pid}", daemon=True).start()
 
-
+LOOK_EVERY: Final = 0.05
+"""Seconds between two looks whether a process has ended, where the kernel does not report it."""
+END_WITHIN: Final = 5.0
+"""Seconds in which a guard ends whose pipe was closed. A process that a handler forked may have the
+pipe open, too."""
 RESTART: Final = 0.2
 """Seconds until another guard is started after one that failed to start, or died."""
 SEND_WITHIN: Final = 0.5
@@ -119,7 +127,15 @@ class Watch:
         self._retry = self._sending = None
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
-        await self._gone.wait()
+        await self._await_end()
+        if self._guard is not None:
+            self._guard.kill()
+            await self._await_end()
+
+    async def _await_end(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_WITHIN):
+                await self._gone.wait()
 
     def _start(self) -> None:
         self._retry = None

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.handlers.context import HandlerItem
-from blackboard.handlers.handler import Handler
+from blackboard.handlers.handler import Handler, Source
 from blackboard.model import Ended, Outcome
 from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.tables.base import MAX_VALUE
@@ -34,13 +34,10 @@ class RunData(Struct, frozen=True, kw_only=True):
     """Characters of JSON that a result, or a checkpoint, may have."""
     checkpoint: Any = None
     """The value that earlier runs have saved; None where there is nothing."""
+    ends: float | None = None
+    """When the run is stopped by its time limit, in monotonic seconds of this host; None: never."""
     trace: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The W3C trace context of the run, for another process; empty where runs are not traced."""
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """These fields, by name."""
-        return {name: getattr(self, name) for name in RunData.__struct_fields__}
 
 
 class HandlerCall(RunData, frozen=True, kw_only=True):
@@ -49,6 +46,11 @@ class HandlerCall(RunData, frozen=True, kw_only=True):
     handler: Handler
     mask: Mask = NOTHING
     """Applied to everything that the runner reports and returns."""
+
+    @property
+    def data(self) -> RunData:
+        """The part that another process can be sent."""
+        return RunData(**{name: getattr(self, name) for name in RunData.__struct_fields__})
 
 
 class Reporter(Protocol):
@@ -104,6 +106,10 @@ class Runner(Protocol):
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
         """Calls the handler. The lease holds until `deadline`, in monotonic seconds."""
+        ...
+
+    async def can_start(self, source: Source) -> bool:
+        """Tries whether a handler of this module could be called now, after one that could not."""
         ...
 
     async def close(self) -> None:

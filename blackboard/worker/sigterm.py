@@ -1,0 +1,99 @@
+"""Blocks of programs that end at SIGTERM, where the program does not handle it itself.
+
+Only blocks of the main thread do. Where none of them can be ended, as when the task that entered it
+is over, SIGTERM has its default action. So it has in a forked process, and while the program ends.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from weakref import WeakSet
+
+EXIT_CODE = 128 + signal.SIGTERM
+"""The exit code of a program that SIGTERM has ended."""
+
+
+class Block:
+    """The body of a `with` of a program without an event loop."""
+
+    is_terminated = False
+
+    def terminate(self) -> bool:
+        """Begins to end the block. Returns whether that is possible. Raises SystemExit where the
+        main thread is in the block.
+        """
+        raise SystemExit(EXIT_CODE)
+
+
+class OfTask(Block):
+    """The body of an `async with` that a task has just entered."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+
+    def terminate(self) -> bool:
+        """Cancels the task, as asyncio does at Ctrl-C."""
+        assert self._task is not None
+        if not (self._loop.is_running() and self._task.cancel()):
+            return False
+        self._loop.call_soon_threadsafe(lambda: None)  # it may wait for its sockets
+        self.is_terminated = True
+        return True
+
+
+_blocks = WeakSet[Block]()
+"""Those that end at SIGTERM. Weak: a block may never be left."""
+
+
+def _heard(number: int, _frame: FrameType | None) -> None:
+    if not any([one.terminate() for one in tuple(_blocks)]):  # noqa: C419 - all are to end
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+
+def catch(block: Block) -> None:
+    """Ends the block at SIGTERM from now on, where the program does not handle that itself."""
+    is_main = threading.current_thread() is threading.main_thread()
+    installed = signal.getsignal(signal.SIGTERM)
+    if is_main and (installed is signal.SIG_DFL or installed is _heard):
+        _blocks.add(block)
+        # Not by a loop's method: with that, `release` could not see whether this is still in use.
+        signal.signal(signal.SIGTERM, _heard)
+
+
+def release(block: Block) -> bool:
+    """Removes a block. After the last one SIGTERM is as it was before, unless the program has
+    installed another handler. Returns whether the program is to end now: SIGTERM has ended the
+    block, and no other one is still ending.
+    """
+    _blocks.discard(block)
+    if not _blocks:
+        reset()
+    return block.is_terminated and not any(one.is_terminated for one in tuple(_blocks))
+
+
+def reset() -> None:
+    """Ends no block any more at SIGTERM."""
+    _blocks.clear()
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is _heard:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=reset)
+
+
+@contextmanager
+def ending_at_sigterm() -> Iterator[None]:
+    """A block that SIGTERM ends by SystemExit in the main thread."""
+    block = Block()
+    catch(block)
+    try:
+        yield
+    finally:
+        release(block)
