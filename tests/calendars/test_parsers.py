@@ -62,7 +62,11 @@ def test_a_reader_that_dies_is_an_answer_and_the_next_is_read() -> None:
             (process,) = children()
             os.kill(process.pid, signal.SIGKILL)
             died = await parsers.parse(ONE, Ask(window()))
-            assert died.error == "its reader died: killed by SIGKILL"
+            # How is not known where other code of this process has reaped it.
+            assert died.error in {
+                "its reader died: killed by SIGKILL",
+                "its reader died: exit code 255",
+            }
             assert not (await parsers.parse(ONE, Ask(window()))).error
 
     asyncio.run(go())

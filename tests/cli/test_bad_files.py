@@ -64,7 +64,7 @@ DAMAGE: Mapping[str, tuple[Callable[[bytes], bytes], str, str]] = {
     "cut short": (torn, "is damaged", "restore a copy"),
     "cut in its first page": (lambda good: good[:2000], "is damaged", "restore a copy"),
     "bits turned over": (flipped, "is damaged", "restore a copy"),
-    "empty": (lambda _: b"", "is empty, not a board", "`blackboard init`"),
+    "empty": (lambda _: b"", "is empty, not a board", " init`)"),
 }
 READERS = [["show"], ["export"], ["check"], ["doctor"], ["rm", "*", "--yes"]]
 
@@ -98,7 +98,8 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(
 def test_rows_that_are_no_text_are_left_out_and_named(town: CommandLine, file: Path) -> None:
     file.write_bytes(no_text(file.read_bytes()))
     store = ("--store", str(file))
-    left_out = "items left out, whose rows cannot be read: `blackboard doctor` names them"
+    doctor = f"`blackboard --store {file} doctor`"
+    left_out = f"items left out, whose rows cannot be read: {doctor} names them"
     for args in (["show"], ["export"], ["check"]):
         said = town(*store, *args, code=int(args != ["show"]))
         assert left_out in said.err

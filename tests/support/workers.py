@@ -364,7 +364,8 @@ class Workplace(Scene):
         self.workers.append(made)
         busy = mode is not Mode.FOREVER
         await until(
-            lambda: made.is_idle() or task.done() or (busy and inline.order), "the first walk"
+            lambda: made.is_idle() or task.done() or (busy and (inline.order or process.order)),
+            "the first walk",
         )
         return made
 

@@ -86,7 +86,7 @@ def scrambled(path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a folder": (Path.mkdir, "not a file"),
+    "a folder": (Path.mkdir, "is a folder"),
     "empty": (Path.touch, "empty.*blackboard init"),
     "text": (lambda path: path.write_text("id,start\n" * 99), "not a board: .*name another file"),
     "of another program": (foreign, "another program"),
