@@ -14,9 +14,9 @@ expects a record refuses this one row, and a merge is answered CHANGED.
 """
 
 import os
+import select
 import sqlite3
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -334,7 +334,7 @@ class SqliteFile:
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
-            time.sleep(_POLL)
+            select.select([], [], [], _POLL)  # of no clock, which may be set meanwhile
         return call()
 
     def _next_etag(self) -> int:

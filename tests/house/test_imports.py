@@ -51,8 +51,7 @@ ONLY_IN = {
     "sqlite3": "tables.sqlite tables.sqlite_*",
     "random": "clock",
     "secrets": "clock",
-    # A guard runs alone, a zone is no clock, and the thread of a file sleeps while it is busy.
-    "time": "clock runners.guard runners.child_state tables.sqlite_file",
+    "time": "clock runners.guard runners.child_state",  # a guard runs alone; a zone is no clock
     "multiprocessing": "",
     "pickle": "",
     "jobs": "",
