@@ -15,8 +15,8 @@ from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import Settings, resolver
 from blackboard.stores import open_table, resolve_path
 from blackboard.table import Table, read
+from blackboard.tables.retrying import RetryingTable
 from blackboard.tables.sqlite import SqliteTable
-from blackboard.tables.waiting import WaitingTable
 
 DEFAULT_STORE = "blackboard.db"
 DEFAULT_BOARD = "blackboard"
@@ -72,7 +72,7 @@ class Location:
         table = await open_table(self.store, clock=self.clock, create=create)
         try:
             # A file is waited for by its own table.
-            yield table if isinstance(table, SqliteTable) else WaitingTable(table, self.clock)
+            yield table if isinstance(table, SqliteTable) else RetryingTable(table, self.clock)
         finally:
             await table.close()
 

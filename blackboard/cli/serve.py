@@ -139,7 +139,7 @@ def serve_command(
 
 def check_prefix(prefix: str, addresses: Collection[str]) -> None:
     """Raises BadInput for what is no path of an address, written as a browser sends it, and for one
-    of the pages' own: below it nobody could tell whether a proxy has taken the prefix away.
+    of the pages' own: below it the server could not tell whether a proxy has removed the prefix.
     """
     if prefix and not _PREFIX.fullmatch(prefix):
         raise BadInput("prefix", f"{prefix!r} is no path", "as in /board or /ops/board")

@@ -41,7 +41,7 @@ from blackboard.runners.logs import emitting_info
 from blackboard.runners.loop import run_loop
 from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unusable
-from blackboard.worker.store_breaker import REPORT_EVERY
+from blackboard.worker.outage_reports import REPORT_EVERY
 
 EPILOG = """\b
 Examples:

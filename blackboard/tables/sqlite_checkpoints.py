@@ -2,8 +2,8 @@
 
 SQLite itself does this within a commit, which then waits for the disk; and while several processes
 write, nearly each commit does, because the log is never copied to its end and grows. Here a thread
-copies it, and keeps nobody waiting. A log that has become long is at last copied to its end while
-nobody else may write, so that the next writer begins it anew.
+copies it, and no request waits for that. A long log is copied to its end under the write lock, so
+that the next writer begins it anew.
 """
 
 import os

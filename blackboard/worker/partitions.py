@@ -65,7 +65,7 @@ from blackboard.worker.membership import new_member
 from blackboard.worker.partition_names import PartitionNames
 from blackboard.worker.release_queue import LAST_RELEASES, Releases
 from blackboard.worker.running import Runs, Taken
-from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
+from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 
 ROUND = 1 / 3
 """The part of a lease from one look at the group to the next."""

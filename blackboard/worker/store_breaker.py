@@ -6,25 +6,18 @@ leaves the other partitions as they are; a whole account that is away is asked a
 may be tried, or Unusable, if that was the store's last error. Nothing was sent then, and so nothing
 applied. A loop that retries waits with `ready`.
 
-A store that goes away is reported in one line; so it is each minute that it stays away, and when it
-is back. One that is away again within a minute of that comes and goes: it is back only when no
-request has failed for a minute. The line names partitions where others answer. A partition that
-failed and is not asked again is away for little more than a minute, if others answer.
-
-The same requests read the store's clock; `SteadyClock` follows it.
+What is away is reported by `outage_reports.py`. The same requests read the store's clock, which
+`steady_clock.py` follows.
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 
 from blackboard.clock import Chance, Clock
-from blackboard.events import ClockJumped, StoreAway, StoreBack, StoreChanged
-from blackboard.model import EPOCH, whole_milliseconds
-from blackboard.phrases import span
+from blackboard.events import StoreChanged
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import (
     CLOSED,
@@ -41,7 +34,6 @@ from blackboard.rules.breaker import (
     is_well,
     tried,
 )
-from blackboard.rules.next_run import TOLERANCE
 from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
@@ -56,19 +48,12 @@ from blackboard.table import (
     Unusable,
 )
 from blackboard.tables.base import ForwardingTable
-from blackboard.tables.waiting import WaitingTable
+from blackboard.tables.retrying import RetryingTable
+from blackboard.worker.outage_reports import OutageReports
+from blackboard.worker.steady_clock import SteadyClock
 
-CONFIRMED_AFTER = 10.0
-"""The least seconds from the first reading of the clock that is off to one that confirms it."""
-PROVEN_AFTER = 3600.0
-"""Seconds in which the store's clock has to go on without a jump before rows are deleted for their
-age."""
-_SECOND = timedelta(seconds=1)
-_JUMP = TOLERANCE / _SECOND
 ROUNDING = 1e-3
 """Seconds by which a sleep may be too short."""
-REPORT_EVERY = 60.0
-"""Seconds between two lines about a store that is away, at the least."""
 
 
 NO_REPLY = LastReply(is_good=True, when=-math.inf)
@@ -116,7 +101,7 @@ class StoreBreaker:
         self._board = board
         self._events = events
         self.steady = SteadyClock(clock, events)
-        self._reports = _Reports(events)
+        self._reports = OutageReports(events)
         self._partitions: dict[str, _Partition] = {}
         """All that this worker has asked."""
         self._away: dict[str, _Partition] = {}
@@ -131,7 +116,7 @@ class StoreBreaker:
 
     def board(self, board: BoardTable, need: Need) -> BoardTable:
         """The same board, asked with the priority of this need."""
-        asked = board.table.table if isinstance(board.table, WaitingTable) else board.table
+        asked = board.table.table if isinstance(board.table, RetryingTable) else board.table
         table = GuardedTable(asked, self, need)
         return board.asked_through(table, breaker=table)
 
@@ -275,103 +260,6 @@ def _counts(part: _Partition, request: Request) -> bool:
     return request.is_try or part.circuit.retry_at(request.need) is None
 
 
-@dataclass(slots=True)
-class _Outage:
-    """The time from a first failure until all partitions answer."""
-
-    since: float
-    failed_at: float
-    names: dict[str, None] = field(default_factory=dict)
-    """The partitions that have failed, in order."""
-    unasked: set[str] = field(default_factory=set)
-    """Those of them that were not asked again."""
-    whole_since: float | None = None
-    """Since when the whole store has been away by the last line; None: parts of it."""
-    comes_and_goes: bool = False
-    answering_since: float | None = None
-    """Since when all partitions answer; None: not all do."""
-    reported_back: float = math.inf
-    """When a line said that all of them answer; infinite: it was not said yet."""
-
-    def end(self) -> str:
-        """The words that report the end of the outage."""
-        assert self.answering_since is not None
-        names = [name for name in self.names if name not in self.unasked]
-        what, lasted = _some(names), self.answering_since - self.since
-        if not names:
-            return f"{_some([*self.names])} was not asked for again: all others answer"
-        if self.whole_since is not None:
-            since = self.since if self.comes_and_goes else self.whole_since
-            words = f"the store is back after {span(self.answering_since - since)}"
-        elif len(names) > 1:
-            words = f"{what}: all answer again, {span(lasted)} after the first of them failed"
-        else:
-            words = f"{what} is back after {span(lasted)}"
-        return f"{words} (it came and went)" if self.comes_and_goes else words
-
-
-class _Reports:
-    """Reports a store that is away: at once, in a line a minute, and when it is back."""
-
-    def __init__(self, events: Events) -> None:
-        self._events = events
-        self._reported = -math.inf
-        """When a line said last that it is away."""
-        self._outage: _Outage | None = None
-        """The last one, which may be over."""
-
-    def failed(self, name: str, now: float) -> None:
-        """Notes that a partition has failed."""
-        outage = self._outage
-        if outage is None or now - outage.reported_back >= REPORT_EVERY:
-            outage = self._outage = _Outage(since=now, failed_at=now)
-            self._reported = -math.inf
-        elif outage.reported_back < math.inf:
-            outage.comes_and_goes, outage.reported_back = True, math.inf
-            self._reported = -math.inf  # that it is back was the last line
-        outage.failed_at, outage.answering_since = now, None
-        outage.names[name] = None
-        outage.unasked.discard(name)
-
-    def away(self, now: float, names: Sequence[str], *, since: float, trouble: TableError) -> None:
-        """Reports what is away, once a minute. `names` are those of the partitions that are away,
-        the first of them `since`; none: the whole store is.
-        """
-        outage = self._outage
-        if outage is None or now - self._reported < REPORT_EVERY:
-            return
-        self._reported, outage.whole_since = now, None if names else since
-        what = f"{_some(names)}: " if names else ""
-        again = " again" if outage.comes_and_goes else ""
-        longest = "up to " if len(names) > 1 else ""
-        lasts = f" for {longest}{span(now - since)}" if now > since else ""
-        away = f"away{again}{lasts}: " if again or lasts else ""
-        self._events.emit(StoreAway, message=f"{what}{away}{trouble}")
-
-    def not_asked_again(self, name: str) -> None:
-        """Notes that the failure of a partition has expired."""
-        if self._outage is not None:
-            self._outage.unasked.add(name)
-
-    def all_answer(self, now: float) -> None:
-        """Notes that no partition is away, and reports it."""
-        outage = self._outage
-        if outage is None or outage.reported_back < math.inf:
-            return
-        if outage.answering_since is None:
-            outage.answering_since = now
-        if not outage.comes_and_goes or now - outage.failed_at >= REPORT_EVERY:
-            outage.reported_back = now
-            self._events.emit(StoreBack, message=outage.end())
-
-
-def _some(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"partition {names[0]}{more}"
-
-
 class GuardedTable(ForwardingTable):
     """A store behind a breaker, asked with the priority of one need."""
 
@@ -416,97 +304,3 @@ class GuardedTable(ForwardingTable):
 
     async def now(self) -> datetime:
         return self._breaker.steady.follow(await self.table.now())
-
-
-# ---- the store's clock
-
-
-class SteadyClock:
-    """Follows the store's clock. A jump counts when it is confirmed.
-
-    A worker reads the store's time again and again, and compares it with its own monotonic clock. A
-    time that is off by more than a minute means that the clock was set, that the machine was
-    suspended, or that the clock is wrong for a moment. Items that are claimed or planned by a wrong
-    time are set back by as much (`rules/wrong_clock.py`). So the worker goes on by the time that it
-    had, and claims nothing, until it asks the store again some seconds later, and that is off by
-    the same. (Between two replies the time of a store on another host is extrapolated, and confirms
-    nothing.)
-
-    All stores are treated alike; on SQLite the clock is that of the host, and needs it most. The
-    cost is one more request after a machine was suspended.
-
-    Not promised: a clock that stays wrong is followed, and so is one that was wrong from the start.
-    But what is claimed by a wrong clock is mended later, and what is deleted is gone: so rows are
-    deleted for their age only after an hour in which the clock has not jumped (`proven_in`).
-    """
-
-    def __init__(self, clock: Clock, events: Events) -> None:
-        self._clock = clock
-        self._events = events
-        self._ahead: float | None = None
-        """Seconds of the store's clock since 1970 less monotonic seconds, as it is followed."""
-        self._elsewhere: float | None = None
-        """The same after a jump that is not confirmed; None: there is none."""
-        self._since = 0.0
-        """When that jump was first read, in monotonic seconds."""
-        self._looked = 0.0
-        """When the store last answered a request that was made to confirm a jump."""
-        self._followed_since = clock.monotonic()
-        """Since when the clock has not jumped, in monotonic seconds."""
-
-    def proven_in(self) -> float:
-        """Seconds until rows may be deleted for their age; 0: they may be."""
-        followed = self._clock.monotonic() - self._followed_since
-        return max(PROVEN_AFTER - followed, 0.0)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the clock has jumped, and that is not confirmed."""
-        return self._elsewhere is not None
-
-    async def doubts(self, board: BoardTable) -> bool:
-        """Whether the store's clock has jumped; then it is read again, and may confirm that."""
-        await board.table.now()
-        if self.doubtful:
-            await board.check_shards()
-            self.looked()
-            await board.table.now()
-        return self.doubtful
-
-    def looked(self) -> None:
-        """Notes that the store has just answered: the next reading may confirm a jump."""
-        self._looked = self._clock.monotonic()
-
-    def follow(self, shown: datetime) -> datetime:
-        """What counts as now when the clock shows `shown`."""
-        now = self._clock.monotonic()
-        ahead = (shown - EPOCH) / _SECOND - now
-        if self._ahead is None or abs(ahead - self._ahead) <= _JUMP:
-            self._settle(ahead, "shows again what it should")
-        elif self._elsewhere is None or abs(ahead - self._elsewhere) > _JUMP:
-            self._doubt(ahead, now)
-        elif self._looked - self._since >= CONFIRMED_AFTER:
-            self._followed_since = self._since
-            self._settle(ahead, "still shows the same, which counts from now on")
-        else:
-            self._elsewhere = ahead
-        if self._elsewhere is None:
-            return shown
-        assert self._ahead is not None
-        return whole_milliseconds(EPOCH + (now + self._ahead) * _SECOND)
-
-    def _settle(self, ahead: float, how: str) -> None:
-        if self._elsewhere is not None:
-            self._events.emit(ClockJumped, message=f"the store's clock {how}")
-        self._ahead, self._elsewhere = ahead, None
-
-    def _doubt(self, ahead: float, now: float) -> None:
-        assert self._ahead is not None
-        self._elsewhere, self._since = ahead, now
-        by = ahead - self._ahead
-        self._events.emit(
-            ClockJumped,
-            message=f"the store's clock jumped {'ahead' if by > 0 else 'back'} by {span(abs(by))}: "
-            f"nothing is claimed until it shows the same in {CONFIRMED_AFTER:g} s",
-            level=logging.WARNING,
-        )

@@ -32,7 +32,7 @@ from blackboard.worker.membership import Membership
 from blackboard.worker.permits import Permits
 from blackboard.worker.release_queue import LAST_RELEASES, Releases
 from blackboard.worker.running import Runs
-from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
+from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 from blackboard.worker.wake import Wake
 from blackboard.worker.walk import Walk
 from blackboard.worker.walk_result import WalkResult

@@ -7,7 +7,7 @@ import pytest
 from blackboard.events import BoardEvent, ClockJumped
 from blackboard.subscribers import Events
 from blackboard.table import Table
-from blackboard.worker.store_breaker import CONFIRMED_AFTER, PROVEN_AFTER, SteadyClock
+from blackboard.worker.steady_clock import CONFIRMED_AFTER, PROVEN_AFTER, SteadyClock
 from tests.support.clocks import START, ManualClock
 from tests.support.stores import Run, rows_of
 

@@ -15,7 +15,7 @@ from blackboard.tables.azure_address import CONNECTION_STRING
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.azure_credentials import _PRINCIPAL, _TOKEN_FILE, ROLE, Proof
 from blackboard.worker.heartbeat import LAST_CHANCE
-from blackboard.worker.store_breaker import REPORT_EVERY
+from blackboard.worker.outage_reports import REPORT_EVERY
 from tests.deploy.files import ROOT, calls_in
 from tests.deploy.test_promises import understood
 from tests.support.pages import page

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blackboard.events import ClockJumped
-from blackboard.worker.store_breaker import CONFIRMED_AFTER
+from blackboard.worker.steady_clock import CONFIRMED_AFTER
 from tests.support.clocks import START
 from tests.support.fleet import Fleet, with_fleet
 from tests.support.wrong_rows import found

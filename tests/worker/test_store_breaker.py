@@ -17,7 +17,8 @@ from blackboard.table import (
     Unknown,
     Unusable,
 )
-from blackboard.worker.store_breaker import REPORT_EVERY, StoreBreaker
+from blackboard.worker.outage_reports import REPORT_EVERY
+from blackboard.worker.store_breaker import StoreBreaker
 from tests.support.clocks import ManualClock, SeededChance
 
 SHARDS = [f"town-0{number}" for number in range(4)]

@@ -10,7 +10,7 @@ from blackboard.rules.breaker import Need
 from blackboard.subscribers import Events
 from blackboard.table import Busy, Insert, Row, Table
 from blackboard.tables.memory import MemoryTable
-from blackboard.tables.waiting import LONGEST, WaitingTable
+from blackboard.tables.retrying import LONGEST, RetryingTable
 from blackboard.worker.store_breaker import StoreBreaker
 from tests.support.boards import TurningClock, make_board
 from tests.support.faults import RETRY_AFTER, Fault, FaultyTable
@@ -30,7 +30,7 @@ def test_a_batch_that_was_refused_as_busy_is_written_when_the_store_says(
     faulty = FaultyTable(MemoryTable(clock))
     faulty.script(Fault.BUSY, Fault.BUSY)
     before = clock.monotonic()
-    run(WaitingTable(faulty, clock).commit(P, [Insert("a", {"n": 1})]))
+    run(RetryingTable(faulty, clock).commit(P, [Insert("a", {"n": 1})]))
     assert clock.monotonic() - before == 2 * RETRY_AFTER
 
 
@@ -47,7 +47,7 @@ def test_a_scan_goes_on_where_the_store_was_busy(clock: TurningClock, run: Run) 
 
     memory = OftenBusy(clock)
     run(memory.commit(P, [Insert(f"k{n}", {"n": n}) for n in range(5)]))
-    table = WaitingTable(memory, clock)
+    table = RetryingTable(memory, clock)
     assert [row.key for row in run(rows_of(table, P))] == [f"k{n}" for n in range(5)]
 
     async def three() -> list[str]:
@@ -61,7 +61,7 @@ def test_a_store_that_stays_busy_is_reported(clock: TurningClock, run: Run) -> N
     faulty.script(*[Fault.BUSY] * 20)
     before = clock.monotonic()
     with pytest.raises(Busy):
-        run(WaitingTable(faulty, clock).commit(P, [Insert("a", {"n": 1})]))
+        run(RetryingTable(faulty, clock).commit(P, [Insert("a", {"n": 1})]))
     assert clock.monotonic() - before <= LONGEST
 
 
@@ -70,7 +70,7 @@ def test_a_worker_asks_the_store_itself(clock: TurningClock, run: Run) -> None:
         return await make_board(table, clock, seed=1)
 
     memory = MemoryTable(clock)
-    board = run(board_of(WaitingTable(memory, clock)))
+    board = run(board_of(RetryingTable(memory, clock)))
     breaker = StoreBreaker(clock, SystemChance(), Events("worker"))
     asked = breaker.board(board, Need.RENEWAL).table
     assert getattr(asked, "table", None) is memory

@@ -1,4 +1,4 @@
-"""A table for commands and programs, which waits for a store that is busy.
+"""A table for commands and programs, which tries again what a busy store has refused.
 
 Azure throttles bursts before its target is reached. A request that it refuses as busy has changed
 nothing, so it is made again, after the seconds that the store names. A worker asks the store
@@ -15,7 +15,7 @@ LONGEST = 10.0
 """Seconds from the first try of a request to the beginning of the last one."""
 
 
-class WaitingTable(ForwardingTable):
+class RetryingTable(ForwardingTable):
     """A table whose requests wait while the store is busy. Raises Busy after `LONGEST`."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
