@@ -7,7 +7,7 @@ its item: while one is among them, the runs of the item are read again now and t
 deletes meanwhile is still among the runs of an item, until it has another run.
 """
 
-from collections import OrderedDict
+from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -46,8 +46,9 @@ class RecentRuns:
 
     def __init__(self, board: BoardTable) -> None:
         self._board = board
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        """About in the order in which the items were heard of."""
+        self._kept: dict[str, _Kept] = {}
+        self._order: list[tuple[datetime, str]] = []
+        """When which item was heard of, sorted: pages read many at once, which end in any order."""
         self._number = 0
 
     async def newest(self, items: Sequence[Item], query: RunQuery, *, limit: int) -> list[Run]:
@@ -74,13 +75,15 @@ class RecentRuns:
         return max(ABANDONED_LAST, ABANDONED_SHARE * since)
 
     def _keep(self, item_id: str, kept: _Kept) -> None:
-        others = self._kept.pop(item_id, None)  # another page may have read it meanwhile
-        if others is not None:
-            self._number -= len(others.runs)
-        oldest = next(iter(self._kept.values()), kept)
+        if item_id in self._kept:  # an older look, or another page has read it meanwhile
+            self._drop(item_id)
         self._kept[item_id] = kept
-        self._kept.move_to_end(item_id, last=kept.heard > oldest.heard)
+        insort(self._order, (kept.heard, item_id))
         self._number += len(kept.runs)
         while self._number > MOST_KEPT:
-            _, dropped = self._kept.popitem(last=False)
-            self._number -= len(dropped.runs)
+            self._drop(self._order[0][1])
+
+    def _drop(self, item_id: str) -> None:
+        kept = self._kept.pop(item_id)
+        del self._order[bisect_left(self._order, (kept.heard, item_id))]
+        self._number -= len(kept.runs)
