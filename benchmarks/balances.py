@@ -9,13 +9,13 @@ the most of several worlds. All of it takes a minute or two.
     python -m benchmarks.balances --record     writes them into docs/sharing.md
 """
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from benchmarks.measure import row, with_block
 from blackboard.model import Lock
 from blackboard.rules.shares import Balance
 from blackboard.simulator.changes import AppliedChange
@@ -25,7 +25,6 @@ from blackboard.simulator.world import World
 from blackboard.table import Delete, Insert, Replace
 
 PAGE = Path(__file__).parents[1] / "docs" / "sharing.md"
-BLOCK = re.compile(r"(<!-- figures: balances -->\n\n).*?(<!-- end -->)", re.DOTALL)
 NAME = "clicks"
 BALANCES = (Balance.SHARES, Balance.STEAL, Balance.GRAB)
 WORLDS = 3
@@ -78,7 +77,7 @@ class Watch:
 
 
 class Shared(World):
-    """A world with one group, whose workers start and end when they are told to."""
+    """A world with one group, whose workers start and end at a call."""
 
     def __init__(self, partitions: int, workers: int, balance: Balance, seed: int) -> None:
         group = SimulatedGroup(name=NAME, partitions=partitions, balance=balance)
@@ -202,12 +201,12 @@ def tables(sizes: Sequence[tuple[int, int]]) -> str:
     ]
     for partitions, workers in sizes:
         size = f"{partitions:,} x {workers}"
-        told = {
+        played = {
             balance: [[*story(partitions, workers, balance, seed)] for seed in range(WORLDS)]
             for balance in BALANCES
         }
-        for number, change in enumerate(next(iter(told.values()))[0]):
-            for balance, stories in told.items():
+        for number, change in enumerate(next(iter(played.values()))[0]):
+            for balance, stories in played.items():
                 some = [one[number] for one in stories]
                 cells = [
                     size,
@@ -217,8 +216,8 @@ def tables(sizes: Sequence[tuple[int, int]]) -> str:
                     _range([one.moves for one in some], "{:.0f}"),
                     _range([one.gap for one in some], "{:.1f}"),
                 ]
-                changes.append(_row(cells))
-        for balance, stories in told.items():
+                changes.append(row(*cells))
+        for balance, stories in played.items():
             some = [one for outcomes in stories for one in outcomes]
             cells = [
                 size,
@@ -227,12 +226,8 @@ def tables(sizes: Sequence[tuple[int, int]]) -> str:
                 _range([one.requests for one in some if one.requests], "{:.0f}"),
                 _range([one.bus_requests for one in some if one.requests], "{:.0f}"),
             ]
-            costs.append(_row(cells))
+            costs.append(row(*cells))
     return "\n".join([*changes, "", *costs])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _range(values: Sequence[float], form: str) -> str:
@@ -246,11 +241,7 @@ def _range(values: Sequence[float], form: str) -> str:
 def main(*arguments: str) -> None:
     text = tables([(73, 10), (64, 8)])
     if "--record" in arguments:
-        page, count = BLOCK.subn(
-            lambda found: f"{found[1]}{text}\n\n{found[2]}", PAGE.read_text("utf-8")
-        )
-        assert count == 1, f"{PAGE} has {count} places for the table"
-        PAGE.write_text(page, "utf-8")
+        PAGE.write_text(with_block(PAGE.read_text("utf-8"), "balances", text), "utf-8")
     else:
         sys.stdout.write(text + "\n")
 

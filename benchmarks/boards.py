@@ -8,26 +8,37 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blackboard.assembly import WorkerSetup, assemble
-from blackboard.bench import HANDLERS, RESOLVE, filled_board
-from blackboard.board_worker import WorkerSettings, identity
+from blackboard.bench import RESOLVE, filled_board, worker_on
 from blackboard.cli.session import collect_seldom
 from blackboard.cli.worker_log import subscriber
-from blackboard.clock import SystemClock
+from blackboard.clock import SystemChance, SystemClock
 from blackboard.protocol.reading import BoardTable
-from blackboard.runners.inline import InlineRunner
-from blackboard.runners.process import ProcessRunner
 from blackboard.stores import open_table
-from blackboard.subscribers import Events
 from blackboard.table import Table
 from blackboard.tables import azurite
-from blackboard.worker.wake import CycleWake
-from blackboard.worker.worker import Mode, Worker
+from blackboard.worker.worker import Mode
+
+BOARD = "blackboard"
+JOBS = """
+import asyncio
+from blackboard import handler
+
+@handler("bench-coroutine", every="8h")
+async def coroutine(item, ctx):
+    return {"ok": 1}
+
+@handler("long", every="8h", stale_after="10s", timeout="1h")
+async def long(item, ctx):
+    await asyncio.sleep(3600 if ctx.fence == 1 else 0)
+"""
+"""The file jobs.py of a worker that is a process."""
 
 
 @asynccontextmanager
-async def new_table(store: str) -> AsyncIterator[Table]:
-    """An empty table of a kind: "memory", "sqlite" or "azurite"; or of an address."""
+async def opened(store: str) -> AsyncIterator[Table]:
+    """An empty table of a kind: "memory", "sqlite" or "azurite"; or the one at an address, made if
+    it is missing.
+    """
     with ExitStack() as stack:
         if store == "azurite":
             url = stack.enter_context(azurite.start()).url
@@ -44,9 +55,20 @@ async def new_table(store: str) -> AsyncIterator[Table]:
             await table.close()
 
 
-async def new_board(table: Table, items: int, *, item_type: str) -> BoardTable:
-    """A board with so many items, all due, of a type of `blackboard.bench`."""
-    return await filled_board(table, "blackboard", items, item_type=item_type, resolve=RESOLVE)
+def file_in(folder: Path) -> str:
+    """The board that a command finds in a folder."""
+    return str(folder / "blackboard.db")
+
+
+async def new_board(table: Table, items: int, *, item_type: str, **due: timedelta) -> BoardTable:
+    """A board with so many items of a type of `blackboard.bench`, due as `filled_board` says."""
+    return await filled_board(table, BOARD, items, item_type=item_type, resolve=RESOLVE, **due)
+
+
+async def board_on(table: Table) -> BoardTable:
+    """The board that is there."""
+    clock, chance = SystemClock(), SystemChance()
+    return await BoardTable.open(table, name=BOARD, clock=clock, chance=chance, resolve=RESOLVE)
 
 
 async def work_off(board: BoardTable, *, slots: int) -> None:
@@ -56,21 +78,3 @@ async def work_off(board: BoardTable, *, slots: int) -> None:
     with Path(os.devnull).open("w", encoding="utf-8") as log:  # noqa: ASYNC230 - takes no time
         worker.events.subscribe(subscriber(board.clock, level=logging.INFO, stream=log))
         await worker.work(Mode.UNTIL_IDLE)
-
-
-def worker_on(board: BoardTable, *, slots: int, cycle: timedelta = timedelta(seconds=60)) -> Worker:
-    """A worker as the command line makes one."""
-    process = ProcessRunner(idle=slots)
-    settings = WorkerSettings(slots=slots, cycle=cycle)
-    return assemble(
-        board,
-        WorkerSetup(
-            settings=settings,
-            events=Events(identity(board.chance)),
-            inline=InlineRunner(),
-            process=process,
-            turning=process.turning,
-        ),
-        handlers=HANDLERS,
-        wake=CycleWake(settings.cycle.total_seconds(), board.chance),
-    )

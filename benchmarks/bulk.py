@@ -1,15 +1,14 @@
 """How long the command line takes for 100,000 items, against SQLite with no scheduler."""
 
 import sqlite3
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import Measured, best_of, seconds, tell
+from benchmarks.measure import best_of, report, seconds, waited
+from blackboard.bench import Measurement
 
 ITEMS = 100_000
 TIMES = 3
@@ -22,14 +21,14 @@ params = {{ feeds = ["https://example.org/feed-{number}.ics"], out = "out" }}
 """
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lines = (ITEM.format(number=number) for number in range(ITEMS))
         (folder / "items.toml").write_text("".join(lines), encoding="utf-8")
-        added = _waited(folder, "apply", "items.toml")
+        added = waited(folder, "apply", "items.toml")
         bare = best_of(TIMES, lambda: seconds(lambda: _copy(folder / "blackboard.db")))
-        yield Measured(
+        yield Measurement(
             name=f"apply, {ITEMS:,} new items",
             value=added,
             unit="s",
@@ -38,37 +37,21 @@ def measured() -> Iterator[Measured]:
         )
         rows = best_of(TIMES, lambda: seconds(lambda: _read(folder / "blackboard.db")))
         for arguments in (["show"], ["show", "--json"], ["show", "--limit", "20"]):
-            yield Measured(
+            yield Measurement(
                 name=f"{' '.join(arguments)}, {ITEMS:,} items",
-                value=best_of(TIMES, partial(_waited, folder, *arguments)),
+                value=best_of(TIMES, partial(waited, folder, *arguments)),
                 unit="s",
                 beside=rows,
                 reference="the same rows, read in bare SQL",
             )
         for verb in ("pause", "resume"):
-            yield Measured(
+            yield Measurement(
                 name=f"{verb} '*', {ITEMS:,} items",
-                value=_waited(folder, verb, "*"),
+                value=waited(folder, verb, "*"),
                 unit="s",
                 beside=bare,
                 reference="the same rows, in bare SQL",
             )
-
-
-def _waited(folder: Path, *arguments: str) -> float:
-    """Seconds from start to end, output included."""
-    command: Sequence[str] = [sys.executable, "-m", "blackboard", *arguments]
-
-    def once() -> None:
-        subprocess.run(  # noqa: S603 - our own
-            command,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-        )
-
-    return seconds(once)
 
 
 def _read(file: Path) -> list[tuple[str, str]]:
@@ -99,4 +82,4 @@ def _copy(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    tell(measured())
+    report(measured())

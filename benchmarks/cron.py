@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo
 
 from dateutil.rrule import DAILY, HOURLY, MONTHLY, WEEKLY, YEARLY, rrule
 
-from benchmarks.measure import Measured, best_of, seconds, tell
+from benchmarks.measure import best_of, report, seconds
+from blackboard.bench import Measurement
 from blackboard.schedule.cron import Cron, Fields, read_fields
 from blackboard.schedule.schedule import next_due
 
@@ -32,14 +33,14 @@ EXPRESSIONS: dict[str, Callable[[datetime], rrule]] = {
 }
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     walls = [BEGIN + days for days in DAYS]
     moments = [wall.replace(tzinfo=ZoneInfo(ZONE)).astimezone(UTC) for wall in walls]
     for expression, rule in EXPRESSIONS.items():
         cron = Cron(expression, ZONE)
         ours = _each(len(moments), lambda: [next_due(cron, at) for at in moments])  # noqa: B023
         theirs = _each(len(walls), lambda: [rule(wall).after(wall) for wall in walls])  # noqa: B023
-        yield Measured(
+        yield Measurement(
             name=expression,
             value=ours,
             unit="us",
@@ -50,7 +51,7 @@ def measured() -> Iterator[Measured]:
             few = walls[:WALKED]
             fields = read_fields(expression)
             walked = _each(WALKED, lambda: [_walk(fields, wall) for wall in few])  # noqa: B023
-            yield Measured(
+            yield Measurement(
                 name=expression, value=ours, unit="us", beside=walked, reference="minute by minute"
             )
 
@@ -71,4 +72,4 @@ def _walk(fields: Fields, wall: datetime) -> datetime:
 
 
 if __name__ == "__main__":
-    tell(measured())
+    report(measured())

@@ -20,19 +20,16 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from benchmarks.boards import worker_on
-from benchmarks.measure import Measured, tell
-from blackboard.bench import RESOLVE, filled_board
-from blackboard.clock import SystemChance, SystemClock
+from benchmarks.boards import JOBS, board_on, file_in, new_board, opened
+from benchmarks.measure import BLACKBOARD, report
+from blackboard.bench import Measurement, worker_on
 from blackboard.protocol.keys import NEXT
 from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
-from blackboard.stores import open_table
-from blackboard.table import Conflict, Etag, Op, Table
+from blackboard.table import Conflict, Etag, Op
 from blackboard.worker.membership import ANNOUNCE_AGAIN
 from blackboard.worker.worker import Mode
 
-BOARD = "blackboard"
 HERD, HERD_OF = 1_000, 8
 HERD_SLOTS = 8
 MEETING = ANNOUNCE_AGAIN + 1.0
@@ -43,24 +40,12 @@ TOGETHER = 20_000
 HELD = 40
 STALE_AFTER = 10.0
 PATIENCE = 120.0
-JOBS = """
-import asyncio
-from blackboard import handler
-
-@handler("bench-coroutine", every="8h")
-async def coroutine(item, ctx):
-    return {"ok": 1}
-
-@handler("long", every="8h", stale_after="10s", timeout="1h")
-async def long(item, ctx):
-    await asyncio.sleep(3600 if ctx.fence == 1 else 0)
-"""
 
 
-def measured(kills: int) -> Iterator[Measured]:
+def measured(kills: int) -> Iterator[Measurement]:
     alone, herd = (asyncio.run(_herd(count)) for count in (1, HERD_OF))
     for percent in (50, 99):
-        yield Measured(
+        yield Measurement(
             name=f"{HERD:,} at once, {HERD_OF} workers, p{percent}",
             value=herd.late[percent - 1],
             unit="s late",
@@ -69,7 +54,7 @@ def measured(kills: int) -> Iterator[Measured]:
         )
     one_by_one = asyncio.run(_herd(HERD_OF, apart=APART))
     for name, found in ((f"{HERD:,} at once", herd), ("one by one", one_by_one)):
-        yield Measured(
+        yield Measurement(
             name=f"{name}, {HERD_OF} workers, claims lost",
             value=found.lost,
             unit="batches",
@@ -79,14 +64,14 @@ def measured(kills: int) -> Iterator[Measured]:
     one = together(1)
     for count in (2, 4):
         several = together(count)
-        yield Measured(
+        yield Measurement(
             name=f"{count} processes",
             value=several.rate,
             unit="runs/s",
             beside=one.rate,
             reference="1 process",
         )
-        yield Measured(
+        yield Measurement(
             name=f"a batch of {count} processes, p99",
             value=several.p99,
             unit="ms",
@@ -95,7 +80,7 @@ def measured(kills: int) -> Iterator[Measured]:
         )
     back = sorted(taken for _ in range(kills) for taken in asyncio.run(_killed()))
     for percent in (50, 99):
-        yield Measured(
+        yield Measurement(
             name=f"back after SIGKILL, {len(back)} runs, p{percent}",
             value=quantiles(back, n=100)[percent - 1],
             unit="s",
@@ -120,26 +105,26 @@ class Herd:
 
 
 async def _herd(count: int, *, apart: timedelta = timedelta(0)) -> Herd:
-    async with _folder() as folder, _opened(folder, create=True) as table:
-        board = await _filled(table, 0, "bench-coroutine")
+    async with _folder() as folder, opened(file_in(folder)) as table:
+        board = await new_board(table, 0, item_type="bench-coroutine")
         command = [sys.executable, "-m", "benchmarks.fleet", "--herd", str(folder)]
         with _started(command, count) as processes:
             await _until(board, lambda: _announced(board, count))
             await board.clock.sleep(MEETING)
             due_in = timedelta(seconds=4)
-            await _filled(table, HERD, "bench-coroutine", due_in=due_in, apart=apart)
+            await new_board(table, HERD, item_type="bench-coroutine", due_in=due_in, apart=apart)
             due = {item.id: item.slot async for item in board.items()}
             await _until(board, lambda: _have_run(board))
             for one in processes:
                 one.send_signal(signal.SIGTERM)
-            told = [json.loads(one.communicate()[0]) for one in processes]
+            answers = [json.loads(one.communicate()[0]) for one in processes]
         starts = {item.id: item.start async for item in board.items()}
     return Herd(
         late=quantiles(
             [(start - due[name]).total_seconds() for name, start in starts.items() if start], n=100
         ),
-        claims=sum(one["claims"] for one in told),
-        lost=sum(one["lost"] for one in told),
+        claims=sum(one["claims"] for one in answers),
+        lost=sum(one["lost"] for one in answers),
     )
 
 
@@ -169,21 +154,17 @@ def together(
     """So many processes work off one board; what goes on `beside` them is given its folder."""
 
     async def fill(folder: Path) -> None:
-        async with _opened(folder, create=True) as table:
-            await _filled(table, TOGETHER, "bench-coroutine")
+        async with opened(file_in(folder)) as table:
+            await new_board(table, TOGETHER, item_type="bench-coroutine")
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         asyncio.run(fill(folder))
         command = [sys.executable, "-m", "benchmarks.fleet", "--work", name]
-        with beside(folder):
-            started = [
-                subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 - our own
-                for _ in range(count)
-            ]
-            told = [json.loads(one.communicate()[0]) for one in started]
-    taken = max(one["ended"] for one in told) - min(one["begun"] for one in told)
-    batches = [took for one in told for took in one["batches"]]
+        with beside(folder), _started(command, count) as processes:
+            answers = [json.loads(one.communicate()[0]) for one in processes]
+    taken = max(one["ended"] for one in answers) - min(one["begun"] for one in answers)
+    batches = [took for one in answers for took in one["batches"]]
     return Together(TOGETHER / taken, 1000 * quantiles(batches, n=100)[98])
 
 
@@ -191,7 +172,7 @@ async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
     """One worker of several: how long each of its batches took, and how many claims were lost."""
     batches: list[float] = []
     claims: list[bool] = []
-    async with _opened(folder) as table:
+    async with opened(file_in(folder)) as table:
         commit = table.commit
 
         async def timed(partition: str, ops: Sequence[Op]) -> list[Etag]:
@@ -207,7 +188,7 @@ async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
                     claims.append(is_lost)
 
         table.commit = timed  # type: ignore[method-assign]
-        worker = worker_on(await _board(table), slots=slots, cycle=timedelta(seconds=1))
+        worker = worker_on(await board_on(table), slots=slots, cycle=timedelta(seconds=1))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         begun = time.monotonic()
         await worker.work(mode)
@@ -225,8 +206,8 @@ async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
 
 async def _killed() -> list[float]:
     """Seconds from the death of a worker until each of its runs is begun again by another."""
-    async with _folder() as folder, _opened(folder, create=True) as table:
-        board = await _filled(table, HELD, "long")
+    async with _folder() as folder, opened(file_in(folder)) as table:
+        board = await new_board(table, HELD, item_type="long")
         with _workers(folder, 1, slots=HELD) as (first,):
             await _until(board, lambda: _have_begun(board, fence=1))
             with _workers(folder, 1, slots=HELD):
@@ -252,31 +233,12 @@ async def _folder() -> AsyncIterator[Path]:
         yield folder
 
 
-@asynccontextmanager
-async def _opened(folder: Path, *, create: bool = False) -> AsyncIterator[Table]:
-    table = await open_table(str(folder / "blackboard.db"), SystemClock(), create=create)
-    try:
-        yield table
-    finally:
-        await table.close()
-
-
-async def _board(table: Table) -> BoardTable:
-    return await BoardTable.open(
-        table, name=BOARD, clock=SystemClock(), chance=SystemChance(), resolve=RESOLVE
-    )
-
-
-async def _filled(table: Table, items: int, item_type: str, **due: timedelta) -> BoardTable:
-    return await filled_board(table, BOARD, items, item_type=item_type, resolve=RESOLVE, **due)
-
-
 def _workers(
     folder: Path, count: int, *, slots: int
 ) -> AbstractContextManager[Sequence["subprocess.Popen[bytes]"]]:
     """Workers as a user starts them, until the end of the block."""
     options = ["--jobs", "jobs.py", "--cycle", "1s", "--slots", str(slots)]
-    command = [sys.executable, "-m", "blackboard", "worker", *options]
+    command = [*BLACKBOARD, "worker", *options]
     return _started(command, count, cwd=folder, stdout=subprocess.DEVNULL)
 
 
@@ -314,4 +276,4 @@ if __name__ == "__main__":
         sys.stdout.write(json.dumps(asyncio.run(work)))
     else:
         at = sys.argv.index("--kills") + 1 if "--kills" in sys.argv else 0
-        tell(measured(int(sys.argv[at]) if at else 2))
+        report(measured(int(sys.argv[at]) if at else 2))

@@ -10,28 +10,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import Measured, best_of, seconds, tell
-from blackboard.bench import RESOLVE, filled_board
-from blackboard.clock import SystemChance, SystemClock
-from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.statistics import count, write_statistics
+from benchmarks.boards import JOBS, board_on, file_in, new_board, opened
+from benchmarks.measure import BLACKBOARD, best_of, report, waited
+from blackboard.bench import Measurement
+from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.status import OVERDUE_AFTER
-from blackboard.stores import open_table
-from blackboard.table import Table
 
 FEW, MANY = 1_000, 100_000
 TIMES = 3
 LATE = 100
 """Items that are overdue."""
 APART = timedelta(seconds=1)
-BOARD = "blackboard"
 LOOK = "a look of an idle worker"
 COMMANDS: Sequence[Sequence[str]] = (
     ("why", "town-000500"),
@@ -43,13 +38,6 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("check",),
 )
 VERBS = {command[0] for command in COMMANDS}
-JOBS = """
-from blackboard import handler
-
-@handler("bench-coroutine", every="8h")
-async def coroutine(item, ctx):
-    return {"ok": 1}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +48,11 @@ class Figure:
     unit: str
 
 
-def measured(many: int) -> Iterator[Measured]:
+def measured(many: int) -> Iterator[Measurement]:
     """All of it on a large board, beside the same on a small one."""
     few = figures(FEW)
     for name, figure in figures(many).items():
-        yield Measured(
+        yield Measurement(
             name=f"{name}, {many:,} items",
             value=figure.value,
             unit=figure.unit,
@@ -79,7 +67,7 @@ def figures(items: int) -> dict[str, Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = board_in(Path(name), items)
         for command in COMMANDS:
-            taken = best_of(TIMES, partial(_waited, folder, *command))
+            taken = best_of(TIMES, partial(waited, folder, *command))
             found[" ".join(command)] = Figure(taken, "s")
         found["memory of a worker"] = Figure(_memory(folder), "MB")
         look = best_of(TIMES, lambda: asyncio.run(_look(folder)))
@@ -94,15 +82,10 @@ def board_in(folder: Path, items: int) -> Path:
     (folder / "jobs.py").write_text(JOBS, encoding="utf-8")
 
     async def make() -> None:
-        async with _opened(folder, create=True) as table:
-            board = await filled_board(
-                table,
-                BOARD,
-                items,
-                item_type="bench-coroutine",
-                resolve=RESOLVE,
-                due_in=-OVERDUE_AFTER - LATE * APART,
-                apart=APART,
+        async with opened(file_in(folder)) as table:
+            due_in = -OVERDUE_AFTER - LATE * APART
+            board = await new_board(
+                table, items, item_type="bench-coroutine", due_in=due_in, apart=APART
             )
             await write_statistics(board, await count(board, by="benchmark", term=1))
 
@@ -112,11 +95,8 @@ def board_in(folder: Path, items: int) -> Path:
 
 async def _look(folder: Path) -> float:
     """Seconds in which a worker sees that nothing is due."""
-    async with _opened(folder) as table:
-        clock, chance = SystemClock(), SystemChance()
-        board = await BoardTable.open(
-            table, name=BOARD, clock=clock, chance=chance, resolve=RESOLVE
-        )
+    async with opened(file_in(folder)) as table:
+        board = await board_on(table)
         until = await table.now() - OVERDUE_AFTER
         begun = time.perf_counter()
         found = [one async for one in board.read_shard(0, until=until)]
@@ -125,22 +105,15 @@ async def _look(folder: Path) -> float:
         return taken
 
 
-@asynccontextmanager
-async def _opened(folder: Path, *, create: bool = False) -> AsyncIterator[Table]:
-    table = await open_table(str(folder / "blackboard.db"), SystemClock(), create=create)
-    try:
-        yield table
-    finally:
-        await table.close()
-
-
-def _waited(folder: Path, *arguments: str) -> float:
-    return seconds(lambda: _started(folder, *arguments).wait())
-
-
 def _memory(folder: Path) -> float:
     """The most that a worker holds, in MB, until it has run what is due."""
-    worker, most = _started(folder, "worker", "--until-idle", "--jobs", "jobs.py"), 0
+    worker = subprocess.Popen(  # noqa: S603 - our own
+        [*BLACKBOARD, "worker", "--until-idle", "--jobs", "jobs.py"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+    )
+    most = 0
     status = Path(f"/proc/{worker.pid}/status")
     while worker.poll() is None:
         if found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text("ascii")):
@@ -150,15 +123,6 @@ def _memory(folder: Path) -> float:
     return most / 1024
 
 
-def _started(folder: Path, *arguments: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(  # noqa: S603 - our own
-        [sys.executable, "-m", "blackboard", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-    )
-
-
 if __name__ == "__main__":
     sizes = [int(word) for word in sys.argv[1:] if word.isdecimal()]
-    tell(measured(*sizes or [MANY]))
+    report(measured(*sizes or [MANY]))

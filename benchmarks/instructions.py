@@ -12,8 +12,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from benchmarks.boards import new_board, new_table, work_off
-from benchmarks.measure import Measured, tell
+from benchmarks.boards import new_board, opened, work_off
+from benchmarks.measure import report
+from blackboard.bench import Measurement
 
 FEW, MANY = 100, 500
 """Runs of two countings: their difference leaves out what a worker does only once."""
@@ -24,11 +25,11 @@ class NoValgrind(Exception):
     """It is not installed."""
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     """Raises NoValgrind."""
     counts = {slots: a_run(slots) for slots in SLOTS}
     for slots, count in counts.items():
-        yield Measured(
+        yield Measurement(
             name=f"a run of a coroutine, {slots} slots",
             value=count,
             unit="instructions",
@@ -61,7 +62,7 @@ def _counted(runs: int, slots: int) -> int:
 
 
 async def _work(runs: int, slots: int) -> None:
-    async with new_table("memory") as table:
+    async with opened("memory") as table:
         board = await new_board(table, runs, item_type="bench-coroutine")
         await work_off(board, slots=slots)
 
@@ -70,4 +71,4 @@ if __name__ == "__main__":
     if "--work" in sys.argv:
         asyncio.run(_work(*map(int, sys.argv[-2:])))
     else:
-        tell(measured())
+        report(measured())

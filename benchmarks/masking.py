@@ -8,7 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.measure import Measured, best_of, seconds, tell
+from benchmarks.measure import best_of, report, seconds
+from blackboard.bench import Measurement
 from blackboard.clock import SystemClock
 from blackboard.handlers.registry import load
 from blackboard.model import Claim, Ended, Item, Outcome, State
@@ -37,9 +38,9 @@ def returns(item, ctx):
 """
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     for characters in (40, 4_000, 40_000, 130_000):
-        yield Measured(
+        yield Measurement(
             name=f"a secret of {characters:,}, no output",
             value=_masking(characters, ""),
             unit="ms",
@@ -47,7 +48,7 @@ def measured() -> Iterator[Measured]:
             reference="one of 40",
         )
     for characters in (40, 4_000, 40_000, 130_000):
-        yield Measured(
+        yield Measurement(
             name=f"a secret of {characters:,}, 8 KB and 30 KB",
             value=_masking(characters, OUTPUT, RESULT),
             unit="ms",
@@ -55,7 +56,7 @@ def measured() -> Iterator[Measured]:
             reference="the result as JSON, twice",
         )
     for megabytes in (1, 15, 60):
-        yield Measured(
+        yield Measurement(
             name=f"a child returns {megabytes} MB",
             value=_standstill(megabytes * 14_000),
             unit="ms",
@@ -152,4 +153,4 @@ def _held(count: int) -> Holding:
 
 
 if __name__ == "__main__":
-    tell(measured())
+    report(measured())

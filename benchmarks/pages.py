@@ -5,7 +5,6 @@ python -m benchmarks.pages      in two minutes
 
 import json
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.fleet import together
 from benchmarks.growth import FEW, MANY, board_in
-from benchmarks.measure import Measured, seconds, tell
+from benchmarks.measure import BLACKBOARD, report, seconds
+from blackboard.bench import Measurement
 
 VIEWERS = 10
 ROUNDS = 5
@@ -35,11 +35,11 @@ PAGES = {  # with a number that is another one each time
 }
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     yield _watched_worker()
     few, many = _pages(FEW), _pages(MANY)
     for name, taken in many.items():
-        yield Measured(
+        yield Measurement(
             name=f"{name}, {MANY:,} items",
             value=1000 * taken,
             unit="ms",
@@ -51,13 +51,13 @@ def measured() -> Iterator[Measured]:
 # ---- a worker whose board is watched
 
 
-def _watched_worker() -> Measured:
+def _watched_worker() -> Measurement:
     """A worker works off a board, in turn watched and not."""
     alone, watched = [], []
     for _ in range(ROUNDS):
         alone.append(together(1).rate)
         watched.append(together(1, beside=_watched).rate)
-    return Measured(
+    return Measurement(
         name=f"a worker, {VIEWERS} viewers",
         value=median(watched),
         unit="runs/s",
@@ -123,7 +123,7 @@ def _get(connection: HTTPConnection, path: str) -> bytes:
 @contextmanager
 def _served(folder: Path) -> Iterator[str]:
     """HOST:PORT of `blackboard serve` on the board of a folder."""
-    command = [sys.executable, "-m", "blackboard", "serve", "--listen", "0", "--json"]
+    command = [*BLACKBOARD, "serve", "--listen", "0", "--json"]
     server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE)  # noqa: S603 - our own
     assert server.stdout is not None
     try:
@@ -134,4 +134,4 @@ def _served(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    tell(measured())
+    report(measured())

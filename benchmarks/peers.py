@@ -13,14 +13,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from venv import EnvBuilder
 
-from benchmarks.measure import Measured, tell
+from benchmarks.measure import report
 from benchmarks.postgres import NoPostgres, new_database, started
+from blackboard.bench import Measurement
 from blackboard.cache import cache_folder
 
 HERE = Path(__file__).parent
@@ -50,32 +51,26 @@ class Peer:
 
 
 OURS = Peer(name="Blackboard", program="on_blackboard", items=3_000, store="SQLite", differs="")
+HUEY = Peer(
+    name="Huey",
+    program="on_huey",
+    items=3_000,
+    store="SQLite",
+    differs="no lock: a task that was taken is lost with its worker; no schedule of each item, no "
+    "history",
+)
+PGQUEUER = Peer(
+    name="PgQueuer",
+    program="on_pgqueuer",
+    items=2_000,
+    store="PostgreSQL",
+    differs="needs a server; no fence against a worker that ends late",
+)
 PEERS: Sequence[Peer] = (
     OURS,
-    Peer(
-        name="Blackboard",
-        program="on_blackboard",
-        setting="durable",
-        items=3_000,
-        store="SQLite",
-        differs="",
-    ),
-    Peer(
-        name="Huey",
-        program="on_huey",
-        items=3_000,
-        store="SQLite",
-        differs="no lock: a task that was taken is lost with its worker; no schedule of each item, "
-        "no history",
-    ),
-    Peer(
-        name="Huey",
-        program="on_huey",
-        setting="durable",
-        items=1_000,
-        store="SQLite",
-        differs="as above",
-    ),
+    replace(OURS, setting="durable"),
+    HUEY,
+    replace(HUEY, setting="durable", items=1_000, differs="as above"),
     Peer(
         name="Pyncette",
         program="on_pyncette",
@@ -90,21 +85,8 @@ PEERS: Sequence[Peer] = (
         store="PostgreSQL",
         differs="needs a server; jobs of a dead worker wait until they are retried by hand",
     ),
-    Peer(
-        name="PgQueuer",
-        program="on_pgqueuer",
-        items=2_000,
-        store="PostgreSQL",
-        differs="needs a server; no fence against a worker that ends late",
-    ),
-    Peer(
-        name="PgQueuer",
-        program="on_pgqueuer",
-        setting="batches",
-        items=4_000,
-        store="PostgreSQL",
-        differs="as above",
-    ),
+    PGQUEUER,
+    replace(PGQUEUER, setting="batches", items=4_000, differs="as above"),
     Peer(
         name="APScheduler 4 (alpha)",
         program="on_apscheduler4",
@@ -115,12 +97,12 @@ PEERS: Sequence[Peer] = (
 )
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     """Each in turn, `ROUNDS` times; medians."""
     rates = rates_of(PEERS)
     for peer, found in rates.items():
         if peer is not OURS:
-            yield Measured(
+            yield Measurement(
                 name=peer.title,
                 value=median(found),
                 unit="jobs/s",
@@ -191,4 +173,4 @@ def _note(line: str) -> None:
 
 
 if __name__ == "__main__":
-    tell(measured())
+    report(measured())

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +17,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks import commands, fleet, growth, instructions, pages, peers
-from benchmarks.boards import new_table
+from benchmarks.boards import opened
 from benchmarks.curves import picture
-from benchmarks.measure import Measured
+from benchmarks.measure import line, row, with_block
 from blackboard.bench import Measurement, measure
 from blackboard.tables import azurite
 
@@ -41,9 +40,9 @@ def stores() -> Iterator[str]:
     """`blackboard bench` on each store."""
     columns = {store: _bench(store) for store in STORES}
     yield from _head("", *STORES)
-    for row in zip(*columns.values(), strict=True):
-        cells = (f"{_number(one.value)} {one.unit} ({one.ratio:.2g})" for one in row)
-        yield _row(row[0].name, *cells)
+    for some in zip(*columns.values(), strict=True):
+        cells = (f"{_number(one.value)} {one.unit} ({one.ratio:.2g})" for one in some)
+        yield row(some[0].name, *cells)
 
 
 def beside_peers() -> Iterator[str]:
@@ -52,8 +51,8 @@ def beside_peers() -> Iterator[str]:
     yield from _head("program", "store", "setting", "jobs a second", "ratio", "unlike Blackboard")
     for peer, found in rates.items():
         rate = median(found)
-        told = (f"{rate:,.0f}", f"{rate / ours:.2g}", peer.differs)
-        yield _row(peer.name, peer.store, peer.setting, *told)
+        figures = (f"{rate:,.0f}", f"{rate / ours:.2g}")
+        yield row(peer.name, peer.store, peer.setting, *figures, peer.differs)
 
 
 def several() -> Iterator[str]:
@@ -72,7 +71,7 @@ def growing() -> Iterator[str]:
         cells = (
             f"{_number(found[items][name].value)} {found[items][name].unit}" for items in SIZES
         )
-        yield _row(f"`{name}`" if name.split()[0] in growth.VERBS else name, *cells)
+        yield row(f"`{name}`" if name.split()[0] in growth.VERBS else name, *cells)
     scale = {"s": 1.0, "ms": 0.001}
     curves = {
         name: [(items, found[items][name].value * scale[unit]) for items in SIZES]
@@ -118,7 +117,7 @@ def _bench(store: str) -> list[Measurement]:
         return [one async for one in measure(url, lambda what: _note(f"{store}: {what}"))]
 
     async def on_emulator(url: str) -> list[Measurement]:
-        async with new_table(url):
+        async with opened(url):
             return await all_of(url)
 
     if store == "azurite":
@@ -128,21 +127,17 @@ def _bench(store: str) -> list[Measurement]:
         return asyncio.run(all_of("memory:" if store == "memory" else f"{folder}/board.db"))
 
 
-def _measured(found: Iterable[Measured]) -> Iterator[str]:
+def _measured(found: Iterable[Measurement]) -> Iterator[str]:
     yield from _head("", "measured", "beside", "ratio", "of")
     for one in found:
         value = f"{_number(one.value)} {one.unit}"
-        yield _row(one.name, value, _number(one.beside), f"{one.ratio:.2g}", one.reference)
-        _note(one.line())
+        yield row(one.name, value, _number(one.beside), f"{one.ratio:.2g}", one.reference)
+        _note(line(one))
 
 
 def _head(*titles: str) -> Iterator[str]:
-    yield _row(*titles)
+    yield row(*titles)
     yield "|---" * len(titles) + "|"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _number(value: float) -> str:
@@ -154,15 +149,6 @@ def _note(line: str) -> None:
 
 
 # ---- the page
-
-
-def with_block(page: str, name: str, text: str) -> str:
-    """The page, with the text in the place of that name. Raises ValueError where it has none."""
-    block = re.compile(rf"(<!-- figures: {name} -->\n\n).*?(<!-- end -->)", re.DOTALL)
-    page, count = block.subn(lambda found: f"{found[1]}{text}\n\n{found[2]}", page)
-    if count != 1:
-        raise ValueError(f"{PAGE} has {count} places for {name}")
-    return page
 
 
 def origin() -> str:

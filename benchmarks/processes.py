@@ -6,22 +6,23 @@ import sys
 import time
 from collections.abc import Iterator
 
-from benchmarks.boards import new_board, new_table, work_off
-from benchmarks.measure import Measured, seconds, tell
+from benchmarks.boards import new_board, opened, work_off
+from benchmarks.measure import report, seconds
+from blackboard.bench import Measurement
 
 ITEMS = 20_000
 ALONE = 30
 SLOTS = 8
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     warm = asyncio.run(_worker())
     jobs = {
         "subprocess.run(python -c pass)": [sys.executable, "-c", "pass"],
         "subprocess.run(true)": ["true"],
     }
     for reference, command in jobs.items():
-        yield Measured(
+        yield Measurement(
             name=f"a worker with {SLOTS} slots, memory",
             value=warm,
             unit="runs/s",
@@ -31,7 +32,7 @@ def measured() -> Iterator[Measured]:
 
 
 async def _worker() -> float:
-    async with new_table("memory") as table:
+    async with opened("memory") as table:
         board = await new_board(table, ITEMS, item_type="bench-function")
         begun = time.perf_counter()
         await work_off(board, slots=SLOTS)
@@ -44,4 +45,4 @@ def _one_each(command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    tell(measured())
+    report(measured())

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.boards import new_board, new_table, work_off
-from benchmarks.measure import Measured, tell
-from blackboard.bench import Scratch, batches_of
+from benchmarks.boards import new_board, opened, work_off
+from benchmarks.measure import report
+from blackboard.bench import Measurement, Scratch, batches_of
 from blackboard.clock import SystemClock
 from blackboard.model import Outcome
 from blackboard.table import Delete, Op
@@ -25,11 +25,11 @@ SLOTS = (8, 100, 300)
 ITEMS = 3_000
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[Measurement]:
     for store in ("memory", "sqlite", "azurite"):
         floor = asyncio.run(_store_alone(store))
         for slots in SLOTS:
-            yield Measured(
+            yield Measurement(
                 name=f"{store}, {slots} slots",
                 value=asyncio.run(_worker(store, slots)),
                 unit="runs/s",
@@ -37,7 +37,7 @@ def measured() -> Iterator[Measured]:
                 reference="the same rows, no scheduler",
             )
         if store == "sqlite":
-            yield Measured(
+            yield Measurement(
                 name="sqlite, the rows alone",
                 value=floor,
                 unit="runs/s",
@@ -47,7 +47,7 @@ def measured() -> Iterator[Measured]:
 
 
 async def _worker(store: str, slots: int) -> float:
-    async with new_table(store) as table:
+    async with opened(store) as table:
         board = await new_board(table, ITEMS, item_type="bench-coroutine")
         begun = time.perf_counter()
         await work_off(board, slots=slots)
@@ -58,13 +58,13 @@ async def _worker(store: str, slots: int) -> float:
 
 
 async def _store_alone(store: str) -> float:
-    async with new_table(store) as table:
+    async with opened(store) as table:
         return (await Scratch(table, "blackboard", SystemClock()).rows_alone()).rate
 
 
 async def _bare_sql() -> float:
     """The rows as text made beforehand; nothing is checked, decoded or merged."""
-    async with new_table("memory") as table:
+    async with opened("memory") as table:
         board = await new_board(table, ITEMS, item_type="bench-coroutine")
         batches = await batches_of(board, board.table.max_rows // 4)
     batched = [(_texts(claims), _texts(releases)) for claims, releases in batches]
@@ -96,4 +96,4 @@ def _texts(ops: Sequence[Op]) -> tuple[list[tuple[str, str]], list[tuple[str, st
 
 
 if __name__ == "__main__":
-    tell(measured())
+    report(measured())

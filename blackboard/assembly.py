@@ -19,6 +19,7 @@ from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import Balance
+from blackboard.runners.interpreter import executable
 from blackboard.settings import RedisTable, Settings
 from blackboard.stores import open_table
 from blackboard.subscribers import Events
@@ -79,6 +80,8 @@ def new_worker(
     from blackboard.runners.process import ProcessRunner
     from blackboard.worker.wake import CycleWake
 
+    if guards_loop:
+        executable()  # of the guard
     pumps = [one for one in handlers.values() if one.pump is not None]
     for one in pumps:
         board.resolve(one.type, "{}")  # raises BadInput for settings that a group cannot have
@@ -132,11 +135,7 @@ def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
 
 
 def _watched(
-    process: "ProcessRunner",
-    board: BoardTable,
-    groups: Container[str],
-    events: Events,
-    store: str,
+    process: "ProcessRunner", board: BoardTable, groups: Container[str], events: Events, store: str
 ) -> Callable[[float], None]:
     """Reports that the loop turns: to the guard, which ends this process when it does not, and to
     a thread that reports which handler blocks it, some time before that. All parts of a worker
@@ -313,13 +312,10 @@ def assemble(
             owner=owner,
             events=events,
             settings=CoordinatorSettings(retention=settings.retention, cycle=settings.cycle),
+            steady=parts.breaker.steady,
         )
     permits = Permits(
-        board=board,
-        renewing=parts.renewing,
-        owner=owner,
-        holdings=parts.holdings,
-        freed=wake.now,
+        board=board, renewing=parts.renewing, owner=owner, holdings=parts.holdings, freed=wake.now
     )
     peers = Peers(owner, handlers)
     walk = Walk(

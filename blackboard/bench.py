@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from statistics import quantiles
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings, identity
@@ -33,12 +33,16 @@ from blackboard.protocol.keys import (
     workers_partition,
 )
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import BoardRun
 from blackboard.rules.transitions import claimed, released, run_of
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import beside, open_table, remove_file
 from blackboard.subscribers import Events
 from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
+
+if TYPE_CHECKING:
+    from blackboard.worker.worker import Worker
 
 SLOTS = (8, 100)
 STEPS = 4 + len(SLOTS)
@@ -199,15 +203,20 @@ async def with_retries(clock: Clock, request: Callable[[], Awaitable[Answer]]) -
             await clock.sleep(trouble.retry_after if isinstance(trouble, Busy) else 1.0)
 
 
+async def _write(table: Table, partition: str, ops: Sequence[Op], clock: Clock) -> None:
+    """Writes operations in full batches."""
+    for start in range(0, len(ops), table.max_rows):
+        batch = ops[start : start + table.max_rows]
+        await with_retries(clock, partial(table.commit, partition, batch))
+
+
 async def _delete(table: Table, name: str, clock: Clock) -> None:
     """Deletes all rows of the boards that were made here. Raises Unavailable if some are left."""
     others = (meta_partition, notices_partition, permits_partition, workers_partition)
     try:
         for partition in (name, *(one(name) for one in others)):
             ops: list[Op] = [Delete(row.key, ANY) async for row in table.scan(partition)]
-            for start in range(0, len(ops), table.max_rows):
-                batch = ops[start : start + table.max_rows]
-                await with_retries(clock, partial(table.commit, partition, batch))
+            await _write(table, partition, ops, clock)
     except TableError as trouble:
         problem = f"rows of the scratch board {name!r} are left in the table"
         raise Unavailable(f"{problem}: {trouble}") from trouble
@@ -259,12 +268,7 @@ class Scratch:
         board = await self._filled(items, what)
         before, cpu = replace(self._table.requests), processor()
         moments = [self._clock.monotonic()]
-
-        def note(event: BoardEvent) -> None:
-            if isinstance(event, RunEnded):
-                moments.append(self._clock.monotonic())
-
-        await self._work(board, slots=slots, runs=items, also=note)
+        moments += [moment for moment, _ in await self._work(board, slots=slots, runs=items)]
         spent = self._table.requests.since(before).total
         cpu = (processor() - cpu) / items
         return Worked((items - warm) / (moments[-1] - moments[warm]), spent, cpu)
@@ -285,67 +289,36 @@ class Scratch:
         """Seconds from ready to start: 99 percentiles, for items that become ready one by one."""
         each = timedelta(seconds=1) / LAG_RATE
         board = await self._filled(items, coroutine, due_in=LAG_CYCLE, apart=each)
-        lags: list[float] = []
+        runs = await self._work(board, slots=SLOTS[-1], runs=items)
+        return quantiles((run.lag for _, run in runs), n=100)
+
+    async def _work(
+        self, board: BoardTable, *, slots: int, runs: int
+    ) -> list[tuple[float, BoardRun]]:
+        """Runs a worker until so many runs have ended: these, and when each has ended."""
+        from blackboard.worker.worker import Mode  # noqa: PLC0415 - as in `worker_on`
+
+        worker = worker_on(board, slots=slots, cycle=LAG_CYCLE)
+        ended: list[tuple[float, BoardRun]] = []
 
         def note(event: BoardEvent) -> None:
             if isinstance(event, RunEnded):
-                lags.append(event.run.lag)
-
-        await self._work(board, slots=SLOTS[-1], runs=items, also=note)
-        return quantiles(lags, n=100)
-
-    async def _work(
-        self,
-        board: BoardTable,
-        *,
-        slots: int,
-        runs: int,
-        also: Callable[[BoardEvent], None] | None = None,
-    ) -> None:
-        """Runs a worker until so many runs have ended."""
-        # Imported when something is measured: the command line reads this module for its help.
-        from blackboard.runners.inline import InlineRunner  # noqa: PLC0415
-        from blackboard.runners.process import ProcessRunner  # noqa: PLC0415
-        from blackboard.worker.wake import CycleWake  # noqa: PLC0415
-        from blackboard.worker.worker import Mode  # noqa: PLC0415
-
-        process = ProcessRunner(idle=slots)
-        settings = WorkerSettings(slots=slots, cycle=LAG_CYCLE)
-        events = Events(identity(board.chance))
-        left, problem = runs, ""
-
-        def count(event: BoardEvent) -> None:
-            nonlocal left, problem
-            if isinstance(event, RunEnded):
-                left -= 1
-                if event.run.outcome is not Outcome.OK:
-                    problem = event.run.error or event.run.outcome.value
-                if problem or left == 0:
+                ended.append((self._clock.monotonic(), event.run))
+                if event.run.outcome is not Outcome.OK or len(ended) == runs:
                     worker.stop()
 
-        events.subscribe(count)
-        if also is not None:
-            events.subscribe(also)
-        worker = assemble(
-            board,
-            WorkerSetup(
-                settings=settings,
-                events=events,
-                inline=InlineRunner(),
-                process=process,
-                turning=process.turning,
-            ),
-            handlers=HANDLERS,
-            wake=CycleWake(settings.cycle.total_seconds(), board.chance),
-        )
+        worker.events.subscribe(note)
         try:
             async with asyncio.timeout(LONGEST_WAIT):
                 await worker.work(Mode.FOREVER)
         except TimeoutError:
-            late = f"{left:,} of {runs:,} runs were left after {LONGEST_WAIT:g} s"
+            late = f"{runs - len(ended):,} of {runs:,} runs were left after {LONGEST_WAIT:g} s"
             raise Unavailable(f"{late}: this store is too slow to measure") from None
-        if problem:
-            raise BlackboardError(f"a run of the measurement failed: {problem}")
+        for _, run in ended:
+            if run.outcome is not Outcome.OK:
+                problem = run.error or run.outcome.value
+                raise BlackboardError(f"a run of the measurement failed: {problem}")
+        return ended
 
     async def _filled(
         self,
@@ -400,10 +373,32 @@ async def filled_board(
             schedule="every 8h",
         )
         ops += add_ops(item, over=None)
-    for start in range(0, len(ops), table.max_rows):
-        batch = ops[start : start + table.max_rows]
-        await with_retries(board.clock, partial(table.commit, board.partition(""), batch))
+    await _write(table, board.partition(""), ops, clock)
     return board
+
+
+def worker_on(
+    board: BoardTable, *, slots: int, cycle: timedelta = timedelta(seconds=60)
+) -> "Worker":
+    """A worker as the command line makes one."""
+    # Imported when something is measured: the command line reads this module for its help.
+    from blackboard.runners.inline import InlineRunner  # noqa: PLC0415
+    from blackboard.runners.process import ProcessRunner  # noqa: PLC0415
+    from blackboard.worker.wake import CycleWake  # noqa: PLC0415
+
+    process = ProcessRunner(idle=slots)
+    return assemble(
+        board,
+        WorkerSetup(
+            settings=WorkerSettings(slots=slots, cycle=cycle),
+            events=Events(identity(board.chance)),
+            inline=InlineRunner(),
+            process=process,
+            turning=process.turning,
+        ),
+        handlers=HANDLERS,
+        wake=CycleWake(cycle.total_seconds(), board.chance),
+    )
 
 
 Batches = Sequence[tuple[Sequence[Op], Sequence[Op]]]

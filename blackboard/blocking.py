@@ -287,8 +287,7 @@ def each(
 
 
 def made(
-    method: Callable[Concatenate[Inner, P], Answer],
-    proxy: Callable[[Answer, Portal], Made],
+    method: Callable[Concatenate[Inner, P], Answer], proxy: Callable[[Answer, Portal], Made]
 ) -> Callable[Concatenate[Proxy[Inner], P], Made]:
     """A method that returns a proxy, from a plain method that makes the object behind it."""
     make = plain(method)

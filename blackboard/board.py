@@ -58,8 +58,9 @@ from blackboard.model import Item, Mark, Via
 from blackboard.protocol import actions, additions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.keys import check_board_name
-from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
+from blackboard.protocol.status import read_status
 from blackboard.records import (
     AnnouncedWorker,
     AskedRun,
@@ -422,9 +423,13 @@ class Board:
         """Change how an item is run: `params` are laid over its own, those named in `unset` are
         taken away. A new schedule counts from now. `first` moves the first run of an item that
         never ran. Its next run goes on at `checkpoint`; None: it begins anew. `by` is who does it.
-        Raises StillRuns for another type or a checkpoint while it runs.
+        Raises StillRuns for another type or a checkpoint while it runs, and BadInput where nothing
+        is to be changed.
         """
         _check_record(by, reason)
+        given = params, unset, item_type, first, options
+        if checkpoint is UNSET and not any(given):
+            raise BadInput("edit", "nothing is changed", "give an option, `params` or `unset`")
         if item_type is not None:
             check_type(item_type)
         changes, limit = _texts(options), self._table.table.max_value
@@ -703,8 +708,6 @@ class Board:
             store=self._location.store,
             settings=self._location.settings,
             access=access,
-            clock=self._table.clock,
-            chance=self._table.chance,
             secret=secret,
         )
         self._pages.append(pages)
@@ -743,9 +746,9 @@ class Board:
 
     async def _close(self) -> None:
         """Workers that still work are stopped, and put back what they run; leaders resign; changes
-        of many items that were begun on the pages are finished. Handlers may call verbs until then;
-        at last the verbs under way are finished, and others refused. All that is done before the
-        table is closed, at a cancellation, too.
+        of many items that were begun on the pages begin no other item after a while, and end.
+        Handlers may call verbs until then; at last the verbs under way are finished, and others
+        refused. All that is done before the table is closed, at a cancellation, too.
         """
         self._is_closing = True
 

@@ -279,17 +279,7 @@ class BoardWorker:
                 await asyncio.wait([self._task])
             except asyncio.CancelledError as another:
                 cancelled = another
-        ends_program = sigterm.release(self._block)
-        try:
-            await self._group.__aexit__(
-                type(cancelled) if cancelled else None, cancelled, traceback
-            )
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        except asyncio.CancelledError:
-            if ends_program:
-                raise SystemExit(sigterm.EXIT_CODE) from None
-            raise
+        await sigterm.leave(self._group, self._block, cancelled, traceback)
 
 
 async def _changed_files() -> list[str]:

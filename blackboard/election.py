@@ -48,15 +48,12 @@ from blackboard.model import (
 )
 from blackboard.phrases import command
 from blackboard.protocol import additions, claims, edits, leaders, mail
+from blackboard.protocol.board_row import BoardGone
 from blackboard.protocol.claims import deadline_of
 from blackboard.protocol.finished_runs import FinishedRun
-from blackboard.protocol.groups import (
-    ELECTION_EVERY,
-    LONGEST_ELECTION_LEASE,
-    check_election_lease,
-)
+from blackboard.protocol.groups import ELECTION_EVERY, LONGEST_ELECTION_LEASE, check_election_lease
 from blackboard.protocol.members import announce, forget, workers
-from blackboard.protocol.reading import BoardGone, BoardTable
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import release
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.rules.breaker import renewals
@@ -262,17 +259,8 @@ class Election:
                 cancelled = another
         self._watching.cancel()
         assert self._block is not None
-        ends_program = sigterm.release(self._block)
         try:
-            await self._group.__aexit__(
-                type(cancelled) if cancelled else None, cancelled, traceback
-            )
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        except asyncio.CancelledError:
-            if ends_program:
-                raise SystemExit(sigterm.EXIT_CODE) from None
-            raise
+            await sigterm.leave(self._group, self._block, cancelled, traceback)
         finally:
             self._won.set()  # a `won` that still waits raises
 
@@ -364,14 +352,10 @@ class Election:
                 every = self._state.times.check
                 pause = min(every, HURRY) if self._hurries else every
                 pause *= 1 - JITTER * fraction
-            await self._rest(pause)
+            await until_one_ends(self._clock.sleep(pause), self._leaving.wait())
 
     def _log_problem(self, problem: BlackboardError) -> None:
         _log.warning("the election %r: %s", self.name, problem)
-
-    async def _rest(self, seconds: float) -> None:
-        """Sleeps, or until the block is left."""
-        await until_one_ends(self._clock.sleep(seconds), self._leaving.wait())
 
     async def _check(self) -> None:
         """Renews or looks, reads what other candidates sent, and takes or releases the lock."""

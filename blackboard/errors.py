@@ -48,10 +48,11 @@ class NoTimeLeft(BadInput):
 
 
 class Missing(BadInput):
-    """There is no such item."""
+    """There is no such item. `why`: what became of it, where that is known."""
 
-    def __init__(self, item_id: str) -> None:
-        super().__init__("id", f"no item {item_id!r} on this board", "`blackboard show` lists them")
+    def __init__(self, item_id: str, why: str = "") -> None:
+        problem = f"no item {item_id!r} on this board" + (f": {why}" if why else "")
+        super().__init__("id", problem, "`blackboard show` lists them")
 
 
 class MissingRun(Missing):

@@ -11,7 +11,7 @@ An event is of one of these classes. A program that subscribes to a board gets t
     LoopStoodStill                                   a coroutine is about to end its worker
     WorkerStoodStill                                 it is about to be ended, by no handler's fault
     SlotSkipped    SlotPutOff                        a slot was missed, waits for a blackout's end
-    ItemLeftAlone                                    an item cannot be taken
+    ItemLeftAlone  TimesPutRight                     an item cannot be taken; a clock was wrong
     BoardPaused    BoardResumed                      nothing is claimed while the board is paused
     StoreAway      StoreBack       ClockJumped       trouble of the store, and its end
     StoreChanged                                     each time that it begins, and ends
@@ -53,6 +53,8 @@ class BoardEvent(Struct, frozen=True):
 
     kind: ClassVar[str]
     """The name of the event in logs, a word or two."""
+    logged: ClassVar[tuple[str, ...]] = ()
+    """The fields that are logged beside the message."""
 
     worker: str
     """host:pid:boot nonce"""
@@ -70,7 +72,7 @@ class BoardEvent(Struct, frozen=True):
     @property
     def details(self) -> Mapping[str, object]:
         """Values that are logged beside the message, by name."""
-        return {}
+        return {name: getattr(self, name) for name in self.logged}
 
     def line(self) -> dict[str, object]:
         """The values of its line in a log, by name, without the time."""
@@ -81,11 +83,9 @@ class BoardEvent(Struct, frozen=True):
         }
         if isinstance(self, BoardItemEvent):
             said |= {"item": self.id, "type": self.type, "fence": self.fence}
-        message = self.message
-        if message:
+        if message := self.message:
             said["message"] = message
-        said |= self.details
-        return said
+        return {**said, **self.details}
 
 
 class BoardItemEvent(BoardEvent, frozen=True):
@@ -143,16 +143,13 @@ class WorkerStopped(BoardEvent, frozen=True, kw_only=True):
     """A worker has ended, and put back what it ran."""
 
     kind = "worker stopped"
+    logged = ("runs", "requests")
 
     runs: int
     """How many runs it has released."""
     requests: Mapping[str, int]
     """Requests to the store, by kind. Workers that share an open board count each request once,
     whichever of them, or of the program, has made it."""
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {"runs": self.runs, "requests": self.requests}
 
 
 class OverdueRun(Struct, frozen=True, kw_only=True):
@@ -184,6 +181,7 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
 
     kind = "walked"
     level = logging.DEBUG
+    logged = ("claims", "due", "locks", "requests")
 
     claims: int
     """Items that were claimed, taken over or adopted."""
@@ -202,15 +200,6 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
     overdue: tuple[OverdueRun, ...] = ()
     """Found only where notices are sent about them."""
     freed: tuple[FreedLock, ...] = ()
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {
-            "claims": self.claims,
-            "due": self.due,
-            "locks": self.locks,
-            "requests": self.requests,
-        }
 
 
 class LocksRenewed(BoardEvent, frozen=True, kw_only=True):
@@ -345,7 +334,8 @@ class WorkerStoodStill(BoardEvent, frozen=True, kw_only=True):
     def message(self) -> str:
         return (
             "the worker's loop does not turn, and no handler is in it: the machine has no time for "
-            "it, or a library blocks it. The worker is ended unless it turns at once"
+            "it, or a library blocks it. The worker is ended unless it turns at once: before the "
+            "shortest lease of its runs is over (a longer `stale_after` allows for more), or 30 s"
         )
 
 
@@ -391,6 +381,22 @@ class SlotPutOff(BoardItemEvent, frozen=True, kw_only=True):
     def message(self) -> str:
         until = f" until {stamp(self.until)}" if self.until else ""
         return f"{stamp(self.due)} is put off by its blackout{until}"
+
+
+class TimesPutRight(BoardItemEvent, frozen=True, kw_only=True):
+    """The coordinator has put the times of an item right that only a wrong clock explains."""
+
+    kind = "times put right"
+    level = logging.WARNING
+
+    problem: str
+    """What was wrong with them."""
+    due: datetime
+    ready: datetime
+
+    @property
+    def message(self) -> str:
+        return f"{self.problem}; that is put right"
 
 
 class BoardPaused(BoardEvent, frozen=True, kw_only=True):
@@ -451,14 +457,11 @@ class StoreChanged(BoardEvent, frozen=True, kw_only=True):
 
     kind = "store changed"
     level = logging.DEBUG
+    logged = ("board", "away")
 
     board: str
     """The board of the worker, or of a group."""
     away: bool
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {"board": self.board, "away": self.away}
 
 
 class GroupTrouble(BoardEvent, frozen=True, kw_only=True):
@@ -530,6 +533,7 @@ class Housekept(BoardEvent, frozen=True, kw_only=True):
     """
 
     kind = "housekeeping"
+    logged = ("runs", "tombstones", "notices", "mail", "actions")
 
     runs: int
     tombstones: int
@@ -553,29 +557,16 @@ class Housekept(BoardEvent, frozen=True, kw_only=True):
         )
         return f"deleted {', '.join(counted)}"
 
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {
-            "runs": self.runs,
-            "tombstones": self.tombstones,
-            "notices": self.notices,
-            "mail": self.mail,
-            "actions": self.actions,
-        }
-
 
 class BoardCounted(BoardEvent, frozen=True, kw_only=True):
     """The coordinator has counted the items of the board."""
 
     kind = "board counted"
+    level = logging.DEBUG
 
     items: int
     failing: tuple[str, ...]
     """Ids of those whose last runs failed, up to ten thousand."""
-
-    @property
-    def level(self) -> int:
-        return logging.DEBUG
 
     @property
     def message(self) -> str:

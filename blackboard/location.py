@@ -13,7 +13,7 @@ from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import Settings, resolver
-from blackboard.stores import open_table, resolve_path
+from blackboard.stores import is_new, open_table, resolve_path
 from blackboard.table import Table, read
 from blackboard.tables.retrying import RetryingTable
 from blackboard.tables.sqlite import SqliteTable
@@ -54,9 +54,10 @@ class Location:
     async def open(
         self, *, create: bool = False, shards: int = 1, on_made: Callable[[], None] = lambda: None
     ) -> AsyncIterator[BoardTable]:
-        """The board, opened, with the shards that it has. With `create`, a board that is not there
-        is made first, and `on_made` called.
+        """The board, opened, with the shards that it has. With `create`, and in memory, a board
+        that is not there is made first, and `on_made` called.
         """
+        create = create or is_new(self.store)
         async with self.table(create=create) as table:
             if create and not await is_there(table, self.name):
                 board = await self.made(table, shards=shards)
@@ -87,11 +88,7 @@ class Location:
     async def opened(self, table: Table) -> BoardTable:
         """The board, which must be there."""
         return await BoardTable.open(
-            table,
-            name=self.name,
-            clock=self.clock,
-            chance=SystemChance(),
-            resolve=self.resolve,
+            table, name=self.name, clock=self.clock, chance=SystemChance(), resolve=self.resolve
         )
 
     async def made(self, table: Table, *, shards: int) -> BoardTable:

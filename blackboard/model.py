@@ -11,7 +11,7 @@ them (`gc=False`).
 import dataclasses
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec.json
 import msgspec.structs
@@ -28,6 +28,8 @@ else:
             return msgspec.structs.replace(record, **changes)
         return dataclasses.replace(record, **changes)
 
+
+Decoded = TypeVar("Decoded")
 
 VERSION = 1
 """The version of the protocol this code speaks. Rows of a higher one are left alone."""
@@ -195,13 +197,10 @@ class Item(Work, frozen=True, kw_only=True):
     @property
     def is_acknowledged(self) -> bool:
         """Whether a person has acknowledged that its last run failed."""
-        if not (self.failures and self.acknowledged) or self.running:
+        if not self.failures or self.running:
             return False
-        try:
-            found = msgspec.json.decode(self.acknowledged, type=Acknowledgement)
-        except (ValueError, RecursionError):
-            return False
-        return found.fence == self.fence
+        found = decoded_as(Acknowledgement, self.acknowledged)
+        return found is not None and found.fence == self.fence
 
     @property
     def is_skipped(self) -> bool:
@@ -492,10 +491,6 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
         return self.item.spec
 
     @property
-    def once(self) -> str:
-        return self.item.once
-
-    @property
     def fence(self) -> int:
         return self.item.fence
 
@@ -535,6 +530,20 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
     def found(self, lock_etag: str, *, sent: float) -> "Claim":
         """The claim after no answer: its lock was found with this etag; its item has to be read."""
         return replace(self.answered(lock_etag=lock_etag, item_etag=""), sent=sent)
+
+
+@overload
+def decoded_as(kind: type[Decoded], text: str) -> Decoded | None: ...
+@overload
+def decoded_as(kind: Any, text: str) -> Any: ...
+def decoded_as(kind: Any, text: str) -> Any:
+    """JSON text of a row as a value of `kind`, such as `Mark`; None where it is empty, or not of
+    it.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind) if text else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def whole_milliseconds(moment: datetime) -> datetime:

@@ -21,6 +21,11 @@ def is_glob(pattern: str) -> bool:
     return is_label(pattern) or any(one in pattern for one in "*?[")
 
 
+def beginning_of(pattern: str) -> str:
+    """The text that each id begins with which a glob means; "" for one that means others too."""
+    return "" if is_label(pattern) else re.split(r"[*?[]", pattern, maxsplit=1)[0]
+
+
 def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bool:
     """Whether a pattern means an item."""
     match = _LABEL.fullmatch(pattern)

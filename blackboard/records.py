@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from blackboard.model import Action, LogLine, Mark, Outcome, Run, State
+from blackboard.model import Action, LogLine, Mark, Outcome, Run, State, decoded_as
 from blackboard.phrases import iso
 from blackboard.protocol.members import Sighting
 from blackboard.rules.status import ItemStatus
@@ -330,11 +330,3 @@ def decoded(text: str) -> Any:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return text
-
-
-def decoded_as(kind: Any, text: str) -> Any:
-    """JSON text as a value of `kind`, such as `Mark`; None where it is empty, or not of it."""
-    try:
-        return msgspec.json.decode(text, type=kind) if text else None
-    except (ValueError, RecursionError):
-        return None

@@ -498,23 +498,22 @@ def _resolved(
 ) -> RunSettings:
     table = settings.types.get(item_type, TypeTable())
     handler = handlers.get(item_type)
+
+    def said(name: str) -> Any:
+        """An option of the type, which no item has."""
+        found = getattr(table, name)
+        return getattr(handler, name, None) if found is None else found
+
     layers: list[Spec] = [decode_spec(spec), table]
-    fenced, slots, first = table.fenced, table.slots, table.first
-    most, key = table.concurrency, table.key
     if handler is not None:
         layers.append(handler.spec)
-        fenced = handler.fenced if fenced is None else fenced
-        slots = handler.slots if slots is None else slots
-        most = handler.concurrency if most is None else most
-        key = handler.key if key is None else key
-        first = first or handler.first
     layers.append(Spec(stale_after=settings.board.stale_after))
     found = resolve(
         layers,
-        fenced=bool(fenced),
-        slots=slots,
-        concurrency=concurrency_of(most, key),
-        default_first=first,
+        fenced=bool(said("fenced")),
+        slots=said("slots"),
+        concurrency=concurrency_of(said("concurrency"), said("key")),
+        default_first=said("first"),
         calendars=settings.calendars,
     )
     endless = handler is not None and handler.pump is not None
@@ -524,9 +523,9 @@ def _resolved(
     if endless and found.slots is not None:
         problem = f"{item_type!r} is a group of partitions, and a worker serves its share of them"
         raise BadInput("slots", problem, "leave out slots")
-    said = [name for name in OF_ITS_TIMES if getattr(table, name) is not None]
-    if endless and said:
-        none = "time limit" if said[0] == "timeout" else "schedule"
+    wrong = next((name for name in OF_ITS_TIMES if getattr(table, name) is not None), "")
+    if endless and wrong:
+        none = "time limit" if wrong == "timeout" else "schedule"
         problem = f"{item_type!r} is a group of partitions, which are held and have no {none}"
-        raise BadInput(said[0], problem, f"leave out {said[0]}")
+        raise BadInput(wrong, problem, f"leave out {wrong}")
     return replace(found, has_handler=handler is not None, endless=endless)

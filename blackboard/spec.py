@@ -37,16 +37,7 @@ INTERVAL: Literal["interval"] = "interval"
 """As `stale_after`: a lock is good for the interval of the schedule, as in elmcity."""
 
 
-OF_ITS_SCHEDULE = (
-    "every",
-    "cron",
-    "rrule",
-    "at",
-    "timezone",
-    "until",
-    "max_runs",
-    "blackout",
-)
+OF_ITS_SCHEDULE = ("every", "cron", "rrule", "at", "timezone", "until", "max_runs", "blackout")
 """The fields of a spec that make its schedule."""
 OF_ITS_TIMES = (*OF_ITS_SCHEDULE, "jitter", "missed", "missed_limit", "missed_after", "timeout")
 """The fields of a spec that say when an item is due, and for how long it may run: what is held, as
@@ -290,7 +281,8 @@ def resolve(
         return None if text is None else parse_duration(text, name)
 
     one = next((layer for layer in layers if layer.has_schedule), Spec())
-    zone = said("timezone") or _zone_of_rule(one.rrule) or "UTC"
+    of_rule = zone_in(one.rrule) if isinstance(one.rrule, str) else None  # no text: refused later
+    zone = said("timezone") or of_rule or "UTC"
     until = said("until")
     bounds = limits(
         until=None if until is None else last_moment(until, zone, "until"),
@@ -333,10 +325,6 @@ def _lease(text: str | None) -> timedelta | Literal["interval"] | None:
     if found < SHORTEST_LEASE:
         raise BadInput("stale_after", f"{text!r} is too short", "3s at the least")
     return found
-
-
-def _zone_of_rule(rrule: str | None) -> str | None:
-    return zone_in(rrule) if isinstance(rrule, str) else None  # no text: refused later
 
 
 def _number(name: str, value: int | None, *, lowest: int = 0, highest: int = 10_000) -> int | None:

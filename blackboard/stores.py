@@ -17,9 +17,10 @@ from urllib.parse import parse_qsl
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
-from blackboard.table import Table
+from blackboard.table import Busy, Table, Unavailable
 from blackboard.tables.azure_address import azure_address, refuse_secrets
 from blackboard.tables.memory import MemoryTable
+from blackboard.tables.retrying import Retries
 from blackboard.tables.sqlite import SqliteTable, file_at
 from blackboard.tables.sqlite_open import Opening
 from blackboard.tables.sqlite_wake import listening, wake_listeners
@@ -61,6 +62,11 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
             return await _azure(url, clock, create=create)
         case other:
             raise BadInput("store", f"no store is named {other!r}", "a path is written sqlite:PATH")
+
+
+def is_new(url: str) -> bool:
+    """Whether the store is made when it is opened, so that nothing is in it yet."""
+    return _parts(url)[0] == "memory"
 
 
 def _check_no_options(path: str) -> None:
@@ -137,11 +143,15 @@ def _parts(url: str) -> tuple[str, str]:
 async def _azure(url: str, clock: Clock, *, create: bool) -> Table:
     from blackboard.tables.azure_credentials import credential_for  # noqa: PLC0415 - for Azure alone
 
-    address = azure_address(url)
-    credential = credential_for(address, os.getenv, interactive=_at_a_terminal())
-    from blackboard.tables.azure import AzureTable  # noqa: PLC0415 - needs aiohttp, now checked
+    address, retries = azure_address(url), Retries(clock)
+    while True:
+        credential = credential_for(address, os.getenv, interactive=_at_a_terminal())
+        try:
+            from blackboard.tables.azure import AzureTable  # noqa: PLC0415 - needs aiohttp, checked
 
-    return await AzureTable.open(address, clock, credential=credential, create=create)
+            return await AzureTable.open(address, clock, credential=credential, create=create)
+        except (Busy, Unavailable) as refused:
+            await retries.wait(refused)
 
 
 def _at_a_terminal() -> bool:

@@ -22,7 +22,8 @@ def log_event(event: BoardEvent) -> None:
     """Logs an event as the library does, to the logger `blackboard`."""
     if _log.isEnabledFor(event.level):
         about = f"{event.kind} {event.id}" if isinstance(event, BoardItemEvent) else event.kind
-        _log.log(event.level, "%s: %s", about, event.message)
+        message = event.message
+        _log.log(event.level, "%s", f"{about}: {message}" if message else about)
 
 
 class OfRun(Protocol):
@@ -52,6 +53,10 @@ class Subscription:
     """Its last failure, in words."""
     next_report_at: int = 1
     """The number of failures at which the others get the next event about it."""
+
+    def __post_init__(self) -> None:
+        kind = type(self.subscriber).__name__
+        self.name = self.name or getattr(self.subscriber, "__qualname__", kind)
 
     def takes(self, event: BoardEvent) -> bool:
         try:
@@ -94,11 +99,7 @@ class Events:
         return sum(one.failures for one in self.subscriptions)
 
     def emit(
-        self,
-        make: Callable[Concatenate[str, P], BoardEvent],
-        /,
-        *args: P.args,
-        **values: P.kwargs,
+        self, make: Callable[Concatenate[str, P], BoardEvent], /, *args: P.args, **values: P.kwargs
     ) -> None:
         """Makes an event of a class and hands it out: `emit(StoreBack, message="...")`."""
         event = make(self.worker, *args, **values)

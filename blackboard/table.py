@@ -260,8 +260,10 @@ async def try_delete(
 
 
 async def commit_again(table: Table, partition: str, ops: Sequence[Op]) -> None:
-    """Commits a batch, and sends it again while it has no answer. On a later try, an inserted row
-    that exists, or a deleted row that is missing, shows that the batch was applied before.
+    """Commits a batch, and sends it again while it has no answer. An inserted row that exists is a
+    sign that the batch was applied: a reply was lost, or the batch came twice. On a later try
+    so does a deleted row that is missing. Where others use the same keys, the caller reads the rows
+    afterwards.
     """
     for number in range(TRIES):
         try:
@@ -270,7 +272,7 @@ async def commit_again(table: Table, partition: str, ops: Sequence[Op]) -> None:
             if number == TRIES - 1:
                 raise
         except Conflict as found:
-            if number and found.kind is not ConflictKind.CHANGED:
+            if found.kind is ConflictKind.EXISTS or (number and found.kind is ConflictKind.MISSING):
                 return
             raise
         else:

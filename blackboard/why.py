@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from blackboard.errors import BadInput, BadSpec
-from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, replace
+from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, decoded_as, replace
 from blackboard.phrases import (
     command,
     cut_middle,
@@ -31,11 +31,11 @@ from blackboard.protocol.planning import planning_of, problem_of, settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import version_of
-from blackboard.records import BoardItem, Progress, decoded_as
+from blackboard.records import BoardItem, Progress
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
-from blackboard.rules.wrong_clock import ahead
+from blackboard.rules.wrong_clock import problem_of_times
 from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import Labels, RunSettings
@@ -138,7 +138,7 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
         "progress": _progress(lock) if lock else "",
         "worker": _silence(one),
         "lock": _lock(one, facts) if item.running else "",
-        "board": _paused_by(facts.board_paused, facts) if facts.board_paused else "",
+        "board": _paused_board(facts),
         "paused": _paused(item, facts) if item.is_paused else "",
         "due": _due(item, facts) if item.state is not State.DONE and not item.running else "",
         "clock": facts.clock,
@@ -406,8 +406,9 @@ def _afterwards(item: Item, facts: Circumstances) -> str:
 # ---- the past
 
 
-def _paused_by(mark: Mark, facts: Circumstances) -> str:
-    return f"paused {_by(mark, facts)}; no run starts on it ({RESUME_BOARD})"
+def _paused_board(facts: Circumstances) -> str:
+    mark = facts.board_paused
+    return f"paused {_by(mark, facts)}; no run starts on it ({RESUME_BOARD})" if mark else ""
 
 
 def _by(mark: Mark, facts: Circumstances) -> str:
@@ -539,7 +540,7 @@ async def explained(
         permit_rows=permit_rows(board, permits),
         is_newer_permit=bool(permits.newer),
         board_paused=await paused_by(board),
-        clock=ahead(item, planning, now=now) if planning and not is_endless else "",
+        clock=problem_of_times(item, planning, now=now) if planning and not is_endless else "",
         group=group_board(board.name, item.type) if is_endless and not group else "",
     )
     return status, explain(status, circumstances)
@@ -564,13 +565,12 @@ async def _permits_held(board: BoardTable, limit: Limit) -> Occupied:
 def permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
     """The rows that count as permits and cannot be read, in words."""
     where = permits_partition(board.name)
-    newer = [f"the row {key} in {where}, which a newer version wrote" for key in held.newer]
-    lease = span(LEASE)
-    damaged = [
-        f"the row {key} in {where}, which cannot be read and is free {lease} after its last change"
-        for key in held.unreadable
-    ]
-    return tuple(newer + damaged)
+    newer = "which a newer version wrote"
+    damaged = f"which cannot be read and is free {span(LEASE)} after its last change"
+    return (
+        *(f"the row {key} in {where}, {newer}" for key in held.newer),
+        *(f"the row {key} in {where}, {damaged}" for key in held.unreadable),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,7 @@ FARTHEST = 2**63 - 1
 """The last byte that a file can have."""
 SHOWN = 200
 """Characters that are logged of a checkpoint that `tail` did not save."""
-_KINDS = {
-    stat.S_ISFIFO: "a FIFO",
-    stat.S_ISDIR: "a directory",
-    stat.S_ISSOCK: "a socket",
-}
+_KINDS = {stat.S_ISFIFO: "a FIFO", stat.S_ISDIR: "a directory", stat.S_ISSOCK: "a socket"}
 
 
 class CommandFailed(Exception):
@@ -382,9 +378,7 @@ async def _give(
     """Raises CommandFailed for how the command ended, BadInput where it cannot be started."""
     try:
         process = await start_command(
-            command,
-            stdin=asyncio.subprocess.PIPE,
-            env={**child_environment(os.environ), **about},
+            command, stdin=asyncio.subprocess.PIPE, env={**child_environment(os.environ), **about}
         )
     except OSError as problem:
         what = f"cannot run {command[0]!r}: {problem.strerror}"

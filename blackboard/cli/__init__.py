@@ -20,6 +20,7 @@ from blackboard import __version__
 from blackboard.cli.options import Chosen, as_typed, common
 from blackboard.display.layout import one_line
 from blackboard.errors import BlackboardError
+from blackboard.runners.interpreter import reset_signals
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -69,10 +70,10 @@ MODULES = {
     **dict.fromkeys(("init", "demo", "azurite"), "start"),
     **dict.fromkeys(("add", "edit", "rm", "rename"), "edit"),
     **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "pause"),
-    **dict.fromkeys(("leader", "leases"), "sharing"),
+    **dict.fromkeys(("workers", "leader", "leases"), "listing"),
     "why": "next",
     "import-crontab": "crontab",
-    **dict.fromkeys(("check", "doctor", "workers", "notify"), "health"),
+    **dict.fromkeys(("check", "doctor", "notify"), "health"),
 }
 """Commands that share a module; each other command has a module of its own name."""
 
@@ -148,6 +149,7 @@ def group(ctx: click.Context, chosen: Chosen) -> None:
 def main() -> None:
     """The console script."""
     code = 1
+    reset_signals([signal.SIGCHLD])  # not SIGHUP and others, which `nohup` and shells ignore
     _open_streams()
     try:
         code = called()

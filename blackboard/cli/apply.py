@@ -7,11 +7,11 @@ It computes a plan (`plan.py`), what to add, change and remove, from what the fi
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import click
 
-from blackboard.cli.actions import record
 from blackboard.cli.item_files import (
     ItemFile,
     check_against,
@@ -20,8 +20,8 @@ from blackboard.cli.item_files import (
     read_items,
     session_for,
 )
-from blackboard.cli.many import for_each, steps
-from blackboard.cli.options import Chosen, common, reason_option
+from blackboard.cli.many import for_each, recording, steps
+from blackboard.cli.options import Chosen, cli_command, common, reason_option
 from blackboard.cli.output import emit, note, warn, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, ItemChange, make_plan
 from blackboard.cli.progress import counted
@@ -42,10 +42,9 @@ from blackboard.model import Item, State, replace
 from blackboard.phrases import plural, some
 from blackboard.protocol import additions, edits
 from blackboard.protocol.groups import check_not_made
-from blackboard.protocol.reading import BoardTable, Resolve
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.settings import FILE_NAME
-from blackboard.stores import wake_workers
 from blackboard.table import Refused
 from blackboard.tables.base import MAX_VALUE
 from blackboard.tasks import finishing
@@ -55,7 +54,8 @@ LEFT = BadRow.exit_code
 TRIES = 20
 """The most plans of one `apply`, if other processes add or remove its items meanwhile."""
 
-APPLY_EPILOG = """\b
+
+@cli_command("""\
 Examples:
   blackboard apply --dry-run
   blackboard apply towns.toml feeds.toml --prune
@@ -68,10 +68,7 @@ In the file:
   type = "calendars"
   every = "8h"
   params = { feeds = ["https://example.org/a.ics"], out = "out" }
-"""
-
-
-@click.command(epilog=APPLY_EPILOG)
+""")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
 @click.option("--prune", is_flag=True, help="Remove what was declared here and is not any more.")
 @click.option("--source", metavar="NAME", help="What the items belong to [their file].")
@@ -102,8 +99,10 @@ def apply_command(
         sources = _read(chosen, files, source=source, prune=prune)
         session = session_for(chosen, sources).with_defaults(changes=True)
         check_files(session, sources)
-        work = _apply(session, sources, prune=prune, yes=yes, dry_run=dry_run, reason=reason)
-        return completed(work)
+        apply = _Apply(
+            session=session, sources=sources, prune=prune, yes=yes, dry_run=dry_run, reason=reason
+        )
+        return completed(apply.run())
 
 
 def _read(
@@ -121,85 +120,157 @@ def _read(
     return sources
 
 
-async def _apply(
-    session: Session,
-    sources: Sequence[ItemFile],
-    *,
-    prune: bool,
-    yes: bool,
-    dry_run: bool,
-    reason: str,
-) -> int:
-    if not await session.has_board():  # no board is made for a plan that is refused
-        plan, now = await _planned(session, None, sources, {}, prune=False)
-        if dry_run:
-            _print_plan(plan, session, dry_run=True, asks=False, now=now)
-            return 0
-    async with session.board(create=not dry_run) as board:
-        found = await _read_all(board)
-        plan, now = await _planned(session, board, sources, found, prune=prune)
-        asks = bool(plan.remove) and not yes and not dry_run
-        _print_plan(plan, session, dry_run=dry_run, asks=asks, now=now)
-        _warn_of_left(plan.left_alone)
-        if prune and plan.others and not session.chosen.json:
-            others = plural(plan.others, "item")
-            note(f"{others} of other files, or added by hand: left alone")
-        done = plan
-        if not dry_run:
-            done = await _carry_out(
-                session, board, sources, plan, found, prune=prune, yes=yes, reason=reason
-            )
-    asked_for = {*plan.ids, *(one.id for _, _, one in each_item(sources))}
-    return LEFT if asked_for & done.left_alone.keys() else 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Apply:
+    """One call of the command."""
 
+    session: Session
+    sources: Sequence[ItemFile]
+    prune: bool
+    yes: bool
+    dry_run: bool
+    reason: str
 
-async def _carry_out(
-    session: Session,
-    board: BoardTable,
-    sources: Sequence[ItemFile],
-    plan: ApplyPlan,
-    found: Mapping[str, Item],
-    *,
-    prune: bool,
-    yes: bool,
-    reason: str,
-) -> ApplyPlan:
-    """Carry out the plan for the items that were `found`; make a new one where another process,
-    such as an `apply`, was faster. Wakes the workers, records what was done, and prints it for
-    programs, also when not all could be. Returns the part that was done, with the items that are
-    left as they are.
-    """
-    made, left, current = list[ApplyPlan](), dict(plan.left_alone), plan
-    try:
-        for tries_left in reversed(range(TRIES)):
-            done = set[str]()
+    async def run(self) -> int:
+        if not await self.session.has_board():  # no board is made for a plan that is refused
+            plan, now = await self._planned(None, {})
+            if self.dry_run:
+                self._print(plan, now)
+                return 0
+        async with self.session.board(create=not self.dry_run) as board:
+            found = await _read_all(board)
+            plan, now = await self._planned(board, found)
+            self._print(plan, now)
+            _warn_of_left(plan.left_alone)
+            if self.prune and plan.others and not self.session.chosen.json:
+                others = plural(plan.others, "item")
+                note(f"{others} of other files, or added by hand: left alone")
+            done = plan if self.dry_run else await self._carry_out(board, plan, found)
+        asked_for = {*plan.ids, *(one.id for _, _, one in each_item(self.sources))}
+        return LEFT if asked_for & done.left_alone.keys() else 0
+
+    async def _planned(
+        self, board: BoardTable | None, found: Mapping[str, Item]
+    ) -> tuple[ApplyPlan, datetime]:
+        """The plan for the items and tombstones that were found on the board, and when it was made;
+        `board` is None where there is none yet. Raises BadInput with the line of a file.
+        """
+        there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
+        check_against(there, self.sources, limit=board.table.max_value if board else MAX_VALUE)
+        now = await board.table.now() if board else SystemClock().now()
+        declared = [one for _, _, one in each_item(self.sources)]
+        mine = {one.by for one in self.sources} if self.prune else set()
+        plan = make_plan(declared, there, prune=mine, resolve=self.session.resolve, now=now)
+        plan = self._with_first(plan, now)
+        if plan.add:
+            check_not_made(self.session.name)
+        if board is not None:
+            left = additions.left_alone(board, [one.id for one in plan.add], found)
+            add = [one for one in plan.add if one.id not in left]
+            plan = replace(plan, add=add, left_alone={**plan.left_alone, **left})
+        return plan, now
+
+    def _with_first(self, plan: ApplyPlan, now: datetime) -> ApplyPlan:
+        """The plan with the first runs of the items that it adds, and without items that would
+        never run: a file may still declare items whose end has passed.
+        """
+        first, over = dict[str, datetime](), dict[str, str]()
+        added, resolve = {one.id for one in plan.add}, self.session.resolve
+        for source, number, one in each_item(self.sources):
+            if one.id in added:
+                settings = one.settings(resolve)
+                try:
+                    with source.at(number):
+                        named = first_of(one.item.first, settings, now)
+                except NoTimeLeft as none:
+                    over[one.id] = str(none)
+                    continue
+                slot = first_slot(settings, first=named, now=now)
+                first[one.id] = ready_for(one.id, slot, settings=settings, first=True)
+        add = [one for one in plan.add if one.id in first]
+        return replace(plan, add=add, first=first, over=over)
+
+    def _print(self, plan: ApplyPlan, now: datetime) -> None:
+        """Print the plan for people, and ask before items are removed. Programs get it only in a
+        dry run, else they get the result.
+        """
+        asks = bool(plan.remove) and not self.yes and not self.dry_run
+        if asks:
+            self._confirm(plan, now)
+        for item_id, problem in plan.over.items():
+            warn(f"{shown(item_id)} is not added: {problem}")
+        if self.session.chosen.json:
+            if self.dry_run:
+                emit(plan.record() | {"dry_run": True})
+        elif not asks:
+            _print_lines(plan, now=now)
+            if self.dry_run and plan.steps:
+                click.echo("dry run: nothing was changed")
+
+    def _confirm(self, plan: ApplyPlan, now: datetime, no: str = "nothing was changed") -> None:
+        """Show the plan, and ask before items are removed. Raises BadInput where there is no
+        terminal to ask on, BlackboardError that says `no` where that is the answer.
+        """
+        removed, names = plural(len(plan.remove), "item"), [item.id for item in plan.remove]
+        named = shown(some(names, NAMED))
+        if not sys.stdin.isatty():
+            problem = f"this would remove {removed}: {named}"
+            raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
+        _print_lines(plan, now=now, err=self.session.chosen.json)
+        if not confirmed(f"Remove {removed} ({named}), and do the rest?"):
+            raise BlackboardError(no)
+
+    async def _carry_out(
+        self, board: BoardTable, plan: ApplyPlan, found: Mapping[str, Item]
+    ) -> ApplyPlan:
+        """Carry out the plan for the items that were `found`; make a new one where another process,
+        such as an `apply`, was faster. Wakes the workers, records what was done, and prints it for
+        programs, also when not all could be. Returns the part that was done, with the items that
+        are left as they are.
+        """
+        made, left, current = list[ApplyPlan](), dict(plan.left_alone), plan
+        try:
+            for tries_left in reversed(range(TRIES)):
+                try:
+                    more = await self._change(board, current, found, made)
+                except (AlreadyThere, Missing):
+                    if not tries_left:
+                        raise
+                else:
+                    _warn_of_left(more)
+                    left |= more
+                    break
+                found, before = await _read_all(board), current
+                current, now = await self._planned(board, found)
+                _warn_of_kept(before, current, found)
+                if current.remove and not self.yes:
+                    self._confirm(current, now, no="nothing more was changed")
+                _warn_of_left(
+                    {one: why for one, why in current.left_alone.items() if one not in left}
+                )
+                left |= current.left_alone
+        finally:
+            whole = plan.made_of(made, left_alone=left)
+            if self.session.chosen.json:
+                emit(whole.record() | {"dry_run": False})
+        return whole
+
+    async def _change(
+        self,
+        board: BoardTable,
+        plan: ApplyPlan,
+        found: Mapping[str, Item],
+        made: list[ApplyPlan],
+    ) -> Mapping[str, str]:
+        """Do what a plan says, and add the part of it that was done to `made`."""
+        ids = plan.ids
+        async with recording(self.session, board, "apply", ids, reason=self.reason) as done:
             try:
-                more = await _change(board, current, tombstones=found, on_done=done.update)
-            except (AlreadyThere, Missing):
-                if not tries_left:
-                    raise
-            else:
-                _warn_of_left(more)
-                left |= more
-                break
+                return await _change(board, plan, tombstones=found, on_done=done.ids.update)
             finally:
-                if done:
-                    wake_workers(session.store)
-                    made.append(current.only(done))
-                    ids, counts = made[-1].ids, made[-1].counts
-                    await record(board, "apply", ids, reason=reason, details=counts)
-            found, before = await _read_all(board), current
-            current, now = await _planned(session, board, sources, found, prune=prune)
-            _warn_of_kept(before, current, found)
-            if current.remove and not yes:
-                _confirm(current, session, now=now, no="nothing more was changed")
-            _warn_of_left({one: why for one, why in current.left_alone.items() if one not in left})
-            left |= current.left_alone
-    finally:
-        whole = plan.made_of(made, left_alone=left)
-        if session.chosen.json:
-            _emit(whole, dry_run=False)
-    return whole
+                if done.ids:
+                    made.append(plan.only(done.ids))
+                    done.details.extend(made[-1].counts)
 
 
 def _warn_of_left(left: Mapping[str, str]) -> None:
@@ -224,92 +295,6 @@ async def _read_all(board: BoardTable) -> dict[str, Item]:
             for number in range(board.shards)
             async for item in through.items_and_tombstones(number)
         }
-
-
-async def _planned(
-    session: Session,
-    board: BoardTable | None,
-    sources: Sequence[ItemFile],
-    found: Mapping[str, Item],
-    *,
-    prune: bool,
-) -> tuple[ApplyPlan, datetime]:
-    """The plan for the items and tombstones that were found on the board, and when it was made;
-    `board` is None where there is none yet. Raises BadInput with the line of a file.
-    """
-    there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
-    check_against(there, sources, limit=board.table.max_value if board else MAX_VALUE)
-    now = await board.table.now() if board else SystemClock().now()
-    declared = [one for _, _, one in each_item(sources)]
-    mine = {one.by for one in sources} if prune else set()
-    plan = make_plan(declared, there, prune=mine, resolve=session.resolve, now=now)
-    plan = _with_first(plan, session.resolve, sources, now)
-    if plan.add:
-        check_not_made(session.name)
-    if board is not None:
-        left = additions.left_alone(board, [one.id for one in plan.add], found)
-        add = [one for one in plan.add if one.id not in left]
-        plan = replace(plan, add=add, left_alone={**plan.left_alone, **left})
-    return plan, now
-
-
-def _confirm(
-    plan: ApplyPlan, session: Session, *, now: datetime, no: str = "nothing was changed"
-) -> None:
-    """Show the plan, and ask before items are removed. Raises BadInput where there is no terminal
-    to ask on, BlackboardError that says `no` where that is the answer.
-    """
-    removed, names = plural(len(plan.remove), "item"), [item.id for item in plan.remove]
-    named = shown(some(names, NAMED))
-    if not sys.stdin.isatty():
-        problem = f"this would remove {removed}: {named}"
-        raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
-    _print_lines(plan, now=now, err=session.chosen.json)
-    if not confirmed(f"Remove {removed} ({named}), and do the rest?"):
-        raise BlackboardError(no)
-
-
-def _with_first(
-    plan: ApplyPlan, resolve: Resolve, sources: Sequence[ItemFile], now: datetime
-) -> ApplyPlan:
-    """The plan with the first runs of the items that it adds, and without items that would never
-    run: a file may still declare items whose end has passed.
-    """
-    first, over = dict[str, datetime](), dict[str, str]()
-    added = {one.id for one in plan.add}
-    for source, number, one in each_item(sources):
-        if one.id in added:
-            settings = one.settings(resolve)
-            try:
-                with source.at(number):
-                    named = first_of(one.item.first, settings, now)
-            except NoTimeLeft as none:
-                over[one.id] = str(none)
-                continue
-            slot = first_slot(settings, first=named, now=now)
-            first[one.id] = ready_for(one.id, slot, settings=settings, first=True)
-    return replace(plan, add=[one for one in plan.add if one.id in first], first=first, over=over)
-
-
-def _print_plan(
-    plan: ApplyPlan, session: Session, *, dry_run: bool, asks: bool, now: datetime
-) -> None:
-    """Print the plan for people. Programs get it only in a dry run, else they get the result."""
-    if asks:
-        _confirm(plan, session, now=now)
-    for item_id, problem in plan.over.items():
-        warn(f"{shown(item_id)} is not added: {problem}")
-    if session.chosen.json:
-        if dry_run:
-            _emit(plan, dry_run=True)
-    elif not asks:
-        _print_lines(plan, now=now)
-        if dry_run and plan.steps:
-            click.echo("dry run: nothing was changed")
-
-
-def _emit(plan: ApplyPlan, *, dry_run: bool) -> None:
-    emit(plan.record() | {"dry_run": dry_run})
 
 
 def _print_lines(plan: ApplyPlan, *, now: datetime, err: bool = False) -> None:

@@ -9,10 +9,7 @@ import re
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 from click.shell_completion import split_arg_string as words_of
 
-_SPECIAL = {
-    "": re.compile(r"([^\w@%+=:,./-])"),
-    '"': re.compile(r"([$`\"\\])"),
-}
+_SPECIAL = {"": re.compile(r"([^\w@%+=:,./-])"), '"': re.compile(r"([$`\"\\])")}
 """What a backslash must stand before, by the quote that is open."""
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, cli_command, common
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
 from blackboard.cli.session import Session, collect_seldom, completed
@@ -16,12 +16,6 @@ from blackboard.errors import BadInput
 if TYPE_CHECKING:
     from blackboard.bench import Measurement
 
-EPILOG = """\b
-Examples:
-  blackboard bench
-  blackboard bench --store https://ACCOUNT.table.core.windows.net/boards
-  blackboard bench --json | jq '.[] | [.name, .value, .unit]'
-"""
 COLUMNS = (
     Column(title="measured", least=20, usual=32, worth=9),
     Column(title="value", least=16, usual=18, worth=8),
@@ -31,7 +25,12 @@ COLUMNS = (
 )
 
 
-@click.command(epilog=EPILOG)
+@cli_command("""\
+Examples:
+  blackboard bench
+  blackboard bench --store https://ACCOUNT.table.core.windows.net/boards
+  blackboard bench --json | jq '.[] | [.name, .value, .unit]'
+""")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 60),

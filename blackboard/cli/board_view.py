@@ -31,7 +31,7 @@ from blackboard.display.columns import (
     run_cells,
     wide,
 )
-from blackboard.display.layout import Line, Style, fitted, shown, table, text_of, wrap
+from blackboard.display.layout import Line, Style, fitted, paragraph, shown, table, text_of
 from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
 from blackboard.model import Run, replace
@@ -64,8 +64,6 @@ class Opened:
     runs: Sequence[Run]
     now: datetime
     """The store's time."""
-    lines: Sequence[Line] = ()
-    width: int = 0
 
 
 class BoardView:
@@ -91,7 +89,7 @@ class BoardView:
         self._base = query
         self._absolute = absolute
         self._opened: Opened | None = None
-        self._trouble = ""
+        self.trouble = ""
         self._asked: object = None
         """What was read last: the id of an item, or a query and its limit."""
 
@@ -126,9 +124,6 @@ class BoardView:
 
         self.state = with_message(self.state, f"{act.verb.value} {shown(act.id)} ...")
         return work
-
-    def fail(self, trouble: str) -> None:
-        self._trouble = trouble
 
     # ---- reading and doing
 
@@ -256,8 +251,8 @@ class BoardView:
             return [(_prompt(state, state.prompt, width), Style.TITLE)]
         if state.message:
             return [(state.message, Style.BAD if state.bad else Style.GOOD)]
-        if self._trouble:
-            return [(self._trouble, Style.BAD)]
+        if self.trouble:
+            return [(self.trouble, Style.BAD)]
         return [(fitting(parts, width), Style.QUIET)]
 
     def _item(self, width: int) -> Sequence[Line]:
@@ -265,11 +260,7 @@ class BoardView:
         wanted = self.state.opened
         if opened is None or wanted is None or opened.status.item.id != wanted.item.id:
             return [[("reading the item ...", Style.QUIET)]]
-        if opened.width != width:
-            lines = item_lines(opened, width, absolute=self._absolute)
-            opened = replace(opened, lines=lines, width=width)
-            self._opened = opened
-        return opened.lines
+        return item_lines(opened, width, absolute=self._absolute)
 
 
 def _marked(line: Line, mark: str) -> Line:
@@ -299,12 +290,11 @@ def _due(asked: AskedRun) -> str:
 
 def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
     """An item in full: why it runs or does not, its newest runs, and all about the newest."""
-    lines: list[Line] = [[(text, Style.TITLE)] for text in wrap(shown(opened.why.headline), width)]
+    lines = paragraph(shown(opened.why.headline), width, style=Style.TITLE)
     margin = max((len(label) for label, _ in opened.why.facts), default=0) + 4
     for label, fact in opened.why.facts:
         first = f"  {label}".ljust(margin)
-        texts = wrap(shown(fact), width, first=first, margin=" " * margin)
-        lines += [[(text, Style.PLAIN)] for text in texts]
+        lines += paragraph(shown(fact), width, first=first, margin=" " * margin)
     if not opened.runs:
         return [*lines, (), [("no runs yet", Style.QUIET)]]
     places = [n for n, one in enumerate(RUN_COLUMNS) if one.title in OF_AN_ITEM]
@@ -313,6 +303,6 @@ def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
     rows = [[line[n] for n in places] for line in cells]
     lines += [(), *table(columns, rows, width=width), ()]
     for text in in_full(opened.runs[0]):
-        margin_of = " " * (len(text) - len(text.lstrip(" ")))
-        lines += [[(one, Style.PLAIN)] for one in wrap(text, width, margin=margin_of)]
+        indent = " " * (len(text) - len(text.lstrip(" ")))
+        lines += paragraph(text, width, margin=indent)
     return lines

@@ -26,23 +26,21 @@ def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
     with suppress(Exception):
         match what:
             case "ids":
-                return _items(asyncio.run(_ids_like(_chosen(ctx), start)))
+                found = asyncio.run(_ids_like(_chosen(ctx), start))
+                return [CompletionItem(one) for one in found]
             case "types":
-                return _items(_like(_types(Session.start(_chosen(ctx))), start))
+                return _like(_types(Session.start(_chosen(ctx))), start)
             case "jobs":
                 files = CompletionItem(start, type="file")
-                return [*_items(_like(shipped(), start)), files]
+                return [*_like(shipped(), start), files]
             case "zones":
-                return _items(_like(available_timezones(), start))
+                return _like(available_timezones(), start)
     return []
 
 
-def _items(values: Iterable[str]) -> list[CompletionItem]:
-    return [CompletionItem(one) for one in values]
-
-
-def _like(values: Iterable[str], start: str) -> list[str]:
-    return sorted(one for one in set(values) if one.lower().startswith(start.lower()))
+def _like(values: Iterable[str], start: str) -> list[CompletionItem]:
+    found = sorted(one for one in set(values) if one.lower().startswith(start.lower()))
+    return [CompletionItem(one) for one in found]
 
 
 def _types(session: Session) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blackboard import cost
-from blackboard.cli.options import Chosen, common, cycle_option, number_option
+from blackboard.cli.options import Chosen, cli_command, common, cycle_option, number_option
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
@@ -20,12 +20,6 @@ from blackboard.phrases import brief, plural, span
 from blackboard.protocol.members import workers
 from blackboard.schedule.times import parse_duration
 
-EPILOG = """\b
-Examples:
-  blackboard cost
-  blackboard cost --workers 10 --cycle 30s --shards 4
-  blackboard cost --json | jq .bill.total
-"""
 COLUMNS = (
     Column(title="requests", least=10, usual=12, worth=9),
     Column(title="a month", least=10, usual=14, worth=8),
@@ -72,7 +66,12 @@ class Estimate:
         return cost.stored(self.load)
 
 
-@click.command(epilog=EPILOG)
+@cli_command("""\
+Examples:
+  blackboard cost
+  blackboard cost --workers 10 --cycle 30s --shards 4
+  blackboard cost --json | jq .bill.total
+""")
 @cycle_option
 @number_option("--workers", "count", most=10_000, line="[the live ones]")
 @number_option("--shards", most=cost.MOST_SHARDS, line="[the board's]")
@@ -81,12 +80,7 @@ class Estimate:
 )
 @common()
 def cost_command(
-    *,
-    chosen: Chosen,
-    cycle: str | None,
-    count: int | None,
-    shards: int | None,
-    price: str | None,
+    *, chosen: Chosen, cycle: str | None, count: int | None, shards: int | None, price: str | None
 ) -> int:
     """Estimate the requests of this board in a month, and their price on Azure.
 

@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import sys
+import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Any
 import click
 
 from blackboard.cli.export import item_text
-from blackboard.cli.options import Chosen, common, completing
+from blackboard.cli.options import Chosen, cli_command, common, completing
 from blackboard.cli.output import emit, note, warn
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -287,29 +288,40 @@ def _unquoted(text: str) -> str:
 
 
 def zone_of_host() -> str:
-    """The zone in which cron of this host runs. Warns where it has no name, as in a container that
-    is given the file of the zone alone.
+    """The zone in which cron of this host runs. It does not have the TZ of a shell: a warning names
+    one that has other rules. Another says where the zone has no name, as in a container that is
+    given the file of the zone alone.
     """
-    named = os.environ.get("TZ", "").lstrip(":")
+    of_shell = os.environ.get("TZ", "")
+    named = of_shell.lstrip(":").rpartition("zoneinfo/")[2]
     linked = str(LOCALTIME.resolve()).partition("zoneinfo/")[2]
     written = TIMEZONE.read_text(errors="replace").strip() if TIMEZONE.is_file() else ""
-    for name in (named, linked, written):
+    for name in (linked, written, named):
         with suppress(BadInput):
-            return find_zone(name).key
+            zone = find_zone(name).key
+            if named and _rules(named) != _rules(zone):
+                words = f"cron runs in {zone}, the zone of this host, and not by TZ={of_shell}"
+                warn(f"{words}: {zone} is taken; --tz names another")
+            return zone
     if LOCALTIME.is_file():
         warn("nothing here says how the zone of this host is called: UTC is taken; --tz names it")
     return "UTC"
 
 
-EPILOG = """\b
+def _rules(zone: str) -> bytes:
+    """The contents of the file of a zone, by its name or path; the name where there is no file."""
+    for folder in zoneinfo.TZPATH:
+        with suppress(OSError):
+            return Path(folder, zone).read_bytes()
+    return zone.encode()
+
+
+@cli_command("""\
 Examples:
   crontab -l | blackboard import-crontab - > crontab.toml
   blackboard import-crontab my.crontab --tz Europe/Berlin > crontab.toml
   blackboard apply crontab.toml --dry-run
-"""
-
-
-@click.command(epilog=EPILOG)
+""")
 @click.argument("file", type=click.Path())
 @click.option(
     "--tz",

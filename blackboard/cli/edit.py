@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 import click
 
 from blackboard.board import mark_now
-from blackboard.cli.actions import record
-from blackboard.cli.many import change_each, for_each
-from blackboard.cli.options import Chosen, common, completing, reason_option
+from blackboard.cli.many import change_each, for_each, record
+from blackboard.cli.options import Chosen, Decorator, cli_command, common, completing, reason_option
 from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.plan import NAMED, differences, replanned
 from blackboard.cli.session import Session, completed, confirmed, ids_argument
@@ -26,7 +25,7 @@ from blackboard.cli.spec_options import (
     with_times,
 )
 from blackboard.clock import SystemClock
-from blackboard.display.layout import shown
+from blackboard.display.layout import one_line, shown
 from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLeft
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_new_id, check_size, checkpoint_text, first_of
@@ -47,24 +46,27 @@ from blackboard.why import due_words
 
 LATE = timedelta(minutes=1)
 """A first time that is longer ago is pointed out: it may be a slip."""
-ADD_EPILOG = """\b
+
+
+def _type_option(line: str, *, required: bool = False) -> Decorator:
+    return click.option(
+        "--type",
+        "item_type",
+        required=required,
+        metavar="TYPE",
+        shell_complete=completing("types"),
+        help=line,
+    )
+
+
+@cli_command("""\
 Examples:
   blackboard add davis --type calendars --every 8h --set feeds=@feeds.txt
   blackboard add backup --type shell --cron "0 3 * * *" --tz Europe/Berlin \\
       --first now --set 'command=["backup.sh", "--all"]'
-"""
-
-
-@click.command(epilog=ADD_EPILOG)
+""")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option(
-    "--type",
-    "item_type",
-    required=True,
-    metavar="TYPE",
-    shell_complete=completing("types"),
-    help="The type of the handler that runs it.",
-)
+@_type_option("The type of the handler that runs it.", required=True)
 @click.option(
     "--first", metavar="now|next|WHEN", help="The first run [now for --every, else next]."
 )
@@ -119,7 +121,9 @@ async def _add(
         now = await board.table.now()
         spec = spec_at(now)
         check_size(spec, limit=board.table.max_value)
-        await _check_new(board, ids)
+        for one in ids:  # all or none: one id that is taken refuses them all
+            if await board.existing(one) is not None:
+                raise AlreadyThere(one)
         await _warn_unserved(session, board, item_type)
         warn_idle_steps([spec])
         settings = board.resolve(item_type, encode_spec(spec))
@@ -150,30 +154,14 @@ def _due(board: BoardTable, item: Item, now: datetime) -> str:
     return f"{words}: its time was {exactly(item.slot, now)}" if is_past else words
 
 
-async def _check_new(board: BoardTable, ids: Sequence[str]) -> None:
-    """All or none: one id that is taken refuses them all."""
-    for one in ids:
-        if await board.existing(one) is not None:
-            raise AlreadyThere(one)
-
-
-EDIT_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard edit westlafcals --every 4h --set days=60
   blackboard edit crawl --checkpoint '{"page": 57}'
   blackboard edit "town*" --retries 2 --timeout "" --unset debug
-"""
-
-
-@click.command(epilog=EDIT_EPILOG)
+""")
 @ids_argument()
-@click.option(
-    "--type",
-    "item_type",
-    metavar="TYPE",
-    shell_complete=completing("types"),
-    help="Of the handler that runs it from now on.",
-)
+@_type_option("Of the handler that runs it from now on.")
 @click.option(
     "--first", metavar="now|next|WHEN", help="Another first run, of an item that never ran."
 )
@@ -287,13 +275,10 @@ def _changes(before: Item, after: Item) -> list[str]:
     return changes
 
 
-RENAME_EPILOG = """\b
+@cli_command("""\
 Example:
   blackboard rename westlafcals west-lafayette
-"""
-
-
-@click.command(epilog=RENAME_EPILOG)
+""")
 @click.argument("item_id", metavar="ID", shell_complete=completing("ids"))
 @click.argument("new_id", metavar="NEW-ID")
 @reason_option
@@ -303,29 +288,28 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str, reason: str) ->
     to be changed as well. A rename that was interrupted is finished when it is asked for again.
     """
     session = Session.start(chosen).with_defaults(changes=True)
-    return completed(_rename(session, check_id(item_id), check_new_id(new_id), reason=reason))
+    check_id(item_id)
+    check_new_id(new_id)
+
+    async def work() -> int:
+        async with session.board() as board:
+            done = await rename(board, item_id, new_id, await mark_now(board, ""))
+            if done.changed:
+                wake_workers(session.store)
+                await record(board, "rename", [item_id], reason=reason, details=[f"to {new_id}"])
+            paused = " and is paused, as it was" if done.item.is_paused else ""
+            words = f"is the name of {shown(item_id)} now{paused}"
+            answer = Answer(item=done.item, words=words, changed=done.changed)
+            return await print_answers(board, [answer], json=chosen.json)
+
+    return completed(work())
 
 
-async def _rename(session: Session, item_id: str, new_id: str, *, reason: str) -> int:
-    async with session.board() as board:
-        done = await rename(board, item_id, new_id, await mark_now(board, ""))
-        if done.changed:
-            wake_workers(session.store)
-            await record(board, "rename", [item_id], reason=reason, details=[f"to {new_id}"])
-        paused = " and is paused, as it was" if done.item.is_paused else ""
-        words = f"is the name of {shown(item_id)} now{paused}"
-        answer = Answer(item=done.item, words=words, changed=done.changed)
-        return await print_answers(board, [answer], json=session.chosen.json)
-
-
-RM_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard rm westlafcals
   blackboard rm "test-*" --yes
-"""
-
-
-@click.command(epilog=RM_EPILOG)
+""")
 @ids_argument()
 @click.option("--yes", is_flag=True, help="Do not ask when a glob matches several.")
 @reason_option
@@ -343,6 +327,9 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool, 
     async def remove(board: BoardTable, item: Item) -> Answer:
         removed = await edits.remove(board, item.id)
         words = "is removed" + (", while it was running" if item.running else "")
+        if item.checkpoint and group_of(board.name):
+            lost = f"its checkpoint {one_line(item.checkpoint)[:60]} is lost"
+            words += f"; {lost}: a pump that still names it begins it anew"
         if not removed.changed:
             words = "was removed by another command meanwhile"
         return Answer(item=removed.item, words=words, changed=removed.changed)

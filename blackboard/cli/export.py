@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, cli_command, common
 from blackboard.cli.output import emit, warn
 from blackboard.cli.plan import NAMED
 from blackboard.cli.progress import reading
@@ -23,15 +23,13 @@ from blackboard.phrases import iso, plural, some
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
 
-EXPORT_EPILOG = """\b
+
+@cli_command("""\
 Examples:
   blackboard export > items.toml
   blackboard --board copy apply items.toml
   blackboard export "town*" --json
-"""
-
-
-@click.command(epilog=EXPORT_EPILOG)
+""")
 @ids_argument(required=False)
 @common()
 def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
@@ -40,7 +38,16 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     be read are left out with a warning, and exit code 1.
     """
     session = Session.start(chosen)
-    found, now, is_whole = asyncio.run(_read_items(session, ids, exact=exact))
+
+    async def read() -> tuple[list[Item], datetime, bool]:
+        async with reading(session.board(), "reading items") as board:
+            if ids:
+                found = await select(board, ids, exact=exact)
+            else:
+                found = [item async for item in board.items()]
+            return found, await board.table.now(), not board.unreadable and not board.newer
+
+    found, now, is_whole = asyncio.run(read())
     items = [item for item in found if _has_spec(item)]
     if chosen.json:
         emit([declared(item) for item in items])
@@ -89,18 +96,6 @@ def _toml(item: Item) -> str:
     except BadInput as problem:
         text = f"item {shown(item.id)}: {problem.problem}"
         raise BadInput(problem.field, text, problem.remedy) from None
-
-
-async def _read_items(
-    session: Session, ids: Sequence[str], *, exact: bool
-) -> tuple[list[Item], datetime, bool]:
-    """Items, the store's time, and whether no row of an item was left out."""
-    async with reading(session.board(), "reading items") as board:
-        if ids:
-            found = await select(board, ids, exact=exact)
-        else:
-            found = [item async for item in board.items()]
-        return found, await board.table.now(), not board.unreadable and not board.newer
 
 
 def declared(item: Item) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands that show whether all is well: check, doctor, workers, notify."""
+"""The commands that show whether all is well: check, doctor, notify."""
 
 import asyncio
 import os
@@ -14,48 +14,34 @@ from typing import TypeVar
 import click
 from msgspec.structs import asdict
 
-from blackboard.cli.listing import Listing, listed
-from blackboard.cli.options import (
-    Chosen,
-    absolute_option,
-    as_typed,
-    common,
-    completing,
-    types_option,
-)
+from blackboard.cli.options import Chosen, as_typed, cli_command, common, jobs_option, types_option
 from blackboard.cli.output import JSON, emit, paused_words, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, completed, ids_argument
 from blackboard.cli.spec_options import unknown_types
-from blackboard.cli.watch import watch_option
 from blackboard.clock import SystemClock
-from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
-from blackboard.display.health import Alarm, Checked, read_alarms, worker_words
+from blackboard.display.health import Alarm, Checked, read_alarms
 from blackboard.display.layout import shown
 from blackboard.display.queries import read_selected
 from blackboard.doctor import DoctorReport, Examination, examine, unopened
 from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import VERSION, replace
+from blackboard.model import VERSION
 from blackboard.phrases import plural
-from blackboard.protocol.members import Sighting, workers
-from blackboard.protocol.reading import BoardTable
-from blackboard.records import worker_record
 from blackboard.schedule.times import UNITS, parse_duration
 
-CHECK_EPILOG = """\b
-Examples:
-  blackboard check
-  blackboard check --overdue 10m --type calendars
-  blackboard check --json || send-an-alarm
-"""
 MOST_LINES = 20
 """The most lines about problems of one kind."""
 Thing = TypeVar("Thing")
 _NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
 
 
-@click.command(epilog=CHECK_EPILOG)
+@cli_command("""\
+Examples:
+  blackboard check
+  blackboard check --overdue 10m --type calendars
+  blackboard check --json || send-an-alarm
+""")
 @ids_argument(required=False)
 @click.option("--overdue", default="10m", metavar="TIME", help="Ready for longer than this [10m].")
 @types_option
@@ -84,7 +70,7 @@ def check_command(
         async with reading(session.board(), "checking items") as board:
             status = await read_selected(board, ids, exact=exact, overdue_after=limit)
             found = await read_alarms(board, status, types=types, with_groups=not ids)
-        if not ids:
+        if found.unmatched and not ids:
             _check_types(session, found.unmatched, {one.item.type for one in status.statuses})
         return found
 
@@ -109,8 +95,6 @@ def _check_types(session: Session, unmatched: Sequence[str], there: Collection[s
     """Refuses types of no item that have no handler here either: the probe of a misspelled type
     would always be well. Raises BadInput.
     """
-    if not unmatched:
-        return
     for name, meant in unknown_types(session.with_defaults(changes=True), unmatched, there):
         remedy = meant or "`blackboard show` lists the items"
         raise BadInput("type", f"no item has the type {name!r}", remedy)
@@ -148,22 +132,23 @@ def _first_of_each(
             yield one, total[kind] - MOST_LINES if seen[kind] == MOST_LINES else 0
 
 
-DOCTOR_EPILOG = """\b
+COUNTED = {
+    "items": "item",
+    "tombstones": "tombstone",
+    "waiting": "waiting token",
+    "locks": "lock",
+    "runs": "run",
+}
+"""The counts of a report of `doctor`, each with the noun for people."""
+
+
+@cli_command("""\
 Examples:
   blackboard doctor
   blackboard doctor --jobs jobs --jobs calendars
   blackboard doctor --repair --json
-"""
-
-
-@click.command(epilog=DOCTOR_EPILOG)
-@click.option(
-    "--jobs",
-    multiple=True,
-    metavar="JOBS",
-    shell_complete=completing("jobs"),
-    help="Check that every type has a handler in there.",
-)
+""")
+@jobs_option("Check that every type has a handler in there.")
 @click.option("--repair", is_flag=True, help="Put right what is safe.")
 @common()
 def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
@@ -195,7 +180,9 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 
     report = completed(examined())
     if chosen.json:
-        emit(_report_view(report))
+        counts = {name: getattr(report, name) for name in COUNTED}
+        findings = [asdict(one) for one in report.findings]
+        emit({"clean": report.clean, "version": VERSION, **counts, "findings": findings})
     else:
         click.echo("\n".join(_report_lines(report, session)))
     return 0 if report.clean else 1
@@ -207,13 +194,7 @@ def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
         yield wrapped(words, first=f"{one.code:<8}", margin=" " * 8)
         if more:
             yield f"{one.code:<8}... and {more:,} more{_fate(one)} (--json has all)"
-    counts = (
-        plural(report.items, "item"),
-        plural(report.tombstones, "tombstone"),
-        plural(report.waiting, "waiting token"),
-        plural(report.locks, "lock"),
-        plural(report.runs, "run"),
-    )
+    counts = (plural(getattr(report, name), noun) for name, noun in COUNTED.items())
     broken = sum(one.grave and not one.repaired for one in report.findings)
     repaired = sum(one.repaired for one in report.findings)
     verdict = "clean" if report.clean else plural(broken, "finding")
@@ -227,71 +208,11 @@ def _fate(one: Finding) -> str:
     return "" if one.grave else "  [for your information]"
 
 
-def _report_view(report: DoctorReport) -> dict[str, object]:
-    return {
-        "clean": report.clean,
-        "version": VERSION,
-        "items": report.items,
-        "tombstones": report.tombstones,
-        "waiting": report.waiting,
-        "locks": report.locks,
-        "runs": report.runs,
-        "findings": [asdict(one) for one in report.findings],
-    }
-
-
-WORKERS_EPILOG = """\b
-Examples:
-  blackboard workers
-  blackboard workers --watch
-  blackboard workers --json | jq '.[] | select(.alive) | .name'
-"""
-
-
-@click.command(epilog=WORKERS_EPILOG)
-@absolute_option
-@watch_option
-@common()
-def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int:
-    """Show the workers that have announced themselves.
-
-    A worker is lost when its next announcement is overdue; after a day it is not shown any more.
-    Its items are taken over when their locks go stale, whatever is shown here.
-    """
-    return listed(
-        Session.start(chosen), lambda board: workers_of(board, absolute=absolute), watch=watch
-    )
-
-
-async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
-    """All that have announced themselves."""
-    found, now = await _announced(board), await board.table.now()
-    return Listing(
-        columns=wide(WORKER_COLUMNS, absolute=absolute),
-        rows=[worker_cells(one, now=now, absolute=absolute) for one in found],
-        records=[worker_record(one) for one in found],
-        empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
-        summary=worker_words(found),
-    )
-
-
-async def _announced(board: BoardTable) -> list[Sighting]:
-    """The workers, with the number of locks they hold: their own count may be a minute old."""
-    held = Counter([lock.owner async for lock in board.locks()])
-    return [
-        replace(one, member=replace(one.member, running=held[one.member.owner]))
-        for one in await workers(board)
-    ]
-
-
-NOTIFY_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard notify --test
   blackboard notify --test --json
-"""
-
-
-@click.command(epilog=NOTIFY_EPILOG)
+""")
 @click.option("--test", is_flag=True, help="Send a test notice in every way of [notify].")
 @common()
 def notify_command(*, chosen: Chosen, test: bool) -> int:

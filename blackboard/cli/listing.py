@@ -1,18 +1,46 @@
-"""A list of a board that a command prints, or shows again and again with `--watch`."""
+"""The commands that list what a board has, once or again and again: `workers`, `leader` the holders
+of elections, `leases` those of partitions.
+"""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import click
 from msgspec import Struct
 
-from blackboard.cli.options import as_typed
+from blackboard.cli.options import Chosen, absolute_option, as_typed, cli_command, common
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session
-from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watched
-from blackboard.clock import SystemClock
-from blackboard.display.layout import Column, Line, Style, table, wrap
+from blackboard.cli.watch import Drawn, WatchedPage, seconds_of, watch_option, watched_page
+from blackboard.display.columns import (
+    GROUP_COLUMNS,
+    LEADER_COLUMNS,
+    PARTITION_COLUMNS,
+    WORKER_COLUMNS,
+    group_cells,
+    leader_cells,
+    leases_summary,
+    partition_cells,
+    wide,
+    worker_cells,
+)
+from blackboard.display.health import worker_words
+from blackboard.display.layout import Column, Line, paragraph, table
+from blackboard.display.sharing import (
+    election_record,
+    group_record,
+    unreadable_election,
+    unreadable_words,
+)
+from blackboard.model import replace
+from blackboard.phrases import plural
+from blackboard.protocol.groups import read_groups
+from blackboard.protocol.keys import leaders_board
+from blackboard.protocol.leaders import read_elections
+from blackboard.protocol.members import Sighting, workers
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import worker_record
 
 
 class Listing(Struct, frozen=True, kw_only=True):
@@ -41,34 +69,161 @@ class Listing(Struct, frozen=True, kw_only=True):
     def page(self, width: int) -> WatchedPage:
         """The table laid out for a width."""
         if not self.rows:
-            return WatchedPage(
-                body=[[(text, Style.PLAIN)] for text in wrap(as_typed(self.empty), width)]
-            )
+            return WatchedPage(body=paragraph(as_typed(self.empty), width))
         lines = table(self.columns, self.rows, width=width)
         return WatchedPage(body=lines, head=1, summary=as_typed(self.summary))
 
 
-def listed(
-    session: Session, read: Callable[[BoardTable], Awaitable[Listing]], *, watch: str | None
+def _listed(
+    chosen: Chosen, read: Callable[[BoardTable], Awaitable[Listing]], *, watch: str | None
 ) -> int:
     """Print what is read, or watch it; the exit code."""
+    session = Session.start(chosen)
     if watch is not None:
 
-        def view(board: BoardTable) -> PageView:
-            async def again() -> Drawn:
-                return (await read(board)).page
+        async def drawn(board: BoardTable) -> Drawn:
+            return (await read(board)).page
 
-            return PageView(again, SystemClock())
-
-        return watched(session, view, every=seconds_of(watch))
+        return watched_page(session, drawn, every=seconds_of(watch))
 
     async def once() -> Listing:
         async with session.board() as board:
             return await read(board)
 
     found = asyncio.run(once())
-    if session.chosen.json:
+    if chosen.json:
         emit(found.records)
     else:
         click.echo(found.text)
     return 0 if found.is_well else 1
+
+
+@cli_command("""\
+Examples:
+  blackboard workers
+  blackboard workers --watch
+  blackboard workers --json | jq '.[] | select(.alive) | .name'
+""")
+@absolute_option
+@watch_option
+@common()
+def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int:
+    """Show the workers that have announced themselves.
+
+    A worker is lost when its next announcement is overdue; after a day it is not shown any more.
+    Its items are taken over when their locks go stale, whatever is shown here.
+    """
+    return _listed(chosen, lambda board: workers_of(board, absolute=absolute), watch=watch)
+
+
+async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
+    """All that have announced themselves."""
+    found, now = await _announced(board), await board.table.now()
+    return Listing(
+        columns=wide(WORKER_COLUMNS, absolute=absolute),
+        rows=[worker_cells(one, now=now, absolute=absolute) for one in found],
+        records=[worker_record(one) for one in found],
+        empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
+        summary=worker_words(found),
+    )
+
+
+async def _announced(board: BoardTable) -> list[Sighting]:
+    """The workers, with the number of locks they hold: their own count may be a minute old."""
+    held = Counter([lock.owner async for lock in board.locks()])
+    return [
+        replace(one, member=replace(one.member, running=held[one.member.owner]))
+        for one in await workers(board)
+    ]
+
+
+NO_ELECTIONS = "no elections yet: workers make one, and so does `async with board.election(NAME)`"
+
+
+@cli_command("""\
+Examples:
+  blackboard leader
+  blackboard leader nightly-report
+  blackboard leader --watch
+  blackboard leader --json | jq '.[] | select(.late) | .election'
+""")
+@click.argument("name", required=False)
+@absolute_option
+@watch_option
+@common()
+def leader_command(*, chosen: Chosen, name: str | None, absolute: bool, watch: str | None) -> int:
+    """Show who leads the elections of the board, or the one of NAME: since when, in which term, how
+    it was found, and when its lock was last renewed.
+
+    Exit 1 when an election that is not paused has had no leader for longer than its lease, or has a
+    row that cannot be read: that is named.
+    """
+    return _listed(chosen, lambda board: elections_of(board, name, absolute=absolute), watch=watch)
+
+
+async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
+    """All elections of a board, or one."""
+    found = await read_elections(board, name)
+    records = [election_record(one, found.now) for one in found.statuses]
+    leaders = leaders_board(board.name)
+    doctor = f"`blackboard --board {leaders} doctor`"
+    problems = [f"{one.problem} ({doctor})" for one in records if one.problem]
+    lost = unreadable_words(leaders, found.unreadable)
+    problems += [lost] if lost else []
+    return Listing(
+        columns=wide(LEADER_COLUMNS, absolute=absolute),
+        rows=[leader_cells(one, now=found.now, absolute=absolute) for one in found.statuses],
+        records=[*records, *map(unreadable_election, found.unreadable)],
+        empty="; ".join(problems) or NO_ELECTIONS,
+        summary="; ".join([plural(len(records), "election"), *problems]),
+        prints_summary=bool(problems),
+        is_well=not problems and not any(one.late for one in records),
+    )
+
+
+@cli_command("""\
+Examples:
+  blackboard leases
+  blackboard leases clicks --watch
+  blackboard leases --json || send-an-alarm
+""")
+@click.argument("group", required=False)
+@watch_option
+@common()
+def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> int:
+    """Show the groups of partitions that pumps serve, or the partitions of one: who holds them,
+    since when, and where their pumps go on.
+
+    Exit 1 when a partition is held by no worker for longer than its lease, its pump fails again and
+    again, or a row of a group is damaged: that is named. A group is a board of its own: `blackboard
+    --board BOARD.GROUP` has all commands for its partitions.
+    """
+    return _listed(chosen, lambda board: leases_of(board, group), watch=watch)
+
+
+async def leases_of(board: BoardTable, group: str | None) -> Listing:
+    """All groups, or the partitions of one."""
+    found = await read_groups(board, group)
+    records = [group_record(one) for one in found]
+    is_well = all(one.well for one in records)
+    problems = [problem for one in records if (problem := one.problem)]
+    if group is None:
+        return Listing(
+            columns=GROUP_COLUMNS,
+            rows=[group_cells(one) for one in found],
+            records=records,
+            empty="no groups: a worker with a pump makes its group (docs/sharing.md)",
+            summary="; ".join([plural(len(found), "group"), *problems]),
+            prints_summary=bool(problems),
+            is_well=is_well,
+        )
+    one = found[0]
+    return Listing(
+        columns=PARTITION_COLUMNS,
+        rows=[partition_cells(one, each) for each in one.partitions],
+        records=records[0],
+        empty="no partitions",
+        summary="; ".join([leases_summary(one), *problems]),
+        prints_summary=True,
+        is_well=is_well,
+    )

@@ -25,7 +25,7 @@ import click
 import msgspec
 
 from blackboard.board_worker import identity
-from blackboard.cli.actions import record
+from blackboard.cli.many import record
 from blackboard.cli.session import Session
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
@@ -239,11 +239,7 @@ class LocalRun:
             renewing = breaker.board(board, Need.RENEWAL)
             owner = identity(board.chance)
             permits = Permits(
-                board=board,
-                renewing=renewing,
-                owner=owner,
-                holdings=holdings,
-                freed=lambda: None,
+                board=board, renewing=renewing, owner=owner, holdings=holdings, freed=lambda: None
             )
             try:
                 holding = await self._taken(board, permits, owner=owner)
@@ -359,10 +355,12 @@ async def claimed(
         raise BlackboardError(
             f"{item.id} was asked to run meanwhile: a worker runs this request in its turn"
         )
-    token = await _token(board, asked.item)
+    key = next_key(asked.item.ready, item.id)
+    row = await read(board.table, board.partition(item.id), key)
     settings = board.resolve(item.type, item.spec)
     taken: tuple[Claim, ...] = ()
-    if token is not None:
+    if row is not None:
+        token = record_of(Token, row)
         answer = await claim(board, [token], owner=owner, settings=[settings])
         taken = await trusted(board, answer.claims)
         if answer.claims and not taken:
@@ -373,11 +371,6 @@ async def claimed(
     if not taken:
         raise BlackboardError(f"{item.id} was claimed by a worker before it could be run here")
     return Holding(claim=taken[0], settings=settings)
-
-
-async def _token(board: BoardTable, item: Item) -> Token | None:
-    row = await read(board.table, board.partition(item.id), next_key(item.ready, item.id))
-    return None if row is None else record_of(Token, row)
 
 
 class _Kept:

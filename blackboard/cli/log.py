@@ -11,10 +11,10 @@ from functools import partial
 
 import click
 
-from blackboard.cli.actions import show_actions
 from blackboard.cli.options import (
     Chosen,
     absolute_option,
+    cli_command,
     common,
     number_option,
     refuse_beside,
@@ -25,9 +25,11 @@ from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument
 from blackboard.clock import SystemClock
 from blackboard.display.columns import (
+    ACTION_COLUMNS,
     MOMENT,
     NOTHING,
     RUN_COLUMNS,
+    action_cells,
     run_cells,
     run_outcome,
     run_words,
@@ -45,10 +47,11 @@ from blackboard.display.layout import (
 )
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput
-from blackboard.model import Item, LogLine, Mark, Outcome, Run, replace
+from blackboard.model import Item, LogLine, Mark, Outcome, Run, decoded_as, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
+from blackboard.protocol.actions import actions as read_actions
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import decoded_as, run_record, run_summary
+from blackboard.records import action_record, run_record, run_summary
 from blackboard.schedule.times import parse_moment
 from blackboard.table import Busy, Unavailable
 
@@ -60,7 +63,10 @@ BEHIND = timedelta(minutes=10)
 """How long before it is written a run may have stopped, by its worker's clock, to be shown."""
 
 
-EPILOG = """\b
+OUTCOMES = [one.value for one in Outcome]
+
+
+@cli_command("""\
 Examples:
   blackboard log
   blackboard log westlafcals -n 5 --output
@@ -70,11 +76,7 @@ Examples:
   blackboard log westlafcals --fence 12
   blackboard log --actions -n 50
   blackboard log --json | jq '.[] | [.id, .lag]'
-"""
-OUTCOMES = [one.value for one in Outcome]
-
-
-@click.command(epilog=EPILOG)
+""")
 @ids_argument(required=False)
 @number_option("-n", "number", most=MOST, default=20, line="At most [20].")
 @click.option(
@@ -124,7 +126,8 @@ def log_command(
     if actions:
         problem = "all actions of the board are shown"
         refuse_beside("actions", problem, allowed=("number", "absolute"))
-        return show_actions(session, number=number, absolute=absolute)
+        asyncio.run(_print_actions(session, number=number, absolute=absolute))
+        return 0
     full = full or fence is not None
     pattern = _pattern(grep)
 
@@ -143,8 +146,9 @@ def log_command(
             items = await items_with_history(board, ids, exact=exact)
             runs_of = None if fence is None else partial(_of_fence, board, fence)
             limit = number if fence is None else MOST
-            found = await newest_runs(board, items, query, limit=limit, runs_of=runs_of)
-            return found, query, sum(one.runs for one in items), await board.table.now()
+            found, _ = await newest_runs(board, items, query, limit=limit, runs_of=runs_of)
+            runs, total = [run for _, run in found], sum(one.runs for one in items)
+            return runs, query, total, await board.table.now()
 
     if follow:
         chosen_by = ("ids", "exact", "number", "outcomes", "types", "since", "grep")
@@ -167,6 +171,22 @@ def log_command(
             so_many = "of those that match" if query.selects else f"of {total}"
             click.echo(f"\nthe newest {number} {so_many}; -n shows more")
     return 0
+
+
+async def _print_actions(session: Session, *, number: int, absolute: bool) -> None:
+    """Prints the newest actions."""
+    async with session.board() as board:
+        found = await read_actions(board, limit=number)
+        now = await board.table.now()
+    if session.chosen.json:
+        emit([action_record(one) for one in found])
+    elif not found:
+        click.echo("no actions")
+    else:
+        rows = [action_cells(one, now=now, absolute=absolute) for one in found]
+        click.echo("\n".join(table_lines(wide(ACTION_COLUMNS, absolute=absolute), rows)))
+        if len(found) == number and is_terminal():
+            click.echo(f"\nthe newest {number}; -n shows more")
 
 
 async def _of_fence(board: BoardTable, fence: int, item: Item) -> AsyncIterator[Run]:
@@ -204,7 +224,8 @@ async def _follow(
         query = query_at(await board.table.now())
 
         async def read(query: RunQuery, limit: int) -> list[Run]:
-            return await newest_runs(board, await items_of(board), query, limit=limit)
+            found, _ = await newest_runs(board, await items_of(board), query, limit=limit)
+            return [run for _, run in found]
 
         async def read_recent() -> list[Run]:
             since = await board.table.now() - BEHIND

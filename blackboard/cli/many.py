@@ -1,20 +1,22 @@
-"""Changes many items at a time, with a progress bar on a terminal."""
+"""Changes many items at a time, with a progress bar on a terminal, and records the action."""
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from blackboard.cli.actions import record
-from blackboard.cli.output import Answer, note, print_answers
+from blackboard.board import operator
+from blackboard.cli.output import Answer, note, print_answers, warn
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.queries import select
 from blackboard.errors import Unchangeable
 from blackboard.model import Item
+from blackboard.protocol.actions import Done, record_action, recording_action
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import wake_workers
+from blackboard.table import TableError
 from blackboard.tasks import finishing
 
 Thing = TypeVar("Thing")
@@ -32,7 +34,7 @@ def steps(what: str, total: int) -> Iterator[ProgressBar]:
         try:
             yield done
         except BaseException:
-            if 0 < done.number < total:
+            if done.number < total and total > 1:
                 note(f"{what}: {done.number:,} of {total:,} are done")
             raise
 
@@ -66,14 +68,53 @@ async def for_each(
     return found
 
 
+async def record(
+    board: BoardTable,
+    verb: str,
+    ids: Sequence[str],
+    *,
+    reason: str = "",
+    details: Iterable[str] = (),
+) -> None:
+    """Record what a command has done to items or, with no `ids`, to the board. It is over: a store
+    that does not take the record is a warning.
+    """
+    try:
+        await record_action(
+            board,
+            by=operator(),
+            verb=verb,
+            ids=ids,
+            reason=reason,
+            detail=", ".join(dict.fromkeys(details)),
+            via="cli",
+        )
+    except TableError as trouble:
+        warn(f"{verb}: it is done, and not recorded for `log --actions`: {trouble}")
+
+
+@asynccontextmanager
+async def recording(
+    session: Session, board: BoardTable, verb: str, ids: Sequence[str], *, reason: str
+) -> AsyncIterator[Done]:
+    """Record what a command does to these items as one action, and wake the workers, also where an
+    error or a signal ends it in the middle. Raises TableError, before anything is changed, where
+    the store does not take the record that several are begun.
+    """
+    async with recording_action(
+        board, by=operator(), verb=verb, ids=ids, reason=reason, via="cli", warn=warn
+    ) as done:
+        try:
+            yield done
+        finally:
+            if done.ids:
+                wake_workers(session.store)
+
+
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]
 """Changes one item, and returns the answer for people."""
 Check = Callable[[BoardTable, Sequence[Item]], Awaitable[None]]
 """Raises an error, before any item is changed, to refuse all changes."""
-
-
-async def _no_check(_board: BoardTable, _items: Sequence[Item]) -> None:
-    """Refuses nothing."""
 
 
 async def change_each(
@@ -84,7 +125,7 @@ async def change_each(
     verb: str,
     exact: bool,
     reason: str = "",
-    check: Check = _no_check,
+    check: Check | None = None,
 ) -> int:
     """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
     it in the middle; the exit code. `check` sees all of them first, and may refuse them by what it
@@ -94,25 +135,25 @@ async def change_each(
     async with session.board() as board:
         async with counted(board, "reading items") as through:
             items = await select(through, ids, exact=exact)
-        await check(board, items)
+        if check is not None:
+            await check(board, items)
         by_id: dict[str, Answer] = {}
 
         async def changed(item: Item) -> None:
             try:
-                by_id[item.id] = await change(board, item)
+                answer = await change(board, item)
             except Unchangeable as refused:  # the others are changed nevertheless
-                words = refused.words
-                by_id[item.id] = Answer(item=item, words=words, changed=False, no=True)
+                answer = Answer(item=item, words=refused.words, changed=False, no=True)
+            by_id[item.id] = answer
+            if answer.changed:
+                done.ids.add(item.id)
+                done.details.extend(answer.details)
 
         try:
-            await for_each(items, changed, "changing")
+            names = [item.id for item in items]
+            async with recording(session, board, verb, names, reason=reason) as done:
+                await for_each(items, changed, "changing")
         finally:
             answers = [by_id[item.id] for item in items if item.id in by_id]
-            done = [one for one in answers if one.changed]
-            if done:
-                wake_workers(session.store)
-                details = [name for one in done for name in one.details]
-                ids = [one.item.id for one in done]
-                await record(board, verb, ids, reason=reason, details=details)
             code = await print_answers(board, answers, json=session.chosen.json)
         return code

@@ -11,7 +11,7 @@ from itertools import islice
 
 import click
 
-from blackboard.cli.options import Chosen, as_typed, common, number_option
+from blackboard.cli.options import Chosen, as_typed, cli_command, common, number_option
 from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument
@@ -40,15 +40,6 @@ from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
 from blackboard.why import ExplainedItem, explained, explained_item
 
-NEXT_EPILOG = """\b
-Examples:
-  blackboard next
-  blackboard next westlafcals
-  blackboard next --cron "30 2 * * *" --tz Europe/Berlin --after 2027-03-27 -n 3
-  blackboard next --every 8h --blackout "sat-sun, 22:00-06:00" --until 2026-12-31 --json
-"""
-
-
 AFTER_TIMES = 32
 """Width, in columns, of the times of a run; its item follows."""
 
@@ -68,7 +59,13 @@ class NextTimes:
         return [wrapped(self.title), *(times or ["  never again"])]
 
 
-@click.command(epilog=NEXT_EPILOG)
+@cli_command("""\
+Examples:
+  blackboard next
+  blackboard next westlafcals
+  blackboard next --cron "30 2 * * *" --tz Europe/Berlin --after 2027-03-27 -n 3
+  blackboard next --every 8h --blackout "sat-sun, 22:00-06:00" --until 2026-12-31 --json
+""")
 @ids_argument(required=False)
 @schedule_options
 @click.option("--after", metavar="WHEN", help="Times later than this [now].")
@@ -96,16 +93,19 @@ def next_command(
         raise BadInput(next(iter(options)), "it is of a schedule", "give one, or leave it out")
     later = None if after is None else parse_moment(after, settings.timezone, "after", now)
     if schedule is not None:
-        _print_times([_of_schedule(schedule, later or now, count)], json=chosen.json)
+        most = min(count, schedule.limits.runs or count)
+        moments = [*islice(slots_after(schedule, later or now), most)]
+        found = NextTimes(title=describe(schedule), zone=schedule.zone, moments=moments)
+        _print_times([found], json=chosen.json)
         return 0
     session = Session.start(chosen).with_defaults()
     if not ids:
         now, runs = asyncio.run(_of_board(session, after=later, count=count))
         _print_runs(runs, now=now, json=chosen.json)
         return 0
-    found = asyncio.run(_of_items(session, ids, exact=exact, after=later, count=count))
-    is_one = list(found) == list(ids)
-    _print_times(list(found.values()), json=chosen.json, by_id=None if is_one else found)
+    by_id = asyncio.run(_of_items(session, ids, exact=exact, after=later, count=count))
+    is_one = [*by_id] == [*ids]
+    _print_times([*by_id.values()], json=chosen.json, by_id=None if is_one else by_id)
     return 0
 
 
@@ -120,12 +120,6 @@ def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings
     spec = new_spec(times, pairs=())
     warn_idle_steps([spec])
     return resolved(spec)
-
-
-def _of_schedule(schedule: Schedule, after: datetime, count: int) -> NextTimes:
-    most = min(count, schedule.limits.runs or count)
-    moments = islice(slots_after(schedule, after), most)
-    return NextTimes(title=describe(schedule), zone=schedule.zone, moments=list(moments))
 
 
 async def _of_items(
@@ -226,14 +220,13 @@ def _local(moment: datetime) -> str:
 
 QUOTED = {"labels", "progress", "checkpoint", "last run"}
 """Facts in the words of users and handlers."""
-WHY_EPILOG = """\b
+
+
+@cli_command("""\
 Examples:
   blackboard why westlafcals
   blackboard why 'us-*' --json
-"""
-
-
-@click.command(epilog=WHY_EPILOG)
+""")
 @ids_argument()
 @common()
 def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:

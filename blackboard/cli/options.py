@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Adds options to the function of a command."""
 JSON_ASKED = "blackboard.json"
 """The key in click's context under which it keeps whether JSON is asked for."""
 
@@ -93,7 +95,7 @@ _STORE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
 
-def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def common(*, whole: bool = False) -> Decorator:
     """Adds the options of every command, as one argument `chosen`. With `whole` the command may
     be about the board as a whole.
     """
@@ -121,6 +123,11 @@ def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..
         return wrapped
 
     return decorate
+
+
+def cli_command(epilog: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command, whose `--help` ends with this text as it is."""
+    return click.command(epilog=f"\b\n{epilog}")
 
 
 # ---- what was typed
@@ -192,9 +199,12 @@ reason_option = click.option(
 """Of each command that records what it did."""
 
 
-def number_option(
-    *names: str, most: int, line: str, default: int | None = None
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def jobs_option(line: str) -> Decorator:
+    complete = completing("jobs")
+    return click.option("--jobs", multiple=True, metavar="JOBS", shell_complete=complete, help=line)
+
+
+def number_option(*names: str, most: int, line: str, default: int | None = None) -> Decorator:
     """A whole number from 1 to `most`."""
     kind = click.IntRange(1, most)
     return click.option(*names, metavar="N", type=kind, default=default, help=line)

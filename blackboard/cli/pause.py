@@ -1,17 +1,17 @@
 """The commands that hold up items, or end their runs: pause, resume, cancel, ack, unlock."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import click
 
 from blackboard.board import NOT_CANCELLED, mark_now, not_locked_any_more
-from blackboard.cli.actions import record
-from blackboard.cli.many import Check, change_each
-from blackboard.cli.options import Chosen, common, reason_option
+from blackboard.cli.many import Check, change_each, record
+from blackboard.cli.options import Chosen, Decorator, cli_command, common, reason_option
 from blackboard.cli.output import Answer, emit, paused_words
 from blackboard.cli.session import Session, completed, ids_argument
 from blackboard.errors import BadInput
-from blackboard.model import Item, Mark
+from blackboard.model import Item
 from blackboard.phrases import plural, since
 from blackboard.protocol import edits
 from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
@@ -24,15 +24,12 @@ def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:
     return Answer(item=item, words=words, changed=False, no=no)
 
 
-PAUSE_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard pause westlafcals --reason "feeds are being moved"
   blackboard pause "town*"
   blackboard pause --board --reason "moving to the new database"
-"""
-
-
-@click.command(epilog=PAUSE_EPILOG)
+""")
 @ids_argument(required=False)
 @reason_option
 @common(whole=True)
@@ -43,7 +40,7 @@ def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: 
     """
     session = Session.start(chosen)
     if chosen.whole:
-        return completed(_pause_board(session, reason))
+        return completed(_change_board(session, "pause", reason))
     _check_named(ids)
 
     async def pause(board: BoardTable, item: Item) -> Answer:
@@ -64,49 +61,36 @@ def _check_named(ids: Sequence[str]) -> None:
         raise BadInput("id", "no item is named", "ids, globs, or --board for the whole board")
 
 
-async def _pause_board(session: Session, reason: str) -> int:
+async def _change_board(session: Session, verb: Literal["pause", "resume"], reason: str) -> int:
+    """Pause or resume the board; exit code 1 where another command has undone that meanwhile."""
     async with session.board() as board:
-        changed = await pause_board(board, await mark_now(board, reason))
+        if verb == "pause":
+            changed = await pause_board(board, await mark_now(board, reason))
+        else:
+            changed = await resume_board(board)
         mark = await paused_by(board)
         wake_workers(session.store)
         if changed:
-            await record(board, "pause board", (), reason=reason)
-        now = await board.table.now()
-    words = "the board is not paused: it was resumed meanwhile"
-    _say_of_board(session, mark, changed=changed, words=paused_words(mark, now) if mark else words)
-    return 0 if mark else 1
-
-
-async def _resume_board(session: Session, reason: str) -> int:
-    async with session.board() as board:
-        changed = await resume_board(board)
-        mark = await paused_by(board)
-        wake_workers(session.store)
-        if changed:
-            await record(board, "resume board", (), reason=reason)
-        now = await board.table.now()
-    words = "the board is resumed" if changed else "the board was not paused"
-    if mark:
-        words = f"another command has paused it meanwhile: {paused_words(mark, now)}"
-    _say_of_board(session, mark, changed=changed, words=words)
-    return 1 if mark else 0
-
-
-def _say_of_board(session: Session, mark: Mark | None, *, changed: bool, words: str) -> None:
+            await record(board, f"{verb} board", (), reason=reason)
+        paused = paused_words(mark, await board.table.now()) if mark else ""
+    if verb == "pause":
+        words = paused or "the board is not paused: it was resumed meanwhile"
+    elif paused:
+        words = f"another command has paused it meanwhile: {paused}"
+    else:
+        words = "the board is resumed" if changed else "the board was not paused"
     if session.chosen.json:
         emit({"board": session.name, "paused": mark, "changed": changed})
     else:
         click.echo(words)
+    return 0 if bool(paused) is (verb == "pause") else 1
 
 
-RESUME_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard resume westlafcals
   blackboard resume "*" --reason "the feeds are back"
-"""
-
-
-@click.command(epilog=RESUME_EPILOG)
+""")
 @ids_argument(required=False)
 @reason_option
 @common(whole=True)
@@ -116,7 +100,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     """
     session = Session.start(chosen)
     if chosen.whole:
-        return completed(_resume_board(session, reason))
+        return completed(_change_board(session, "resume", reason))
     _check_named(ids)
     session = session.with_defaults(changes=True)
 
@@ -130,13 +114,10 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     return completed(change_each(session, ids, resume, verb="resume", exact=exact, reason=reason))
 
 
-ACK_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard ack westlafcals --reason "the feed is gone for good"
-"""
-
-
-@click.command(epilog=ACK_EPILOG)
+""")
 @ids_argument()
 @reason_option
 @common()
@@ -157,12 +138,9 @@ def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: st
     return completed(change_each(session, ids, acknowledge, verb="ack", exact=exact, reason=reason))
 
 
-CANCEL_EPILOG = """\b
-Examples:
-  blackboard cancel westlafcals --reason "wrong feeds"
-  blackboard cancel "town*" --json
-  blackboard cancel westlafcals --fence 41
-"""
+def _fence_option(what: str) -> Decorator:
+    line = f"Only the {what} with this fence, as `why` shows it."
+    return click.option("--fence", type=int, metavar="N", help=line)
 
 
 def _one_for(fence: int | None) -> Check:
@@ -175,11 +153,14 @@ def _one_for(fence: int | None) -> Check:
     return check
 
 
-@click.command(epilog=CANCEL_EPILOG)
+@cli_command("""\
+Examples:
+  blackboard cancel westlafcals --reason "wrong feeds"
+  blackboard cancel "town*" --json
+  blackboard cancel westlafcals --fence 41
+""")
 @ids_argument()
-@click.option(
-    "--fence", type=int, metavar="N", help="Only the run with this fence, as `why` shows it."
-)
+@_fence_option("run")
 @reason_option
 @common()
 def cancel_command(
@@ -211,18 +192,13 @@ def cancel_command(
     return completed(work)
 
 
-UNLOCK_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard unlock westlafcals --reason "the host is gone"
   blackboard unlock westlafcals --fence 41
-"""
-
-
-@click.command(epilog=UNLOCK_EPILOG)
+""")
 @ids_argument()
-@click.option(
-    "--fence", type=int, metavar="N", help="Only the lock with this fence, as `why` shows it."
-)
+@_fence_option("lock")
 @reason_option
 @common()
 def unlock_command(

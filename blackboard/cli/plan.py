@@ -4,6 +4,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
-from blackboard.phrases import exactly, plural
+from blackboard.phrases import exactly, plural, some
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
 from blackboard.protocol.rows import text_of
@@ -23,6 +24,7 @@ LONGEST_SHOWN = 60
 """Characters of a value in a difference."""
 NAMED = 5
 """Ids that are named where many items are meant."""
+DECLARED_BY = "declared by"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,15 +172,27 @@ class ApplyPlan:
         return [f"{len(some):,} {word}" for word, some in counts.items() if some]
 
     def lines(self, now: datetime) -> Iterator[str]:
-        """For people: one step a line, and their numbers."""
+        """For people: one step a line, and their numbers. Items that only belong to another file
+        from now on share a line: there may be as many as there are items.
+        """
         for one in self.add:
             first = self.first.get(one.id, now)
             words = "due now" if first <= now else f"first {exactly(first, now)}"
             yield f"+ {shown(one.id)} ({shown(one.item.type)}): {words}"
+        moved = dict[tuple[str | None, str], list[str]]()
         for changed in self.change:
-            words = "; ".join(difference.words for difference in changed.differences)
+            if [one.field for one in changed.differences] == [DECLARED_BY] and not changed.ends:
+                [difference] = changed.differences
+                moved.setdefault((difference.old, difference.new), []).append(changed.id)
+                continue
+            words = "; ".join(one.words for one in changed.differences)
             words += "; it is done: nothing is due by its new schedule" if changed.ends else ""
             yield f"~ {shown(changed.id)}: {words}"
+        for (old, new), ids in moved.items():
+            are_paths = Path(old or "").is_absolute() and Path(new).is_absolute()
+            hint = " (--source NAME takes the place of a path that changes)" if are_paths else ""
+            words = f"{DECLARED_BY}: {shown(old or 'unset')} -> {shown(new)}{hint}"
+            yield f"~ {shown(some(ids, NAMED))}: {words}"
         for gone in self.remove:
             yield f"- {shown(gone.id)} ({shown(gone.type)})"
         if not self.steps:
@@ -257,7 +271,7 @@ def _change(
             found = replanned(item, settings.text, settings.timezone)
     if declared is not None and declared.by not in {"", item.declared_by}:
         old = item.declared_by or None
-        found = [*found, Difference(field="declared by", old=old, new=declared.by)]
+        found = [*found, Difference(field=DECLARED_BY, old=old, new=declared.by)]
     ends = bool(found) and _ends(item, spec or spec_of(item), resolve, now=now)
     return ItemChange(id=item.id, declared=declared, differences=found, ends=ends)
 

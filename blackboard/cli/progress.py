@@ -14,7 +14,7 @@ from blackboard.cli.options import JSON_ASKED
 from blackboard.clock import Clock, SystemClock
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.statistics import read_statistics
+from blackboard.protocol.status import read_statistics
 from blackboard.table import Row, Table
 from blackboard.tables.base import ForwardingTable
 
@@ -95,11 +95,7 @@ class ProgressBar:
 
 @contextmanager
 def progress(
-    what: str,
-    total: int | None = None,
-    *,
-    at_once: bool = False,
-    clock: Clock | None = None,
+    what: str, total: int | None = None, *, at_once: bool = False, clock: Clock | None = None
 ) -> Iterator[ProgressBar]:
     """A bar for work on `total` things; None: an unknown number. `at_once` shows it at once, for
     work that is known to take long.

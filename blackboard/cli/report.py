@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from blackboard.cli.options import Chosen, absolute_option, common
+from blackboard.cli.options import Chosen, absolute_option, cli_command, common
 from blackboard.cli.output import emit, note, table_text, wrapped
 from blackboard.cli.session import Session, ids_argument
-from blackboard.display.columns import NOTHING, when
+from blackboard.display.columns import NOTHING
 from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.display.queries import select
 from blackboard.display.report import (
@@ -22,16 +22,16 @@ from blackboard.display.report import (
     words_of,
 )
 from blackboard.model import Item
+from blackboard.phrases import relative, stamp
 
 _STYLES = {"bad": Style.BAD, "late": Style.LATE}
-EPILOG = """\b
+
+
+@cli_command("""\
 Examples:
   blackboard report davis
   blackboard report davis --json | jq '.[0].feeds[] | select(.failures > 2) | .name'
-"""
-
-
-@click.command(epilog=EPILOG)
+""")
 @ids_argument()
 @absolute_option
 @common()
@@ -73,7 +73,7 @@ def picture(item: Item, report: Mapping[str, Any], *, now: datetime, absolute: b
 
     def words(value: Any, column: ReportColumn) -> str:
         if isinstance(value, datetime):
-            return when(value, now, absolute=absolute)
+            return stamp(value) if absolute else relative(value, now)
         return words_of(value, signed=column.signed) or NOTHING
 
     lines: list[Line] = [

@@ -11,9 +11,8 @@ from typing import Any
 
 import click
 
-from blackboard.cli.actions import record
-from blackboard.cli.many import AT_ONCE, for_each
-from blackboard.cli.options import Chosen, as_typed, common, completing, reason_option
+from blackboard.cli.many import AT_ONCE, for_each, recording
+from blackboard.cli.options import Chosen, as_typed, cli_command, common, jobs_option, reason_option
 from blackboard.cli.output import Answer, emit, note, print_answers, tell
 from blackboard.cli.session import Session, completed, ids_argument, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
@@ -33,7 +32,6 @@ from blackboard.records import run_record, run_summary
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
 from blackboard.schedule.times import parse_duration
-from blackboard.stores import wake_workers
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -207,26 +205,19 @@ def _outcome_words(run: Run) -> str:
 
 
 HERE = "In this process, where a debugger can step through it; without a time limit."
-EPILOG = """\b
+
+
+@cli_command("""\
 Examples:
   blackboard run westlafcals --wait
   blackboard run westlafcals --set days=7 --wait --timeout 10m
   blackboard run westlafcals --here --jobs calendars
-"""
-
-
-@click.command(epilog=EPILOG)
+""")
 @ids_argument()
 @click.option("--wait", is_flag=True, help="Follow it to its outcome; exit code 0 if that is ok.")
 @click.option("--timeout", metavar="TIME", help="With --wait: for so long at the most.")
 @click.option("--here", is_flag=True, help=HERE)
-@click.option(
-    "--jobs",
-    multiple=True,
-    metavar="JOBS",
-    shell_complete=completing("jobs"),
-    help="With --here: where the handler is.",
-)
+@jobs_option("With --here: where the handler is.")
 @set_option
 @reason_option
 @common()
@@ -245,7 +236,12 @@ def run_command(
     """Make items due now, or once more when they are running; --set is for this run alone. The
     schedule stays as it is. Paused items are refused.
     """
-    _check_options(wait=wait, timeout=timeout, here=here, jobs=jobs)
+    if timeout and not wait:
+        raise BadInput("timeout", "it says how long to wait", "use it with --wait")
+    if jobs and not here:
+        raise BadInput("jobs", "workers have jobs of their own", "use it with --here")
+    if wait and here:
+        raise BadInput("wait", "a run here is waited for anyway", "leave it out")
     seconds = parse_duration(timeout, "timeout").total_seconds() if timeout else None
     parse_pairs(pairs)
     session = Session.start(chosen)
@@ -255,15 +251,6 @@ def run_command(
         session, ids, exact=exact, pairs=pairs, reason=reason, wait=wait, seconds=seconds
     )
     return completed(work)
-
-
-def _check_options(*, wait: bool, timeout: str | None, here: bool, jobs: Sequence[str]) -> None:
-    if timeout and not wait:
-        raise BadInput("timeout", "it says how long to wait", "use it with --wait")
-    if jobs and not here:
-        raise BadInput("jobs", "workers have jobs of their own", "use it with --here")
-    if wait and here:
-        raise BadInput("wait", "a run here is waited for anyway", "leave it out")
 
 
 async def _request(
@@ -282,21 +269,17 @@ async def _request(
     async with session.board() as board:
         items = await select(board, ids, exact=exact)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
-        done = set[str]()
 
         async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested:
             item, once = asked
             request = await edits.run_now(board, item.id, once=once)
-            done.add(item.id)
+            done.ids.add(item.id)
+            done.details.extend(param_names(once))
             return request
 
-        try:
+        names = [item.id for item in items]
+        async with recording(session, board, "run", names, reason=reason) as done:
             requests = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
-        finally:
-            if done:
-                wake_workers(session.store)
-                asked = [item.id for item in items if item.id in done]
-                await record(board, "run", asked, reason=reason, details=param_names(onces[0]))
         if not wait:
             answers = [Answer(item=one.item, words=_due(one)) for one in requests]
             return await print_answers(board, answers, json=session.chosen.json)
@@ -344,8 +327,8 @@ def _due(asked: Requested) -> str:
 
 
 def _record(item: Item, one: Followed) -> dict[str, Any]:
-    record = {"id": item.id, "end": one.end.value, "message": one.words, "run": None}
-    return record | {"run": run_record(one.run)} if one.run else record
+    run = one.run and run_record(one.run)
+    return {"id": item.id, "end": one.end.value, "message": one.words, "run": run}
 
 
 def _here(

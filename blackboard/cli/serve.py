@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blackboard.board import Board
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, cli_command, common
 from blackboard.cli.output import emit, note
 from blackboard.cli.session import Session, interrupted_by
 from blackboard.errors import BadInput
@@ -21,13 +21,6 @@ from blackboard.inputs import Endpoint
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-EPILOG = """\b
-Examples:
-  blackboard serve
-  blackboard serve --operator --listen 127.0.0.1:9000
-  BLACKBOARD_WEB_TOKEN=$(openssl rand -hex 16) blackboard serve --listen 0.0.0.0:8080
-  blackboard serve --user-header X-Forwarded-User --proxy 10.0.0.7 --prefix /board
-"""
 PORT = 8080
 _PREFIX = re.compile(r"(/(?!\.+(/|$))[A-Za-z0-9._~-]+)+")
 OPTIONS = {
@@ -39,7 +32,13 @@ OPTIONS = {
 """The arguments of `Board.web`, as this command takes them."""
 
 
-@click.command(epilog=EPILOG)
+@cli_command("""\
+Examples:
+  blackboard serve
+  blackboard serve --operator --listen 127.0.0.1:9000
+  BLACKBOARD_WEB_TOKEN=$(openssl rand -hex 16) blackboard serve --listen 0.0.0.0:8080
+  blackboard serve --user-header X-Forwarded-User --proxy 10.0.0.7 --prefix /board
+""")
 @click.option(
     "--listen", default="", metavar="[HOST:]PORT", help=f"[127.0.0.1:{PORT}]; port 0: any."
 )

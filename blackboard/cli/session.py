@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from blackboard import settings as settings_file
-from blackboard.cli.options import Chosen, completing
+from blackboard.cli.options import Chosen, Decorator, completing
 from blackboard.cli.output import note, warn
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -33,7 +33,6 @@ MOST_NAMED = 5
 """The most rows that a warning names."""
 
 Result = TypeVar("Result")
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +169,10 @@ def keeping_all() -> Iterator[None]:
         gc.enable()
 
 
-def ids_argument(*, required: bool = True) -> Callable[[Function], Function]:
+def ids_argument(*, required: bool = True) -> Decorator:
     """The argument `ids` and the option `exact`."""
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")
         metavar = "ID..." if required else "[ID]..."
         argument = click.argument(

@@ -8,19 +8,12 @@ from blackboard.cli.options import (
     Chosen,
     absolute_option,
     as_typed,
+    cli_command,
     common,
     number_option,
     types_option,
 )
-from blackboard.cli.output import (
-    colour,
-    echo_paged,
-    emit,
-    paused_words,
-    table_text,
-    width,
-    wrapped,
-)
+from blackboard.cli.output import colour, echo_paged, emit, paused_words, width, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument, keeping_all
 from blackboard.cli.watch import check_terminal, seconds_of, watch_option, watched
@@ -32,14 +25,17 @@ from blackboard.display.columns import (
     warning_lines,
     wide,
 )
-from blackboard.display.layout import Line, Style, paragraph, texts_of
+from blackboard.display.layout import Line, Style, paragraph, table, texts_of
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.status import OVERDUE_AFTER, STATES
 from blackboard.schedule.times import parse_duration
 
-EPILOG = """\b
+EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
+
+
+@cli_command("""\
 Examples:
   blackboard show
   blackboard show 'us-*' --state failed --sort stop --reverse
@@ -47,11 +43,7 @@ Examples:
   blackboard show --limit 20
   blackboard show --plain westlafcals
   blackboard show --json | jq '.[] | select(.overdue) | .id'
-"""
-EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
-
-
-@click.command(epilog=EPILOG)
+""")
 @ids_argument(required=False)
 @types_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state.")
@@ -138,32 +130,23 @@ async def _once(
         echo_paged(picture(found, absolute=absolute))
 
 
-def _head(found: ItemsFound) -> list[Line]:
-    """Who paused the board, if it is paused."""
-    if not found.paused:
-        return []
-    return paragraph(paused_words(found.paused, found.now), width(), margin="  ", style=Style.LATE)
-
-
-def _more(found: ItemsFound) -> list[Line]:
-    """A line about those that are not shown, if there are any."""
-    return [[(f"... and {found.left:,} more", Style.QUIET)]] if found.left else []
-
-
 def picture(found: ItemsFound, *, absolute: bool) -> str:
-    """The table, and a summary in one line."""
+    """Who paused the board, the table, the warnings, and a summary in one line."""
+    columns = width()
+    head: list[Line] = []
+    if found.paused:
+        words = paused_words(found.paused, found.now)
+        head = paragraph(words, columns, margin="  ", style=Style.LATE)
     rows = [
         item_cells(one, now=found.now, absolute=absolute, held=found.held) for one in found.items
     ]
-    lines = table_text(wide(ITEM_COLUMNS, absolute=absolute), rows) if rows else ""
-    more = texts_of(_more(found), colour=colour())
-    head = texts_of(_head(found), colour=colour())
+    lines = table(wide(ITEM_COLUMNS, absolute=absolute), rows, width=columns) if rows else []
+    if found.left:
+        lines = [*lines, [(f"... and {found.left:,} more", Style.QUIET)]]
     warned = [
         line
         for ((text, style),) in warning_lines(found.items)
-        for line in paragraph(text, width(), margin="  ", style=style)
+        for line in paragraph(text, columns, margin="  ", style=style)
     ]
-    warnings = texts_of(warned, colour=colour())
-    rest = "\n".join(filter(None, (lines, more)))
-    last = wrapped(found_summary(found))
-    return "\n\n".join(filter(None, (head, rest, warnings, last)))
+    parts = [texts_of(some, colour=colour()) for some in (head, lines, warned)]
+    return "\n\n".join(filter(None, (*parts, wrapped(found_summary(found)))))

@@ -9,9 +9,9 @@ its slots by the calendar.
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,21 +22,18 @@ import msgspec
 
 from blackboard import cost
 from blackboard.cli.cost import dollars
-from blackboard.cli.options import Chosen, common, cycle_option, number_option, typed
+from blackboard.cli.options import Chosen, cli_command, common, cycle_option, number_option, typed
 from blackboard.cli.output import emit, note
 from blackboard.cli.progress import is_shown, progress, reading
 from blackboard.cli.session import Session
 from blackboard.cost import Load, Rhythm
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.handlers.handler import Handler
 from blackboard.model import Item, replace
 from blackboard.phrases import plural
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.schedule import Every, Schedule, next_due
 from blackboard.schedule.times import parse_duration
-from blackboard.settings import Settings
 from blackboard.simulator.handlers import handler_of
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.processes import WORLD_START
@@ -49,79 +46,24 @@ from blackboard.simulator.scenario import (
     synthetic,
     usual_length,
 )
-from blackboard.spec import RunSettings, decode_spec
+from blackboard.spec import decode_spec
 
 if TYPE_CHECKING:
     from blackboard.simulator.world import World
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulable:
     """The items of a board that run repeatedly, and whose settings can be computed here."""
 
-    takes: float | None
-    """Seconds of a run of an item that has not run yet; None: computed from its interval."""
-    items: list[SimulatedItem] = field(default_factory=list)
-    rhythms: list[Rhythm] = field(default_factory=list)
+    items: Sequence[SimulatedItem]
+    rhythms: Sequence[Rhythm]
     """How often these items run, for the estimate of `blackboard cost`."""
-    left_out: int = 0
-    """Items that run at most once, are paused, or whose settings cannot be computed here."""
-    shards: int = 1
-    workers: int = 0
+    shards: int
+    workers: int
     """The number of workers that have announced themselves."""
 
-    async def read(self, board: BoardTable) -> None:
-        self.shards = board.shards
-        self.workers = sum(not one.lost for one in await workers(board))
-        now = await board.table.now()
-        async for item in board.items():
-            try:
-                settings = board.resolve(item.type, item.spec)
-                self._add(item, settings, now)
-            except (BadInput, ValueError):
-                self.left_out += 1  # `doctor` reports it
 
-    def types(self, settings: Settings, handlers: Mapping[str, Handler]) -> SimulatedTypes:
-        """Their types, with the settings that count here."""
-        names = {one.type for one in self.items}
-        return SimulatedTypes(
-            handlers={one: handlers.get(one) or handler_of(one) for one in sorted(names)},
-            settings=settings,
-        )
-
-    def _add(self, item: Item, settings: RunSettings, now: datetime) -> None:
-        rhythm = cost.rhythm_of(item, settings=settings, now=now)
-        schedule = settings.schedule
-        first = None if schedule is None else _first(schedule, item, now)
-        if rhythm is None or first is None:
-            self.left_out += 1
-            return
-        known, usual = rhythm.lasts.total_seconds(), usual_length(rhythm.interval)
-        self.items.append(
-            SimulatedItem(
-                id=item.id,
-                type=item.type,
-                spec=msgspec.structs.replace(decode_spec(item.spec), params={}),
-                takes=known or (usual if self.takes is None else self.takes),
-                first=first,
-            )
-        )
-        self.rhythms.append(rhythm)
-
-
-def _first(schedule: Schedule, item: Item, now: datetime) -> datetime | None:
-    if isinstance(schedule, Every):
-        return WORLD_START + max(item.ready - now, timedelta(0))
-    return next_due(schedule, WORLD_START)
-
-
-EPILOG = """\b
-Examples:
-  blackboard simulate --workers 3
-  blackboard simulate --items 5000 --every 1h --takes 20s --workers 4 --json
-  blackboard simulate --workers 8 --items 200 --hours 100 --seed 1 \\
-      --faults kill,pause,skew,lost,late,503,partition
-"""
 WORKERS = 8
 """Simulated workers, unless --workers is given or some have announced themselves."""
 DAY, LONGEST = 24.0, 24 * 366.0
@@ -137,7 +79,13 @@ STEPS = 200
 """Steps of the progress bar."""
 
 
-@click.command(epilog=EPILOG)
+@cli_command("""\
+Examples:
+  blackboard simulate --workers 3
+  blackboard simulate --items 5000 --every 1h --takes 20s --workers 4 --json
+  blackboard simulate --workers 8 --items 200 --hours 100 --seed 1 \\
+      --faults kill,pause,skew,lost,late,503,partition
+""")
 @number_option("--items", most=1_000_000, line="Made-up items [those of the board].")
 @click.option("--every", metavar="TIME", help="How often made-up items run [8h].")
 @click.option(
@@ -193,10 +141,12 @@ def simulate_command(
         raise BadInput("every", "it is for made-up items", "say how many with --items")
     session = Session.start(chosen)
     troubles = parse_faults(faults)
+    if hours is not None and not 0 < hours <= LONGEST:
+        raise BadInput("hours", f"{hours:g} is out of range", f"up to {LONGEST:g}, as in 0.5")
     with_items = partial(
         Scenario,
         seed=seed,
-        hours=DAY if hours is None else _hours(hours),
+        hours=DAY if hours is None else hours,
         slots=slots or session.settings.worker.slots,
         cycle=parse_duration(cycle or session.settings.worker.cycle, "cycle"),
         faults=troubles,
@@ -213,7 +163,7 @@ def simulate_command(
             items=tuple(found.items),
             workers=count or found.workers or WORKERS,
             shards=shards or found.shards,
-            types=found.types(session.settings, session.handlers),
+            types=_types(found, session),
         )
         runs = Load(rhythms=rhythms).runs * (HOUR / cost.MONTH)
     else:
@@ -249,12 +199,6 @@ def _seconds(text: str, field: str) -> float:
     return parse_duration(text, field).total_seconds()
 
 
-def _hours(number: float) -> float:
-    if not 0 < number <= LONGEST:
-        raise BadInput("hours", f"{number:g} is out of range", f"up to {LONGEST:g}, as in 0.5")
-    return number
-
-
 def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
     """Hours to simulate: a day, or fewer where that takes long. `runs` are those of an hour."""
     looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
@@ -265,17 +209,56 @@ def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
 
 
 async def _read(session: Session, takes: float | None) -> Simulable:
-    """The items of the board. Raises BadInput when none of them can be simulated."""
-    found = Simulable(takes=takes)
+    """The items of the board. One that has not run yet takes so many seconds; None: as its interval
+    says. Raises BadInput when none of them can be simulated.
+    """
+    items, rhythms, left_out = list[SimulatedItem](), list[Rhythm](), 0
     async with reading(session.board(), "reading items") as board:
-        await found.read(board)
-    if not found.items:
+        present, now = await workers(board), await board.table.now()
+        async for item in board.items():
+            try:
+                settings = board.resolve(item.type, item.spec)
+                rhythm = cost.rhythm_of(item, settings=settings, now=now)
+                first = _first(settings.schedule, item, now)
+            except (BadInput, ValueError):  # `doctor` reports it
+                rhythm = first = None
+            if rhythm is None or first is None:
+                left_out += 1
+                continue
+            usual = usual_length(rhythm.interval) if takes is None else takes
+            simulated = SimulatedItem(
+                id=item.id,
+                type=item.type,
+                spec=msgspec.structs.replace(decode_spec(item.spec), params={}),
+                takes=rhythm.lasts.total_seconds() or usual,
+                first=first,
+            )
+            items.append(simulated)
+            rhythms.append(rhythm)
+    if not items:
         problem = f"the board {session.name!r} has no items that run repeatedly"
         raise BadInput("items", problem, "make some up: --items 200")
-    if found.left_out:
+    if left_out:
         why = "paused, run once, or with settings that cannot be computed here"
-        note(f"left out: {plural(found.left_out, 'item')} ({why})")
-    return found
+        note(f"left out: {plural(left_out, 'item')} ({why})")
+    at_work = sum(not one.lost for one in present)
+    return Simulable(items=items, rhythms=rhythms, shards=board.shards, workers=at_work)
+
+
+def _first(schedule: Schedule | None, item: Item, now: datetime) -> datetime | None:
+    """When an item runs first in the simulated world."""
+    if isinstance(schedule, Every):
+        return WORLD_START + max(item.ready - now, timedelta(0))
+    return None if schedule is None else next_due(schedule, WORLD_START)
+
+
+def _types(found: Simulable, session: Session) -> SimulatedTypes:
+    """The types of the items, with the settings that count here."""
+    handlers, names = session.handlers, sorted({one.type for one in found.items})
+    return SimulatedTypes(
+        handlers={one: handlers.get(one) or handler_of(one) for one in names},
+        settings=session.settings,
+    )
 
 
 def _played(

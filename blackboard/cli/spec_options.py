@@ -69,7 +69,14 @@ def _parse(pair: str) -> tuple[list[str], Any]:
 
 def parse_value(text: str, key: str) -> Any:
     """A value as it is typed: JSON, else text; `@FILE` is the text in a file. Raises BadInput."""
-    return _read(text[1:], key) if text.startswith("@") else _value(text)
+    if text.startswith("@"):
+        return _read(text[1:], key)
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
+    except RecursionError:
+        raise BadInput("set", "it is nested too deeply") from None
 
 
 def _path(key: str, field: str) -> list[str]:
@@ -77,15 +84,6 @@ def _path(key: str, field: str) -> list[str]:
     if not all(path):
         raise BadInput(field, f"{key!r} is no key", "a name, or names with dots between them")
     return path
-
-
-def _value(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return text
-    except RecursionError:
-        raise BadInput("set", "it is nested too deeply") from None
 
 
 def _read(name: str, key: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, cli_command, common
 from blackboard.cli.output import colour, emit, is_terminal, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.clock import SystemChance, SystemClock
@@ -28,14 +28,12 @@ from blackboard.tables.memory import MemoryTable
 if TYPE_CHECKING:
     from blackboard.demo.board import DemoFolder
 
-INIT_EPILOG = """\b
+
+@cli_command("""\
 Examples:
   blackboard init
   blackboard --store /var/lib/towns.db --board towns init --shards 4
-"""
-
-
-@click.command(epilog=INIT_EPILOG)
+""")
 @click.option(
     "--shards",
     metavar="N",
@@ -65,7 +63,12 @@ async def _init(session: Session, shards: int | None) -> None:
     click.echo(f"{begin}, with {plural(board.shards, 'shard')}")
 
 
-DEMO_EPILOG = """\b
+DRAWN = 2
+"""Which pause `--svg` draws, counted from 0: the lock of a killed worker has gone stale."""
+NEEDED = ("httpx2", "icalendar")
+
+
+@cli_command("""\
 Examples:
   blackboard demo
   blackboard demo >story.txt
@@ -73,13 +76,7 @@ Examples:
   blackboard demo --svg demo.svg
   blackboard demo --sharing
   blackboard demo --web
-"""
-DRAWN_ACT = 4
-"""The act of the picture: the lock of a killed worker goes stale."""
-NEEDED = ("httpx2", "icalendar")
-
-
-@click.command(epilog=DEMO_EPILOG)
+""")
 @click.option("--store", metavar="URL", help="The store of the board [a file of its own].")
 @click.option(
     "--svg",
@@ -122,24 +119,23 @@ def demo_command(
 
 
 async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
-    """The picture of the board at the drawn act, as SVG."""
+    """The picture of the board at the drawn pause, as SVG."""
     from blackboard.cli.render import svg_of  # noqa: PLC0415 - rich is slow to load
     from blackboard.demo import sharing as shared  # noqa: PLC0415
     from blackboard.demo import story  # noqa: PLC0415
-    from blackboard.demo.output import RecordingOutput, TerminalOutput, TextOutput  # noqa: PLC0415 - after the check
+    from blackboard.demo.output import Output, TerminalOutput  # noqa: PLC0415 - after the check
 
     play = shared.play if sharing else partial(story.play, served=_served if web else None)
     place = await _place(store)
     live = is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
-    target = TerminalOutput(sys.stdout, colour=colour()) if live else TextOutput(sys.stdout)
-    output = RecordingOutput(target, act=DRAWN_ACT)
+    output = TerminalOutput(sys.stdout, colour=colour()) if live else Output(sys.stdout)
     program = os.environ.get("BLACKBOARD_PROG", "blackboard")
     try:
         await play(output, place, clock=SystemClock(), program=program)
     finally:
         output.close()
     title = "./bb demo --sharing" if sharing else "./bb demo"
-    return svg_of(texts_of(output.picture, colour=True), title=title)
+    return svg_of(texts_of(output.pictures[DRAWN], colour=True), title=title)
 
 
 async def _served(url: str) -> None:
@@ -171,15 +167,12 @@ def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="bb-demo-")).resolve()
 
 
-AZURITE_EPILOG = """\b
+@cli_command("""\
 Examples:
   blackboard azurite
   blackboard azurite --port 10012 --location rows
   blackboard azurite --json
-"""
-
-
-@click.command(epilog=AZURITE_EPILOG)
+""")
 @click.option(
     "--port",
     metavar="N",

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, cli_command, common
 from blackboard.cli.output import JSON, colour, emit, paused_words, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
-from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
-from blackboard.clock import SystemClock
+from blackboard.cli.watch import Drawn, WatchedPage, seconds_of, watch_option, watched_page
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
 from blackboard.display.health import (
     Overview,
@@ -25,20 +24,18 @@ from blackboard.model import ItemCounts, Statistics
 from blackboard.phrases import plural, relative, span
 from blackboard.protocol.reading import BoardTable
 
-EPILOG = """\b
+MARGIN = 13
+"""Width of the names of the facts, in columns."""
+
+
+@cli_command("""\
 Examples:
   blackboard status
   blackboard status --exact
   blackboard status --line
   blackboard status --watch 10
   blackboard status --json | jq .overdue
-"""
-
-MARGIN = 13
-"""Width of the names of the facts, in columns."""
-
-
-@click.command(epilog=EPILOG)
+""")
 @click.option("--exact", is_flag=True, help="Count now, whatever was counted before.")
 @click.option("--line", is_flag=True, help="One line, for a shell prompt or a chat.")
 @watch_option
@@ -55,7 +52,12 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None
     if watch is not None:
         if line:
             raise BadInput("watch", "it shows the whole screen", "leave out --line")
-        return _watched(session, exact=exact, every=seconds_of(watch))
+
+        async def drawn(board: BoardTable) -> Drawn:
+            found = await read_overview(board, exact=exact, with_groups=True)
+            return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
+
+        return watched_page(session, drawn, every=seconds_of(watch))
 
     async def read() -> Overview:
         async with reading(session.board(), "counting items") as board:
@@ -70,17 +72,6 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None
     else:
         click.echo(texts_of(_lines(found, session, width()), colour=colour()))
     return 0
-
-
-def _watched(session: Session, *, exact: bool, every: float) -> int:
-    def view(board: BoardTable) -> PageView:
-        async def read() -> Drawn:
-            found = await read_overview(board, exact=exact, with_groups=True)
-            return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
-
-        return PageView(read, SystemClock())
-
-    return watched(session, view, every=every)
 
 
 def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[Line]:
@@ -103,20 +94,9 @@ def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[L
 def _facts(found: Overview, session: Session) -> Iterator[tuple[str, str]]:
     counted, present = found.counted, worker_count(found.present)
     yield "board", f"{shown(session.name)} in {shown(session.store)}"
-    yield (
-        "items",
-        (
-            f"{plural(counted.items, 'item')}: {counted.active:,} active, "
-            f"{counted.paused:,} paused, {counted.done:,} done"
-        ),
-    )
-    yield (
-        "now",
-        (
-            f"{counted.running:,} running, {counted.stale:,} stale, "
-            f"{counted.overdue:,} overdue, {counted.failing:,} failing, {counted.warned:,} warned"
-        ),
-    )
+    by_state = ", ".join(_numbers(counted, "active", "paused", "done"))
+    yield "items", f"{plural(counted.items, 'item')}: {by_state}"
+    yield "now", ", ".join(_numbers(counted, "running", "stale", "overdue", "failing", "warned"))
     yield "earliest", _earliest(counted)
     if found.groups:
         shares = _partitions(found)
@@ -128,11 +108,15 @@ def _facts(found: Overview, session: Session) -> Iterator[tuple[str, str]]:
     yield "counted", f"{who or 'now, '}in {counted.took:g} s"
 
 
+def _numbers(counted: Statistics, *states: str) -> list[str]:
+    return [f"{getattr(counted, state):,} {state}" for state in states]
+
+
 def _line(found: Overview, session: Session) -> str:
     """The board in one line, without counts that are zero."""
     counted = found.counted
-    names = ("running", "stale", "overdue", "failing", "warned", "paused")
-    counts = [f"{count:,} {name}" for name in names if (count := getattr(counted, name))]
+    states = ("running", "stale", "overdue", "failing", "warned", "paused")
+    counts = _numbers(counted, *(one for one in states if getattr(counted, one)))
     items, shares = ", ".join([plural(counted.items, "item"), *counts]), _partitions(found)
     bad = [name for name in ("unowned", "failing") if shares[name]]
     partitions = "".join(f"; {plural(shares[name], 'partition')} {name}" for name in bad)

@@ -18,6 +18,7 @@ from blackboard.cli.worker_log import unblocked_stderr
 from blackboard.clock import SystemChance
 from blackboard.inputs import Endpoint
 from blackboard.rules.breaker import RESTARTS
+from blackboard.runners.interpreter import python
 
 STOPPING = (
     *(signal.SIGTERM, signal.SIGINT),
@@ -137,12 +138,7 @@ class _Supervisor:
         """Runs one worker until it ends; returns its exit code. Raises OSError."""
         metrics = ["--metrics", str(self._endpoint.of(number))] if self._endpoint else []
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "blackboard",
-            *self._arguments,
-            *metrics,
+            *python("-P", "-m", "blackboard", *self._arguments, *metrics),
             stdin=asyncio.subprocess.PIPE,
             env={**os.environ, SUPERVISED: "1"},
             start_new_session=True,  # Ctrl-C reaches it through us, and once

@@ -3,30 +3,22 @@
 import click
 import msgspec
 
-from blackboard.cli.options import Chosen, common, completing
+from blackboard.cli.options import Chosen, cli_command, common, jobs_option
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.handlers.manifest import TypeEntry, described, manifest_of
-from blackboard.handlers.params import summary
+from blackboard.handlers.params import Params
 
-EPILOG = """\b
+
+@cli_command("""\
 Examples:
   blackboard types
   blackboard types --jobs calendars --json
   blackboard types --check
-"""
-
-
-@click.command(epilog=EPILOG)
-@click.option(
-    "--jobs",
-    multiple=True,
-    metavar="JOBS",
-    shell_complete=completing("jobs"),
-    help="Instead of those of [board] jobs.",
-)
+""")
+@jobs_option("Instead of those of [board] jobs.")
 @click.option("--check", is_flag=True, help="Import the jobs here, where they can print and fail.")
 @common()
 def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
@@ -74,7 +66,7 @@ def _text(one: TypeEntry) -> str:
     facts = {
         "runs": _runner(one),
         "defaults": ", ".join(lines_of(_defaults(one))),
-        "params": ", ".join(summary(one.schema)) if one.schema else "",
+        "params": ", ".join(Params(schema=one.schema).summary()) if one.schema else "",
         "defined": one.place,
     }
     lines = [

@@ -10,6 +10,7 @@ import re
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 import click
@@ -19,14 +20,12 @@ from blackboard.cli.output import is_terminal
 from blackboard.cli.session import Session
 from blackboard.cli.watch_keys import PAGE_KEYS, Scroll
 from blackboard.clock import Clock, SystemClock
-from blackboard.display.layout import Line, Style, measure, one_line, wrap
+from blackboard.display.layout import Line, Style, measure, one_line, paragraph
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.times import parse_duration
 from blackboard.table import Busy, TableError, Unavailable
-
-WATCH_HELP = "Show it again every [2] s, until q; ? shows the keys."
 
 Work = Callable[[], Awaitable[None]]
 """A change of the board that a key has asked for."""
@@ -54,9 +53,8 @@ class WatchedView(Protocol):
 
     async def read(self) -> None: ...
 
-    def fail(self, trouble: str) -> None:
-        """Sets the reason why the last reading failed, which is shown; "": it did not fail."""
-        ...
+    trouble: str
+    """Why the last reading failed, which is shown; "": it did not fail. The loop sets it."""
 
 
 class Screen(Protocol):
@@ -67,8 +65,23 @@ class Screen(Protocol):
     def draw(self, lines: Sequence[Line]) -> None: ...
 
 
+def seconds_of(text: str) -> float:
+    """The time between two frames. Raises BadInput."""
+    if re.fullmatch(r"\d{1,6}(\.\d+)?", text):
+        return max(float(text), 0.1)
+    try:
+        return parse_duration(text, "watch").total_seconds()
+    except BadInput:
+        remedy = "say the seconds, as in `blackboard show --watch 2 ID`"
+        raise BadInput("watch", f"{text!r} is no time", remedy) from None
+
+
 watch_option = click.option(
-    "--watch", is_flag=False, flag_value="2", metavar="[SECONDS]", help=WATCH_HELP
+    "--watch",
+    is_flag=False,
+    flag_value="2",
+    metavar="[SECONDS]",
+    help="Show it again every [2] s, until q; ? shows the keys.",
 )
 
 
@@ -151,9 +164,9 @@ class WatchLoop:
             except (BlackboardError, TableError) as trouble:
                 if is_first and not isinstance(trouble, Busy | Unavailable):
                     raise
-                self._view.fail(words_of(trouble))
+                self._view.trouble = words_of(trouble)
             else:
-                self._view.fail("")
+                self._view.trouble = ""
                 is_first = False
             self._news.set()
             pause = max(self._every, self._clock.monotonic() - began)
@@ -218,15 +231,13 @@ def watched(session: Session, view_of: Callable[[BoardTable], WatchedView], *, e
     return 0
 
 
-def seconds_of(text: str) -> float:
-    """The time between two frames. Raises BadInput."""
-    if re.fullmatch(r"\d{1,6}(\.\d+)?", text):
-        return max(float(text), 0.1)
-    try:
-        return parse_duration(text, "watch").total_seconds()
-    except BadInput:
-        remedy = "say the seconds, as in `blackboard show --watch 2 ID`"
-        raise BadInput("watch", f"{text!r} is no time", remedy) from None
+def watched_page(
+    session: Session, read: Callable[[BoardTable], Awaitable["Drawn"]], *, every: float
+) -> int:
+    """Watch a page about a board, read again every so many seconds; the exit code."""
+    return watched(
+        session, lambda board: PageView(partial(read, board), SystemClock()), every=every
+    )
 
 
 # ---- pages, which scroll
@@ -254,7 +265,7 @@ class PageView:
         self._drawn: Drawn = lambda _: WatchedPage(body=())
         self._at = ""
         self._scroll = Scroll()
-        self._trouble = ""
+        self.trouble = ""
         self._shows_keys = False
         self.is_over = False
         self.is_held = False
@@ -263,9 +274,6 @@ class PageView:
     async def read(self) -> None:
         self._drawn = await self._read()
         self._at = f"{self._clock.now():%H:%M:%SZ}"
-
-    def fail(self, trouble: str) -> None:
-        self._trouble = trouble
 
     def press(self, key: str) -> None:
         if key in {"q", "ctrl-c"}:
@@ -293,8 +301,8 @@ class PageView:
         down = self._scroll.down
         lines = [*page.body[: page.head], *body[down : down + room]]
         lines += [()] * (page.head + room - len(lines))
-        if self._trouble:
-            return [*lines, [(self._trouble, Style.BAD)]]
+        if self.trouble:
+            return [*lines, [(self.trouble, Style.BAD)]]
         part = f"{down + 1}-{min(down + room, len(body))} of {len(body)}"
         parts = [
             page.summary,
@@ -326,6 +334,5 @@ def key_lines(keys: Sequence[tuple[str, str]], width: int) -> list[Line]:
         if len(first) > margin:
             lines.append([(names, Style.TITLE)])
             first = " " * margin
-        texts = wrap(words, width, first=first, margin=" " * margin)
-        lines += [[(text, Style.PLAIN)] for text in texts]
+        lines += paragraph(words, width, first=first, margin=" " * margin)
     return lines

@@ -123,18 +123,10 @@ def moved(number: int, key: str, *, page: int) -> int:
 END = 1 << 40
 
 
-class TypedFilter(Struct, frozen=True, kw_only=True):
-    """A filter as it is typed, in parts."""
-
-    words: Sequence[str] = ()
-    """Parts of ids, globs, tag:NAME, owner:NAME, and type:GLOB."""
-    states: Sequence[str] = ()
-    types: Sequence[str] = ()
-
-
-def filter_of(text: str) -> TypedFilter:
-    """An item must match all words, and any of the states and types. Raises BadInput for a state
-    that does not exist.
+def filter_of(text: str) -> ItemQuery:
+    """A filter as it is typed: parts of ids, globs, and words such as state:failed or tag:NAME. An
+    item must match all words, and any of the states and types. Raises BadInput for a state that
+    does not exist.
     """
     words, states, types = [], [], []
     for word in text.split():
@@ -147,7 +139,7 @@ def filter_of(text: str) -> TypedFilter:
             types.append(name)
         else:
             words.append(word)
-    return TypedFilter(words=tuple(words), states=tuple(states), types=tuple(types))
+    return ItemQuery(words=tuple(words), states=tuple(states), types=tuple(types))
 
 
 class Watching(Struct, frozen=True, kw_only=True):

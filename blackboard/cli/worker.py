@@ -23,7 +23,7 @@ from blackboard.board_worker import (
     identity,
     worker_settings,
 )
-from blackboard.cli.options import Chosen, common, completing, number_option
+from blackboard.cli.options import Chosen, cli_command, common, jobs_option, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom
 from blackboard.cli.supervisor import STOPPING, ignore_signals, supervise, when_abandoned
@@ -43,22 +43,14 @@ from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.outage_reports import REPORT_EVERY
 
-EPILOG = """\b
+
+@cli_command("""\
 Examples:
   blackboard worker --jobs jobs --cycle 30s
   blackboard worker --jobs calendars --types calendars --until-idle
   blackboard worker --jobs mypackage.jobs --processes 4
-"""
-
-
-@click.command(epilog=EPILOG)
-@click.option(
-    "--jobs",
-    multiple=True,
-    metavar="JOBS",
-    shell_complete=completing("jobs"),
-    help="Folder, file, module, shipped name.",
-)
+""")
+@jobs_option("Folder, file, module, shipped name.")
 @click.option("--cycle", metavar="TIME", help="Between two walks [60s].")
 @number_option("--slots", most=10_000, line="Runs at a time [8].")
 @click.option("--types", metavar="A,B", help="Take these types only.")
@@ -112,11 +104,7 @@ def worker_command(
     until: Until = "once" if once else "idle" if until_idle else "stopped"
     session = Session.start(chosen)
     settings = worker_settings(
-        session.settings,
-        slots=slots,
-        cycle=cycle,
-        types=_names(types),
-        grace=grace,
+        session.settings, slots=slots, cycle=cycle, types=_names(types), grace=grace
     )
     if reload and (processes > 1 or until != "stopped"):
         raise BadInput("reload", "it is for one worker that works until it is stopped", "leave out")
@@ -130,7 +118,8 @@ def worker_command(
         return _start_again()
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     if processes > 1:
-        asyncio.run(_check(session, settings, init=init, ports=_each(endpoint, processes)))
+        ports = [endpoint.of(number) for number in range(processes)] if endpoint else []
+        asyncio.run(_check(session, settings, init=init, ports=ports))
         return supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     form = "json" if chosen.json else form
@@ -200,10 +189,6 @@ def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handle
     return handlers
 
 
-def _each(endpoint: Endpoint | None, processes: int) -> Sequence[Endpoint]:
-    return [endpoint.of(number) for number in range(processes)] if endpoint else []
-
-
 async def _serve_metrics(
     stack: AsyncExitStack, endpoint: Endpoint, *, events: Events, store: str
 ) -> None:
@@ -218,11 +203,7 @@ async def _serve_metrics(
 
 
 async def _check(
-    session: Session,
-    settings: WorkerSettings,
-    *,
-    init: bool,
-    ports: Sequence[Endpoint],
+    session: Session, settings: WorkerSettings, *, init: bool, ports: Sequence[Endpoint]
 ) -> None:
     """Refuses once, before workers are started, what none of them could use. A store that is away
     is not refused: the workers wait for it.
@@ -351,11 +332,7 @@ def _supervised(worker: Callable[[], BoardWorker | None]) -> Iterator[None]:
 
 
 async def _opened(
-    session: Session,
-    stack: AsyncExitStack,
-    *,
-    init: bool,
-    events: Events,
+    session: Session, stack: AsyncExitStack, *, init: bool, events: Events
 ) -> BoardTable:
     """The board, with `init` made if it is not there, and closed with `stack`, for a worker that
     works for ever: it waits for a store that is away, so that its supervisor need not start it

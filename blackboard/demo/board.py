@@ -21,7 +21,7 @@ from pathlib import Path
 
 from blackboard.clock import Clock
 from blackboard.demo.feeds import TOWNS, GroupCalendar, Page, Town, feeds_of
-from blackboard.demo.output import Output, Writer
+from blackboard.demo.output import Output
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BlackboardError
 from blackboard.location import DEFAULT_BOARD, Location
@@ -275,11 +275,9 @@ class Story:
     folder: DemoFolder
     limit: float
     """Seconds until the story must be over."""
-    writer: Writer = field(init=False)
     ends: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.writer = Writer(self.output)
         self.ends = self.clock.monotonic() + self.limit
 
     async def wait(self) -> None:

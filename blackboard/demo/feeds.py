@@ -121,10 +121,7 @@ def _library(town: Town, today: date) -> bytes:
             "Story time",
             start=f";TZID={town.zone}:20240101T103000",
             end=f";TZID={town.zone}:20240101T111500",
-            rules=(
-                "RRULE:FREQ=WEEKLY;BYDAY=MO",
-                f"EXDATE;TZID={town.zone}:{off:%Y%m%d}T103000",
-            ),
+            rules=("RRULE:FREQ=WEEKLY;BYDAY=MO", f"EXDATE;TZID={town.zone}:{off:%Y%m%d}T103000"),
             location="Children's room",
         ),
         event(

@@ -8,7 +8,7 @@ replaces, and nothing is erased before: so nothing flickers.
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from blackboard.display.columns import (
     ITEM_COLUMNS,
@@ -26,7 +26,7 @@ from blackboard.display.columns import (
 from blackboard.display.layout import ANSI, RESET, Column, Line, Style, table, text_of
 from blackboard.model import Run
 from blackboard.protocol.groups import GroupLeases
-from blackboard.protocol.reading import BoardStatus
+from blackboard.protocol.status import BoardStatus
 
 WIDTH = 78
 """Columns of a line in a file or a pipe, and of a paragraph at the most."""
@@ -43,66 +43,76 @@ NameOf = Callable[[str], str]
 """A worker's short name, from its long one."""
 
 
-class Output(Protocol):
-    """Where a story is written. A picture has titles first, and a blank and a summary last."""
-
-    colour: bool
-
-    @property
-    def width(self) -> int:
-        """Columns of what is indented, at the most."""
-        ...
-
-    def say(self, lines: Sequence[str]) -> None:
-        """Writes lines that stay."""
-        ...
-
-    def show(self, picture: Sequence[Line]) -> None:
-        """Shows the board as it is now."""
-        ...
-
-    def pause(self) -> None:
-        """Called at the end of an act: an output without a moving table writes the table now."""
-        ...
-
-    def close(self) -> None:
-        """Leaves the table as it is."""
-        ...
-
-
-class TextOutput:
-    """A file or a pipe."""
+class Output:
+    """Where a story is written: here a file or a pipe. A picture has titles first, and a blank and
+    a summary last.
+    """
 
     colour = False
-    width = WIDTH - len(INDENT)
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._picture: Sequence[Line] = ()
+        self.pictures: list[Sequence[Line]] = []
+        """The board as it was at each pause."""
 
-    def say(self, lines: Sequence[str]) -> None:
+    @property
+    def width(self) -> int:
+        """Columns of what is indented, at the most."""
+        return WIDTH - len(INDENT)
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Writes lines that stay."""
         self._stream.write("".join(f"{line}\n" for line in lines))
         self._stream.flush()
 
+    def title(self, text: str) -> None:
+        bold = f"{ANSI[Style.TITLE]}{text}{RESET}" if self.colour else text
+        self.write(["", bold])
+
+    def say(self, text: str) -> None:
+        """A paragraph, wrapped to the width."""
+        self.write(
+            textwrap.wrap(
+                " ".join(text.split()),
+                width=min(self.width, WIDTH) + len(INDENT),
+                initial_indent=INDENT,
+                subsequent_indent=INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Lines without wrapping, such as commands to copy."""
+        self.write([f"{INDENT}{line}".rstrip() for line in lines])
+
+    def table(self, table: Sequence[Line]) -> None:
+        self.write(indented(table, colour=self.colour))
+
     def show(self, picture: Sequence[Line]) -> None:
+        """Shows the board as it is now: where no table is kept up to date, at the next pause."""
         self._picture = picture
 
     def pause(self) -> None:
-        self.say(["", *indented(self._picture, colour=False)])
+        """Ends an act, or a part of one."""
+        self.pictures.append(self._picture)
+        self.write(["", *indented(self._picture, colour=False)])
 
     def close(self) -> None:
-        return
+        """Leaves the table as it is."""
 
 
-class TerminalOutput:
+class TerminalOutput(Output):
     """A terminal."""
 
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
+        super().__init__(stream)
         self.colour = colour
-        self._stream = stream
         self._size = shutil.get_terminal_size()
         self._said: list[str] = []
-        self._picture: Sequence[str] = ()
+        self._painted: Sequence[str] = ()
+        """The lines of the picture on the terminal."""
         stream.write(_HIDE)
 
     @property
@@ -110,67 +120,37 @@ class TerminalOutput:
         """One column is left free: a line that ends in the last one may or may not wrap."""
         return max(self._size.columns - 1 - len(INDENT), 1)
 
-    def say(self, lines: Sequence[str]) -> None:
+    def write(self, lines: Sequence[str]) -> None:
         self._said += lines
-        self._paint(lines, self._picture)
+        self._paint(lines, self._painted)
 
     def show(self, picture: Sequence[Line]) -> None:
+        super().show(picture)
         size = shutil.get_terminal_size()
         if size != self._size:  # the terminal has wrapped its lines anew
             self._size = size
             self._stream.write(_ALL)
-            self._picture = ()
+            self._painted = ()
             self._paint(self._said, ())
         fitting = cropped(picture, size.lines - 1)
         self._paint([], ["", *indented(fitting, colour=self.colour)])
 
     def _paint(self, said: Sequence[str], picture: Sequence[str]) -> None:
         """Leave the cursor on the last line of the picture: a line below it would be lost."""
-        up = _UP.format(len(self._picture) - 1) if len(self._picture) > 1 else ""
+        up = _UP.format(len(self._painted) - 1) if len(self._painted) > 1 else ""
         above = [f"{line}{_REST_OF_LINE}\n" for line in said]
         below = "\n".join(f"{line}{_REST_OF_LINE}" for line in picture)
         self._stream.write("".join([up, "\r", *above, below, _ALL_BELOW]))
         self._stream.flush()
-        self._picture = picture
+        self._painted = picture
 
     def pause(self) -> None:
-        return
+        self.pictures.append(self._picture)
 
     def close(self) -> None:
-        self._stream.write("\n" + _SHOW if self._picture else _SHOW)
-        self._picture = ()
+        self._stream.write("\n" + _SHOW if self._painted else _SHOW)
+        self._painted = ()
         self._stream.flush()
-
-
-class RecordingOutput:
-    """Passes everything to another output, and keeps the picture at the end of one act."""
-
-    def __init__(self, output: Output, *, act: int) -> None:
-        self.colour = output.colour
-        self.picture: Sequence[Line] = ()
-        """The picture at the end of that act; before that, the latest one."""
-        self._output = output
-        self._acts_left = act - 1
-        """The number of pauses before that act: the first act has none."""
-
-    @property
-    def width(self) -> int:
-        return self._output.width
-
-    def say(self, lines: Sequence[str]) -> None:
-        self._output.say(lines)
-
-    def show(self, picture: Sequence[Line]) -> None:
-        if self._acts_left > 0:
-            self.picture = picture
-        self._output.show(picture)
-
-    def pause(self) -> None:
-        self._acts_left -= 1
-        self._output.pause()
-
-    def close(self) -> None:
-        self._output.close()
 
 
 def indented(lines: Sequence[Line], *, colour: bool) -> list[str]:
@@ -184,37 +164,6 @@ def cropped(picture: Sequence[Line], height: int) -> Sequence[Line]:
     kept = max(height - 3, 1)
     left_out = len(picture) - 2 - kept
     return [*picture[:kept], [(f"... and {left_out} more", Style.QUIET)], *picture[-2:]][:height]
-
-
-class Writer:
-    """Writes titles, paragraphs and tables to an output."""
-
-    def __init__(self, output: Output) -> None:
-        self.output = output
-
-    def title(self, text: str) -> None:
-        bold = f"{ANSI[Style.TITLE]}{text}{RESET}" if self.output.colour else text
-        self.output.say(["", bold])
-
-    def say(self, text: str) -> None:
-        """A paragraph, wrapped to the width."""
-        self.output.say(
-            textwrap.wrap(
-                " ".join(text.split()),
-                width=min(self.output.width, WIDTH) + len(INDENT),
-                initial_indent=INDENT,
-                subsequent_indent=INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
-
-    def lines(self, lines: Iterable[str]) -> None:
-        """Lines without wrapping, such as commands to copy."""
-        self.output.say([f"{INDENT}{line}".rstrip() for line in lines])
-
-    def table(self, table: Sequence[Line]) -> None:
-        self.output.say(indented(table, colour=self.output.colour))
 
 
 def listed(names: Iterable[str]) -> str:

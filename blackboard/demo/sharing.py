@@ -88,8 +88,8 @@ class _Story(Story):
         await self._a_leader_is_killed()
 
     async def _three_workers(self) -> tuple[DemoWorker, DemoWorker, DemoWorker]:
-        self.writer.title(f"1  Three workers and {PARTITIONS} partitions")
-        self.writer.say(
+        self.output.title(f"1  Three workers and {PARTITIONS} partitions")
+        self.output.say(
             f"""Each partition has to be held: a pump works on it for as long as its worker has its
             lease. A, B and C start, look at the group, and come to the same shares, four each. No
             worker directs the others. All files are in {self.folder.path}"""
@@ -102,8 +102,8 @@ class _Story(Story):
 
     async def _one_joins(self, *others: DemoWorker) -> DemoWorker:
         dan = await self.workers.start("D", "worker")
-        self.writer.title(f"2  A fourth one: D is process {dan.pid}")
-        self.writer.say(
+        self.output.title(f"2  A fourth one: D is process {dan.pid}")
+        self.output.say(
             """It counts from its second announcement on. Then A, B and C have one too many: each
             asks the pump that it started last to end. It saves and returns, and only then is its
             partition free for D, which goes on at the checkpoint. Nothing else moves."""
@@ -115,8 +115,8 @@ class _Story(Story):
 
     async def _one_is_killed(self, victim: DemoWorker, *, others: tuple[DemoWorker, ...]) -> None:
         await victim.kill()
-        self.writer.title(f"3  kill -9 {victim.pid}")
-        self.writer.say(
+        self.output.title(f"3  kill -9 {victim.pid}")
+        self.output.say(
             f"""{victim.name} renews its leases no more. When {LEASE} s are over, the others
             override them: the fence rises by one, so that the target of the writes can refuse what
             comes late, and the pumps go on where the last acknowledged save was."""
@@ -127,8 +127,8 @@ class _Story(Story):
 
     async def _one_leaves(self, leaver: DemoWorker, *, others: tuple[DemoWorker, ...]) -> None:
         leaver.process.send_signal(signal.SIGTERM)
-        self.writer.title(f"4  kill {leaver.pid}: {leaver.name} is asked to stop")
-        self.writer.say(
+        self.output.title(f"4  kill {leaver.pid}: {leaver.name} is asked to stop")
+        self.output.say(
             """It says so in its row, and waits until the others look each second. Then it lets
             everything go: each partition is free for a second or so."""
         )
@@ -137,8 +137,8 @@ class _Story(Story):
         self.output.pause()
 
     async def _a_leader_is_killed(self) -> None:
-        self.writer.title("5  Two programs, one leader")
-        self.writer.say(
+        self.output.title("5  Two programs, one leader")
+        self.output.say(
             """E and F run the same program, and one of them is to make a report. Both enter an
             election. The winner holds a lock. No handler runs under it; its fence is the term."""
         )
@@ -151,8 +151,8 @@ class _Story(Story):
         first = await self._leader(programs)
         self.output.pause()
         await programs.pop(first).kill()
-        self.writer.lines([""])
-        self.writer.say(
+        self.output.lines([""])
+        self.output.say(
             f"""kill -9: {first} renews its lock no more. When the 3 s of its lease are over, the
             other one leads, in the next term. A target that compares terms refuses what {first}
             might still write."""
@@ -175,13 +175,13 @@ class _Story(Story):
     def end(self, program: str) -> None:
         """The last act is for the reader."""
         least, most = min(self.checkpoints.values()), max(self.checkpoints.values())
-        self.writer.title("6  All is held")
-        self.writer.say(
+        self.output.title("6  All is held")
+        self.output.say(
             f"""The checkpoints rose to {least} to {most} meanwhile; none went back. The board is
             kept: it is served again as soon as a worker is there."""
         )
         where = self.folder.options
-        self.writer.lines(
+        self.output.lines(
             [
                 "",
                 f"{program} {where} worker",

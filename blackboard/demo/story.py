@@ -24,13 +24,13 @@ from blackboard.demo.board import (
     pages,
 )
 from blackboard.demo.feeds import BROKEN, TOWNS, serving
-from blackboard.demo.output import NameOf, Output, Writer, board_picture, history_picture, listed
+from blackboard.demo.output import Output, board_picture, history_picture, listed
 from blackboard.display.columns import plain_record
 from blackboard.display.layout import fitted
 from blackboard.errors import BlackboardError
 from blackboard.model import Lock, Outcome, Run
 from blackboard.phrases import brief
-from blackboard.protocol.reading import BoardStatus, read_status
+from blackboard.protocol.status import BoardStatus, read_status
 from blackboard.rules.status import ItemStatus
 
 DONE_BEFORE_THE_KILL = 4
@@ -75,9 +75,8 @@ async def play(
             story = _Story(board=board, workers=workers, output=output, clock=clock, folder=folder)
             taken_over, last = await story.play()
             output.close()
-            end = _Summary(writer=Writer(output), folder=folder, program=program)
             runs = [run async for run in board.runs(taken_over)]
-            end.write(runs, board=last, name_of=workers.name_of, today=today)
+            story.end(runs, board=last, today=today, program=program)
             if served is not None:
                 await served("")
 
@@ -100,8 +99,8 @@ class _Story(Story):
         folder, table, where = self.folder, "SQLite file", "All files are"
         if folder.elsewhere:
             table, where = "table", f"The board is {folder.board} in {folder.store}; its files are"
-        self.writer.title(f"1  A board: sixteen towns in one {table}")
-        self.writer.say(
+        self.output.title(f"1  A board: sixteen towns in one {table}")
+        self.output.say(
             f"""Each row is a town. Every 8 hours its calendars are fetched and merged into one.
             This machine serves them, slowly, and one of them is broken. {where} in
             {folder.path}"""
@@ -110,8 +109,8 @@ class _Story(Story):
     async def _two_workers(self) -> tuple[DemoWorker, DemoWorker]:
         survivor = await self.workers.start("A")
         victim = await self.workers.start("B")
-        self.writer.title(f"2  Two workers: A is process {survivor.pid}, B is {victim.pid}")
-        self.writer.say(
+        self.output.title(f"2  Two workers: A is process {survivor.pid}, B is {victim.pid}")
+        self.output.say(
             """They exchange no messages, and no server directs them. Each reads the board, claims a
             due item by creating its lock row, in which only one of them succeeds, does the work,
             writes the outcome back, and reads the board again."""
@@ -125,8 +124,8 @@ class _Story(Story):
         await self._until(lambda board: _done(board) >= DONE_BEFORE_THE_KILL)
         left = await self._locks_of_stopped(victim)
         await victim.kill()
-        self.writer.title(f"3  kill -9 {victim.pid}")
-        self.writer.say(
+        self.output.title(f"3  kill -9 {victim.pid}")
+        self.output.say(
             f"""B ends in the middle of its work, and its locks stay: on {_names(left)}. No message
             is sent, and none is needed. A continues with the other towns."""
         )
@@ -151,8 +150,8 @@ class _Story(Story):
             lambda board: any(one.stale or _taken(one, lock) for one, lock in _of(board, left))
         )
         stale = [lock for one, lock in _of(board, left) if one.stale or _taken(one, lock)]
-        self.writer.title("4  A lock goes stale")
-        self.writer.say(
+        self.output.title("4  A lock goes stale")
+        self.output.say(
             f"""A live worker renews its locks at short intervals. For
             {brief(stale[0].stale_after)}, the `stale_after` of this board, the lock of
             {_names(stale)} was not renewed: from now on any worker may override it."""
@@ -161,8 +160,8 @@ class _Story(Story):
 
     async def _an_override(self, left: Sequence[Lock]) -> None:
         await self._until(lambda board: all(_taken(one, lock) for one, lock in _of(board, left)))
-        self.writer.title("5  ... and is overridden")
-        self.writer.say(
+        self.output.title("5  ... and is overridden")
+        self.output.say(
             f"""A has taken over {_names(left)}: its name is in the lock, the fence is
             {left[0].fence + 1} instead of {left[0].fence}, and the history calls B's run
             `abandoned`. If B had only been suspended, its old fence would make its writes fail."""
@@ -174,8 +173,8 @@ class _Story(Story):
         await self._until(lambda _: survivor.process.returncode is not None)
         self.workers.check()
         board = await self._look()
-        self.writer.title("6  All is done")
-        self.writer.say(
+        self.output.title("6  All is done")
+        self.output.say(
             """Sixteen towns have their calendar. Nothing is due for hours, so A ends: it was
             started with --until-idle. Without it, A would read the board every cycle."""
         )
@@ -194,6 +193,48 @@ class _Story(Story):
         while not happened(board := await self._look()):
             await self.wait()
         return board
+
+    # ---- the summary at the end
+
+    def end(self, runs: Sequence[Run], *, board: BoardStatus, today: date, program: str) -> None:
+        """Writes the records of the board, the files of the folder, and commands to try next.
+        `runs` are those of the town that was taken over, newest first.
+        """
+        if [run.outcome for run in runs] != [Outcome.OK, Outcome.ABANDONED]:
+            raise BlackboardError(f"the history differs from the story: {[*map(str, runs)]}")
+        town = runs[0].id
+        self._history(runs, board)
+        self._records(board, town)
+        self._files()
+        self._week(town, today)
+        self.output.title("Three commands to try next")
+        commands = ("show", f"log {town}", f"why {town}")
+        self.output.lines(f"{program} {self.folder.options} {one}" for one in commands)
+
+    def _history(self, runs: Sequence[Run], board: BoardStatus) -> None:
+        self.output.title(f"What the board has recorded of {runs[0].id}, newest first")
+        name_of, width = self.workers.name_of, self.output.width
+        self.output.table(history_picture(runs, board=board, name_of=name_of, width=width))
+
+    def _records(self, board: BoardStatus, town: str) -> None:
+        self.output.title("The board as it was read in 2009: three of its records")
+        first = sorted(board.statuses, key=lambda one: one.item.id != town)
+        records = "\n\n".join(plain_record(one) for one in first[:SHOWN_PLAIN])
+        self.output.lines(records.split("\n"))
+
+    def _files(self) -> None:
+        self.output.title(f"The files, in {self.folder.out}")
+        self.output.lines(files_in(self.folder.out))
+        town, _ = BROKEN
+        for name, problem in failed_feeds(self.folder.out / f"{town}.report.json"):
+            self.output.say(
+                f"""The broken feed affects no other: {town} has all of the others, and its report
+                has the error of {name}: "{problem}"."""
+            )
+
+    def _week(self, town: str, today: date) -> None:
+        self.output.title(f"The next days in {town}, and who announced what")
+        self.output.lines(week_in(self.folder.out / f"{town}.json", today=today))
 
 
 def _in_full_swing(board: BoardStatus) -> bool:
@@ -221,87 +262,13 @@ def _names(locks: Sequence[Lock]) -> str:
     return listed(sorted(lock.id for lock in locks))
 
 
-# ---- the summary at the end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Summary:
-    """Writes the records of the board, the files of the folder, and commands to try next."""
-
-    writer: Writer
-    folder: DemoFolder
-    program: str
-
-    def write(
-        self, runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf, today: date
-    ) -> None:
-        """`runs` are those of the town that was taken over, newest first."""
-        if [run.outcome for run in runs] != [Outcome.OK, Outcome.ABANDONED]:
-            raise BlackboardError(f"the history differs from the story: {[*map(str, runs)]}")
-        town = runs[0].id
-        self._history(runs, board=board, name_of=name_of)
-        self._records(board, town)
-        self._files()
-        self._week(town, today)
-        self._commands(town)
-
-    def _history(self, runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf) -> None:
-        self.writer.title(f"What the board has recorded of {runs[0].id}, newest first")
-        width = self.writer.output.width
-        self.writer.table(history_picture(runs, board=board, name_of=name_of, width=width))
-
-    def _records(self, board: BoardStatus, town: str) -> None:
-        self.writer.title("The board as it was read in 2009: three of its records")
-        first = sorted(board.statuses, key=lambda one: one.item.id != town)
-        records = "\n\n".join(plain_record(one) for one in first[:SHOWN_PLAIN])
-        self.writer.lines(records.split("\n"))
-
-    def _files(self) -> None:
-        self.writer.title(f"The files, in {self.folder.out}")
-        self.writer.lines(
-            f"{one.number:2} {one.ending:12} {one.size / 1000:4.0f} kB  {one.about}"
-            for one in files_in(self.folder.out)
-        )
-        town, _ = BROKEN
-        for name, problem in failed_feeds(self.folder.out / f"{town}.report.json"):
-            self.writer.say(
-                f"""The broken feed affects no other: {town} has all of the others, and its report
-                has the error of {name}: "{problem}"."""
-            )
-
-    def _week(self, town: str, today: date) -> None:
-        self.writer.title(f"The next days in {town}, and who announced what")
-        self.writer.lines(week_in(self.folder.out / f"{town}.json", today=today))
-
-    def _commands(self, town: str) -> None:
-        self.writer.title("Three commands to try next")
-        commands = ("show", f"log {town}", f"why {town}")
-        self.writer.lines(f"{self.program} {self.folder.options} {one}" for one in commands)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """The number of files with an ending in a folder, and the sum of their bytes."""
-
-    ending: str
-    about: str
-    number: int
-    size: int
-
-
-def files_in(folder: Path) -> list[Files]:
-    """The files that the towns' runs have written, by kind."""
+def files_in(folder: Path) -> Iterator[str]:
+    """The files that the towns' runs have written: a line for each kind."""
     there = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
-    found = []
     for ending, about in KINDS:
-        mine = [one for one in there if _kind(one) == ending]
+        mine = [one for one in there if one.name[one.name.index(".") :] == ending]
         size = sum(one.stat().st_size for one in mine)
-        found.append(Files(ending=ending, about=about, number=len(mine), size=size))
-    return found
-
-
-def _kind(file: Path) -> str:
-    return file.name[file.name.index(".") :]
+        yield f"{len(mine):2} {ending:12} {size / 1000:4.0f} kB  {about}"
 
 
 def failed_feeds(report: Path) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.members import Sighting
 from blackboard.records import decoded
 from blackboard.rules.groups import Partition, PartitionState
+from blackboard.rules.next_run import is_ahead
 from blackboard.rules.status import ItemStatus, counts_of
 from blackboard.schedule.limits import without_windows
 
@@ -126,9 +127,11 @@ def wide(columns: Sequence[Column], *, absolute: bool) -> Sequence[Column]:
 
 
 def when(moment: datetime | None, now: datetime, *, absolute: bool) -> str:
-    """A time in a column."""
+    """A time of the past in a column. A wrong clock wrote one that is to come."""
     if moment is None:
         return NOTHING
+    if not absolute and is_ahead(moment, now=now):
+        return f"{span((moment - now).total_seconds())} ahead (clock)"
     return stamp(moment) if absolute else relative(moment, now)
 
 
@@ -416,14 +419,9 @@ def leader_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
 
 def group_cells(one: GroupLeases) -> Line:
     counts = one.counts
-    each = (
-        ""
-        if not counts
-        else f"{counts[0]}"
-        if counts[0] == counts[-1]
-        else (f"{counts[0]}-{counts[-1]}")
-    )
     held = sum(counts)
+    least_and_most = dict.fromkeys([*counts[:1], *counts[-1:]])  # one number where they are equal
+    each = "-".join(map(str, least_and_most))
     return (
         (one.name, Style.PLAIN),
         (f"{len(one.partitions):,}", Style.PLAIN),

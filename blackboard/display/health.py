@@ -5,9 +5,10 @@ and partitions that have no worker or whose pumps fail. The overview has the boa
 groups, its workers and their coordinator.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from msgspec import Struct
 
@@ -26,12 +27,12 @@ from blackboard.protocol.leaders import COORDINATOR, Elections
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, takers, with_silence, workers
 from blackboard.protocol.planning import planning_of
-from blackboard.protocol.reading import BoardStatus, BoardTable
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
-from blackboard.protocol.statistics import count, read_statistics
+from blackboard.protocol.status import BoardStatus, count, read_statistics
 from blackboard.rules.groups import PartitionState
 from blackboard.rules.status import ItemStatus, is_current
-from blackboard.rules.wrong_clock import Planning, ahead
+from blackboard.rules.wrong_clock import Planning, problem_of_times
 from blackboard.why import NEWER
 
 UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
@@ -124,14 +125,9 @@ def alarms_of(
 ) -> Iterator[Alarm]:
     """The alarms about an item. `planning` is None where its settings cannot be computed."""
     item = one.item
+    alarm = partial(Alarm, id=item.id, type=item.type)
     if (renaming := renaming_of(item)) and renaming.is_interrupted(now=now):
-        yield Alarm(
-            id=item.id,
-            type=item.type,
-            kind="renaming",
-            since=renaming.mark.at,
-            problem=renaming.words,
-        )
+        yield alarm(kind="renaming", since=renaming.mark.at, problem=renaming.words)
     if item.is_paused and not item.running:
         return
     alone = not takers(present, item.type)
@@ -142,21 +138,21 @@ def alarms_of(
         elif alone:
             words += f", and no live worker takes {item.type}"
         kind = "overdue" if one.overdue else "unserved"
-        yield Alarm(id=item.id, type=item.type, kind=kind, since=item.ready, problem=words)
+        yield alarm(kind=kind, since=item.ready, problem=words)
     silent = with_silence(one, present).silent
     if one.stale and one.lock is not None:
         words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
-        yield Alarm(id=item.id, type=item.type, kind="stale", since=item.start, problem=words)
+        yield alarm(kind="stale", since=item.start, problem=words)
     elif silent is not None:
         words = f"{item.owner} was last seen {last_seen(silent)}"
-        yield Alarm(id=item.id, type=item.type, kind="silent", since=item.start, problem=words)
+        yield alarm(kind="silent", since=item.start, problem=words)
     if one.failing and not item.is_acknowledged:
         words = plural(item.failures, "failure") + " in a row"
         error = first_line(item.error)
         words += f": {error}" if error else ""
-        yield Alarm(id=item.id, type=item.type, kind="failing", since=item.stop, problem=words)
-    if planning and (words := ahead(item, planning, now=now)):
-        yield Alarm(id=item.id, type=item.type, kind="clock", since=None, problem=words)
+        yield alarm(kind="failing", since=item.stop, problem=words)
+    if planning and (words := problem_of_times(item, planning, now=now)):
+        yield alarm(kind="clock", since=None, problem=words)
 
 
 def _damaged_elections(board: BoardTable, found: Elections, trouble: str) -> list[Alarm]:
@@ -274,12 +270,18 @@ def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
     return CoordinatorRecord(worker=item.owner, since=item.start, term=item.fence)
 
 
-async def read_overview(board: BoardTable, *, exact: bool, with_groups: bool = False) -> Overview:
+async def read_overview(
+    board: BoardTable,
+    *,
+    exact: bool,
+    with_groups: bool = False,
+    counting: Callable[[BoardTable], Awaitable[Statistics]] = count,
+) -> Overview:
     """Reads an overview. With `exact`, items are counted now, whatever was counted before."""
     counted = None if exact else await read_statistics(board)
     is_now = counted is None or not is_current(counted, now=await board.table.now())
     if counted is None or is_now:
-        counted = await count(board)
+        counted = await counting(board)
     elections, trouble = await read_leaders(board)
     return Overview(
         counted=counted,

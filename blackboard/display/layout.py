@@ -229,12 +229,7 @@ def _cells(one: str) -> int:
 
 
 def paragraph(
-    text: str,
-    width: int | None,
-    *,
-    first: str = "",
-    margin: str = "",
-    style: Style = Style.PLAIN,
+    text: str, width: int | None, *, first: str = "", margin: str = "", style: Style = Style.PLAIN
 ) -> list[Line]:
     """A text in lines of at most `width` cells, one line if there is no width; see `wrap`."""
     if width is None:

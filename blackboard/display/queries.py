@@ -7,6 +7,7 @@ every argument is an id. The newest runs of items are found without reading the 
 """
 
 import asyncio
+import math
 import re
 from bisect import insort
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
@@ -19,24 +20,15 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput, Missing
 from blackboard.inputs import check_id
-from blackboard.model import (
-    LONG_AGO,
-    Item,
-    Lock,
-    Mark,
-    Outcome,
-    Run,
-    State,
-    Statistics,
-    Token,
-)
-from blackboard.patterns import is_glob, is_label, matches
+from blackboard.model import LONG_AGO, Item, Lock, Mark, Outcome, Run, State, Statistics, Token
+from blackboard.patterns import beginning_of, is_glob, is_label, matches
 from blackboard.protocol.keys import group_of
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import with_silence, workers
-from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
-from blackboard.protocol.statistics import read_statistics
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.status import BoardStatus, read_statistics, read_status
 from blackboard.rules.due import is_stale
+from blackboard.rules.next_run import is_ahead
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, counts_of, is_current
 from blackboard.spec import Labels
 from blackboard.tasks import in_thread
@@ -52,7 +44,7 @@ async def select(
     patterns means nothing.
     """
     found: dict[str, Item] = {}
-    everything: list[Item] | None = None
+    read: dict[str, list[Item]] = {}
     for pattern in patterns:
         item = await board.item(check_id(pattern))
         if item is not None and item.state is State.REMOVED and not removed:
@@ -62,11 +54,13 @@ async def select(
             continue
         if exact or not is_glob(pattern):
             raise Missing(pattern)
-        if everything is None:
-            everything = [item async for item in board.items(removed=removed)]
+        beginning = beginning_of(pattern)
+        if beginning not in read:
+            items = board.items(removed=removed, beginning=beginning)
+            read[beginning] = [item async for item in items]
         matched = [
             item
-            for item in everything
+            for item in read[beginning]
             if matches(pattern, item_id=item.id, item_type=item.type, labels=board.labels(item))
         ]
         if not matched:
@@ -130,16 +124,16 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
         counted = await self._counted(board)
         few = None if counted is None else await self._few(board, counted, limit)
         if counted is not None and few is not None:
-            read = await read_status(board, few.items, overdue_after=self.overdue)
-            shown, left = self.chosen(read.statuses), few.left
-            total = counted.items
+            items, left = few
+            read = await read_status(board, items, overdue_after=self.overdue)
+            shown, total = self.chosen(read.statuses), counted.items
         else:
             read = await read_selected(
                 board, self.ids, exact=self.exact, overdue_after=self.overdue
             )
             found = self.chosen(read.statuses)
-            if self.words:
-                found = [one for one in found if self._has_words(board, one.item)]
+            for word in self.words:
+                found = [one for one in found if _has_word(board, one.item, word)]
             shown, left = found[:limit], len(found[limit:]) if limit is not None else 0
             counted, total = counts_of(found, now=read.now), len(read.statuses)
         present = await workers(board) if any(one.running for one in shown) else ()
@@ -170,20 +164,20 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
 
     async def _few(
         self, board: BoardTable, counted: Statistics, limit: int | None
-    ) -> "_Few | None":
-        """The items to read of a large board; None: all of them."""
+    ) -> tuple[list[Item], int] | None:
+        """The items to read of a large board, and how many more match; None: all of them."""
         if self.states and set(self.states) <= SEEN_BY_WORKERS:
             ids = sorted({one.id async for one in self._held_or_late(board)})
             if len(ids[:limit]) > LARGE:
                 return None
             items = [await board.item(one) for one in ids[:limit]]
-            return _Few([one for one in items if one is not None], len(ids) - len(items))
+            return [one for one in items if one is not None], len(ids) - len(items)
         if self.states or self.types or limit is None or limit >= counted.items:
             return None
         first = await _first_items(board, limit)
         if len(first) < limit:
             return None  # the board has lost items since they were counted
-        return _Few(first, counted.items - limit)
+        return first, counted.items - limit
 
     async def _held_or_late(self, board: BoardTable) -> AsyncIterator[Lock | Token]:
         """The locks and the tokens of the items that are in one of the states."""
@@ -200,9 +194,6 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
                     wanted = is_stale(one, resolution=board.table.resolution)
                 if wanted:
                     yield one
-
-    def _has_words(self, board: BoardTable, item: Item) -> bool:
-        return all(_has_word(board, item, word) for word in self.words)
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
         """The items that match, sorted."""
@@ -223,13 +214,6 @@ def _has_word(board: BoardTable, item: Item, word: str) -> bool:
         return word.casefold() in item.id.casefold()
     labels = board.labels(item) if is_label(word) else Labels()
     return matches(word, item_id=item.id, item_type=item.type, labels=labels)
-
-
-class _Few(Struct, frozen=True):
-    """Items to be read, and how many more match."""
-
-    items: Sequence[Item]
-    left: int
 
 
 class ItemsFound(Struct, frozen=True, kw_only=True):
@@ -272,6 +256,8 @@ AT_ONCE = 16
 RunsOf = Callable[[Item], AsyncIterator[Run]]
 RunCursor = tuple[float, str, int]
 """The place of a run in a list, as `cursor_of` has it: places compare as the runs are listed."""
+ListedRun = tuple[RunCursor, Run]
+"""The place of a run, and the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,14 +283,19 @@ class RunQuery:
         times = self.since or self.until or self.begun_by or self.after
         return bool(self.outcomes or self.types or times or self.pattern)
 
+    @property
+    def begins(self) -> float:
+        """The time, as a timestamp, of the newest runs that may match."""
+        times = [one for one in (self.until, self.begun_by, ANY_TIME) if one]
+        after = [] if self.after is None else [-self.after[0]]
+        return min([*after, *(one.timestamp() for one in times)])
+
     def matches(self, run: Run) -> bool:
         if self.outcomes and run.outcome not in self.outcomes:
             return False
         if (self.since and run.stop < self.since) or (self.until and run.stop > self.until):
             return False
         if self.begun_by and run.start > self.begun_by:
-            return False
-        if self.after is not None and cursor_of(run) <= self.after:
             return False
         logged = (line.text for line in run.log)
         texts = (run.result, run.error, run.output, *run.warnings, *logged)
@@ -318,8 +309,13 @@ async def newest_runs(
     *,
     limit: int,
     runs_of: RunsOf | None = None,
-) -> list[Run]:
-    """The newest `limit` runs of `items` that match, by when they stopped.
+    longest: float = math.inf,
+) -> tuple[list[ListedRun], RunCursor | None]:
+    """The newest `limit` runs of `items` that match, by when they stopped; those of one item in the
+    order of their fences (`_listed`). The items that have run since the newest run that may match
+    are read too. That may take `longest` seconds; it raises BadInput where it takes longer. After
+    as many seconds more the search is cut: then these are the runs up to the place that is returned
+    with them, else None, and the next search goes on there.
 
     Items are read in the order of their latest runs, and reading stops when no other item can have
     a newer run than those found. A late run, which ended after its item had moved on, is found with
@@ -327,20 +323,32 @@ async def newest_runs(
     to be the whole history.
     """
     read = runs_of or (lambda item: board.runs(item.id))
-    in_turn = iter(await in_thread(_in_turn, [*items], query))
-    found: list[Run] = []
+    now = await board.table.now()
+    in_turn = iter(await in_thread(_in_turn, [*items], query, now))
+    found: list[ListedRun] = []
+    until, is_there = board.clock.monotonic() + longest, False
     at_once = 1
     while some := [*islice(in_turn, at_once)]:
         if len(found) == limit:
-            some = [item for item in some if last_heard(item) >= found[-1].stop]
+            (stop, _, _), _ = found[-1]
+            some = [item for item in some if _latest(item, now).timestamp() >= -stop]
         if not some:
             break
+        heard = _latest(some[0], now).timestamp()
+        if heard < query.begins and not is_there:
+            until, is_there = board.clock.monotonic() + longest, True
+        elif board.clock.monotonic() >= until:
+            if not is_there:
+                problem = f"more items have run since then than are read in {longest:g} seconds"
+                raise BadInput("runs", problem, "choose an item or a type, or a later time")
+            place = (-heard, "", 0)
+            return [one for one in found if one[0] < place], place
         at_once = min(2 * at_once, AT_ONCE)
-        for run in await _matching(some, query, read, limit=limit):
-            if len(found) < limit or cursor_of(run) < cursor_of(found[-1]):
-                insort(found, run, key=cursor_of)
+        for one in await _matching(some, query, read, now=now, limit=limit):
+            if len(found) < limit or one[0] < found[-1][0]:
+                insort(found, one, key=lambda listed: listed[0])
                 del found[limit:]
-    return found
+    return found, None
 
 
 async def items_with_history(
@@ -364,12 +372,20 @@ def last_heard(item: Item) -> datetime:
     return max(item.stop or LONG_AGO, started or LONG_AGO)
 
 
-def cursor_of(run: Run) -> RunCursor:
-    """The place of a run: the newest is first; runs that stopped together go by id and fence."""
-    return -run.stop.timestamp(), run.id, -run.fence
+def cursor_of(run: Run, stop: datetime) -> RunCursor:
+    """The place of a run that is listed as if it had stopped then: the newest is first; runs that
+    stopped together go by id and fence.
+    """
+    return -stop.timestamp(), run.id, -run.fence
 
 
-def _in_turn(items: Iterable[Item], query: RunQuery) -> list[Item]:
+def _latest(item: Item, now: datetime) -> datetime:
+    """As `last_heard`; of an item that was heard of in the future it is not known."""
+    heard = last_heard(item)
+    return ANY_TIME if is_ahead(heard, now=now) else heard
+
+
+def _in_turn(items: Iterable[Item], query: RunQuery, now: datetime) -> list[Item]:
     """The items that may have runs that match, in the order of their latest runs."""
     since = query.since or LONG_AGO
     wanted = [
@@ -377,21 +393,39 @@ def _in_turn(items: Iterable[Item], query: RunQuery) -> list[Item]:
         for item in items
         if (not query.types or item.type in query.types) and LONG_AGO != last_heard(item) >= since
     ]
-    return sorted(wanted, key=last_heard, reverse=True)
+    return sorted(wanted, key=lambda item: _latest(item, now), reverse=True)
 
 
 async def _matching(
-    items: Iterable[Item], query: RunQuery, read: RunsOf, *, limit: int
-) -> list[Run]:
+    items: Iterable[Item], query: RunQuery, read: RunsOf, *, now: datetime, limit: int
+) -> list[ListedRun]:
     """The runs of some items that match: of each item the newest."""
 
-    async def of(item: Item) -> list[Run]:
-        found: list[Run] = []
-        async for one in read(item):
+    async def of(item: Item) -> list[ListedRun]:
+        found: list[ListedRun] = []
+        async for one in _listed(read(item), now=now):
             if len(found) == limit:
                 break
-            if query.matches(one):
+            cursor, run = one
+            if query.matches(run) and (query.after is None or cursor > query.after):
                 found.append(one)
         return found
 
     return [run for runs in await asyncio.gather(*map(of, items)) for run in runs]
+
+
+async def _listed(runs: AsyncIterator[Run], *, now: datetime) -> AsyncIterator[ListedRun]:
+    """The runs of an item, the highest fence first, with their places, which have the same order: a
+    run that stopped later than the next one is listed with that, and one that stopped in the
+    future, by a clock that was wrong, with the one before it. Such a run hides no other.
+    """
+    ahead, stop = list[Run](), ANY_TIME
+    async for run in runs:
+        ahead.append(run)
+        if not is_ahead(run.stop, now=now):
+            stop = min(stop, run.stop)
+            for one in ahead:
+                yield cursor_of(one, stop), one
+            ahead.clear()
+    for one in ahead:
+        yield cursor_of(one, LONG_AGO), one

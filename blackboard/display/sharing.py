@@ -96,30 +96,24 @@ async def read_leaders(board: BoardTable) -> tuple[Elections, str]:
 
 def is_late(one: ItemStatus, now: datetime) -> bool:
     """Whether an election that is not paused has had no leader for longer than its lease."""
-    seconds = _lease_of(one)
-    lease = timedelta(seconds=seconds) if math.isfinite(seconds) else timedelta.max
-    return has_no_leader(one, lease=lease, now=now, resumed=resumed_at(one.item))
-
-
-def _lease_of(one: ItemStatus) -> float:
-    """The lease of its candidates, in seconds; infinity where its settings cannot be read."""
-    found = _lease_or_problem(one)
-    return math.inf if isinstance(found, str) else found
+    lease = _lease_and_problem(one)[0]
+    longest = timedelta.max if lease is None else lease
+    return has_no_leader(one, lease=longest, now=now, resumed=resumed_at(one.item))
 
 
 def election_problem(one: ItemStatus) -> str:
     """Why no candidate can lead an election; "" where one can."""
-    found = _lease_or_problem(one)
-    return f"{one.item.id}: {found}" if isinstance(found, str) else ""
+    return _lease_and_problem(one)[1]
 
 
-def _lease_or_problem(one: ItemStatus) -> float | str:
+def _lease_and_problem(one: ItemStatus) -> tuple[timedelta | None, str]:
+    """The lease of the candidates of an election; or None, and why no candidate can lead it."""
     try:
         settings = resolve([decode_spec(one.item.spec)])
-        return due.lease(settings, one.item.slot).total_seconds()
+        return due.lease(settings, one.item.slot), ""
     except (BadInput, ValueError, OverflowError) as bad:
         problem = bad.problem if isinstance(bad, BadSpec) else str(bad)
-        return f"its settings cannot be read: {problem}"
+        return None, f"{one.item.id}: its settings cannot be read: {problem}"
 
 
 # ---- for programs
@@ -212,18 +206,18 @@ def _partition_record(one: Partition) -> PartitionRecord:
 
 def election_record(one: ItemStatus, now: datetime) -> ElectionRecord:
     """An election as it stood when it was read."""
-    item, seconds = one.item, _lease_of(one)
+    item, (lease, problem) = one.item, _lease_and_problem(one)
     return ElectionRecord(
         election=item.id,
         leader=one.holder or None,
         since=item.start if one.holder else None,
         term=item.fence,
         kind=item.type,
-        lease=seconds if math.isfinite(seconds) else None,
+        lease=None if lease is None else lease.total_seconds(),
         renewed=_renewed(one),
         paused=item.is_paused,
         late=is_late(one, now),
-        problem=election_problem(one) or None,
+        problem=problem or None,
     )
 
 

@@ -26,9 +26,10 @@ from blackboard.notify.notice_rows import ACCEPTED, HANDOVER, SENDING, UNSENT, n
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
+from blackboard.protocol.board_row import SHARDS
 from blackboard.protocol.groups import is_group, wrong_columns
 from blackboard.protocol.permits import LEASE, permit_in
-from blackboard.protocol.reading import SHARDS, BoardTable, Pause, fence_of, paged
+from blackboard.protocol.reading import BoardTable, Pause, fence_of, paged
 from blackboard.protocol.rows import version_of
 from blackboard.table import Delete, Row, try_delete
 
@@ -43,7 +44,7 @@ NO_BOARD = (
 class Kind(Struct, frozen=True, kw_only=True):
     """A kind of row: how it is checked, and what it means if a row is bad."""
 
-    check: Callable[[BoardTable, Row], None]
+    check: Callable[[BoardTable, Row], object]
     """Raises Unreadable and BadRow."""
     means: str
     is_grave: Callable[[BoardTable, Row], bool] = lambda _board, _row: False
@@ -80,14 +81,6 @@ def _check_board(board: BoardTable, row: Row) -> None:
         raise BadRow(row.key, f"says shards: {shards}, and the board has {board.shards}")
 
 
-def _check_floor(_: BoardTable, row: Row) -> None:
-    fence_of(row)
-
-
-def _check_statistics(_: BoardTable, row: Row) -> None:
-    record_in(Statistics, row)
-
-
 def _check_group(_: BoardTable, row: Row) -> None:
     if not is_group(row):
         raise Unreadable("D9", "its key has no name that a group can have")
@@ -100,10 +93,6 @@ def _hides_a_group(_: BoardTable, row: Row) -> bool:
     return not is_group(row) or row.data.get("kind") != "pump"
 
 
-def _check_member(_: BoardTable, row: Row) -> None:
-    _check_key(row, keys.worker_key(record_in(Member, row).owner))
-
-
 def _check_permit(board: BoardTable, row: Row) -> None:
     permit, age = record_in(Permit, row), board.table.age(row)
     _check_key(row, keys.permit_key(permit.type, permit.value, permit.number))
@@ -112,10 +101,6 @@ def _check_permit(board: BoardTable, row: Row) -> None:
     if 2 * LEASE < age <= permit.stale_after:
         problem = f"is good for {span(permit.stale_after)}, and was not renewed {since(age)}"
         raise Unreadable("D8", problem)
-
-
-def _is_in_use(board: BoardTable, row: Row) -> bool:
-    return not permit_in(board, row).is_stale
 
 
 def _check_notice(board: BoardTable, row: Row) -> None:
@@ -136,36 +121,24 @@ def _check_looked(_: BoardTable, row: Row) -> None:
         raise BadRow(row.key, "no good at")
 
 
-def _check_action(_: BoardTable, row: Row) -> None:
-    _check_key(row, keys.action_key(record_in(Action, row).at, ""))
-
-
-def _check_message(_: BoardTable, row: Row) -> None:
-    _check_key(row, keys.mail_range(record_in(Message, row).to)[0])
-
-
-def _always(_board: BoardTable, _row: Row) -> bool:
-    return True
-
-
 Kinds = Mapping[str, Kind]
 """Kinds by the key of their row, or by the beginning of their keys, which ends with a colon."""
 META: Kinds = {
     keys.BOARD_KEY: Kind(
         check=_check_board,
         means=NO_BOARD,
-        is_grave=_always,
+        is_grave=lambda _board, _row: True,
         newer="no program of this version opens the board (upgrade blackboard)",
         is_waited_for=0.0,
     ),
     keys.FLOOR_KEY: Kind(
-        check=_check_floor,
+        check=lambda _, row: fence_of(row),
         means="nothing can be added before it has the highest fence of all (write into its column "
         "`fence` a number that is above every fence that was ever used)",
-        is_grave=_always,
+        is_grave=lambda _board, _row: True,
     ),
     keys.STATS_KEY: Kind(
-        check=_check_statistics,
+        check=lambda _, row: record_in(Statistics, row),
         means="the counts are not shown, and items are counted instead; the coordinator writes "
         "them anew",
         may_go_after=0.0,
@@ -179,7 +152,7 @@ META: Kinds = {
 }
 WORKERS: Kinds = {
     keys.WORKER: Kind(
-        check=_check_member,
+        check=lambda _, row: _check_key(row, keys.worker_key(record_in(Member, row).owner)),
         means="the worker is not seen; one that lives writes its row anew within a minute",
         may_go_after=0.0,
     )
@@ -189,7 +162,7 @@ PERMITS: Kinds = {
         check=_check_permit,
         means="it counts as a run of its type until it is as old as its lease, a minute where that "
         "cannot be read (`blackboard doctor --repair` deletes it after two minutes)",
-        is_grave=_is_in_use,
+        is_grave=lambda board, row: not permit_in(board, row).is_stale,
         may_go_after=2 * LEASE,
         newer="it counts as a run of its type until its worker gives it back, or for a day",
         is_waited_for=LEASE,
@@ -212,13 +185,13 @@ NOTICES: Kinds = {
 }
 ACTIONS: Kinds = {
     keys.ACTION: Kind(
-        check=_check_action,
+        check=lambda _, row: _check_key(row, keys.action_key(record_in(Action, row).at, "")),
         means="`log --actions` leaves it out; the coordinator deletes it with those of its age",
     )
 }
 MAIL: Kinds = {
     keys.MAIL: Kind(
-        check=_check_message,
+        check=lambda _, row: _check_key(row, keys.mail_range(record_in(Message, row).to)[0]),
         means="the candidate that it is for deletes it unread",
         may_go_after=0.0,
         newer="a candidate of this version deletes it unread",

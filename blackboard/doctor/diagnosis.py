@@ -57,7 +57,7 @@ from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import Record, record_of, version_of
 from blackboard.rules.transitions import brought_back
-from blackboard.rules.wrong_clock import Planning, ahead, is_named
+from blackboard.rules.wrong_clock import Planning, is_named, problem_of_times
 from blackboard.schedule.times import LONGEST
 from blackboard.table import Delete, Etag, Merge, Op, Replace, Row
 
@@ -168,11 +168,7 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
         return list(case.sealed)
     if case.item is None:
         return [Finding(code=code, subject=case.id, problem=what) for code, what in _orphans(case)]
-    problems = [
-        *_tokens(case, case.item),
-        *_lock(case, case.item),
-        *_history(case, case.item),
-    ]
+    problems = [*_tokens(case, case.item), *_lock(case, case.item), *_history(case, case.item)]
     if shard_of(case.id, bounds.shards) != case.shard:
         problems.append(("D4", f"lies in shard {case.shard}, where no worker looks for it"))
     renaming = renaming_of(case.item)
@@ -282,7 +278,7 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
     late = bounds.now - item.ready
     if item.waits and -late > HORIZON and not is_named(item):
         yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")
-    elif bounds.planning and (problem := ahead(item, bounds.planning, now=bounds.now)):
+    elif bounds.planning and (problem := problem_of_times(item, bounds.planning, now=bounds.now)):
         if item.running:
             problem += f" (until its run ends, or {item.owner} is restarted)"
         yield Finding(code="D11", subject=item.id, problem=problem, grave=not item.running)

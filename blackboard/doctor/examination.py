@@ -13,7 +13,8 @@ once more where some look broken. It takes a few more for each item that looked 
 changed meanwhile.
 
 Not promised: that a clean board stays clean, or that everything that is reported can be repaired.
-History is never rewritten; a repair deletes what is kept beyond the retention.
+History is never rewritten; a repair deletes the runs beyond the number that is kept, and none for
+its age: no command knows whether the clock is right.
 """
 
 from collections import Counter
@@ -23,13 +24,7 @@ from datetime import datetime, timedelta
 
 from blackboard.doctor.board_rows import NO_BOARD, examine_others
 from blackboard.doctor.cases import LOOKS, look, read_shard
-from blackboard.doctor.diagnosis import (
-    Bounds,
-    Case,
-    Finding,
-    diagnose,
-    repair_ops,
-)
+from blackboard.doctor.diagnosis import Bounds, Case, Finding, diagnose, repair_ops
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import Item, State, replace
 from blackboard.phrases import plural, since, some, span
@@ -63,7 +58,7 @@ class Examination:
     """The types that have a handler; None: unknown."""
     repair: bool = False
     retention: Retention = field(default_factory=Retention)
-    """How much of the histories a repair keeps."""
+    """How many runs of an item a repair keeps."""
     quick: bool = False
     """Leaves out the histories, which are most of a board, unless it repairs; the rows beside the
     items, except those in the partition of the board's own row; the boards of groups and elections;
@@ -107,6 +102,8 @@ async def examine(
     report.findings += await examine_others(board, of="", quick=quick, repair=repair, pause=pause)
     report.findings += _lost(present)
     report.findings += _clock(await board.table.now(), board.clock.now())
+    if trouble := getattr(board.table, "trouble", ""):
+        report.findings.append(Finding(code="store", subject="store", problem=trouble))
     if not quick:
         report.findings += await _belonging(board, request, pause=pause)
         report.findings += await _integrity(board)
@@ -122,11 +119,7 @@ def unopened(board: str, bad: BadRow) -> DoctorReport:
 
 
 async def _examine_items(
-    board: BoardTable,
-    request: Examination,
-    present: Sequence[Sighting],
-    *,
-    pause: Pause | None,
+    board: BoardTable, request: Examination, present: Sequence[Sighting], *, pause: Pause | None
 ) -> tuple[DoctorReport, Counter[str]]:
     """What is wrong in the shards of one board, and how many active items there are of each type.
     `present` are its workers.
@@ -139,7 +132,7 @@ async def _examine_items(
         report.waiting += cases.rows[keys.NEXT]
         report.locks += cases.rows[keys.LOCK]
         report.runs += cases.rows[keys.RUN]
-        judge = _Judge(board, request, present, now=now, paused=cases.paused)
+        judge = _Judge(board, request, present, now, cases.paused)
         if cases.paused:
             paused.append(shard)
         doubtful = []
@@ -176,12 +169,16 @@ async def _belonging(
             group = board.group(row.key.removeprefix(keys.GROUP))
             if await group.own_row() is None:
                 found += await _lost_row(group, "a worker of the group that starts makes it anew")
-            found += await _others_of(group, request, pause=pause)
+            found += await examine_others(
+                group, of=f"{group.name} ", quick=False, repair=request.repair, pause=pause
+            )
             found += await _items_of(group, request, await workers(group), pause=pause)
     elections = board.group(keys.LEADERS)
     if await elections.own_row() is None:
         return found + await _lost_row(elections, LOST)
-    found += await _others_of(elections, request, pause=pause)
+    found += await examine_others(
+        elections, of=f"{elections.name} ", quick=False, repair=request.repair, pause=pause
+    )
     try:
         elections = await open_elections(board)
     except (BadInput, BadRow):
@@ -199,19 +196,8 @@ async def _lost_row(board: BoardTable, remedy: str) -> list[Finding]:
     return [Finding(code="D7", subject=f"{board.name} {keys.BOARD_KEY}", problem=problem)]
 
 
-async def _others_of(
-    board: BoardTable, request: Examination, *, pause: Pause | None
-) -> list[Finding]:
-    of, repair = f"{board.name} ", request.repair
-    return await examine_others(board, of=of, quick=False, repair=repair, pause=pause)
-
-
 async def _items_of(
-    board: BoardTable,
-    request: Examination,
-    present: Sequence[Sighting],
-    *,
-    pause: Pause | None,
+    board: BoardTable, request: Examination, present: Sequence[Sighting], *, pause: Pause | None
 ) -> list[Finding]:
     """What is wrong in the shards of a board that belongs to another, under its name."""
     report, _ = await _examine_items(board, request, present, pause=pause)
@@ -220,23 +206,15 @@ async def _items_of(
     return [replace(one, subject=f"{board.name} {one.subject}") for one in report.findings]
 
 
+@dataclass(slots=True)
 class _Judge:
     """Judges what looks broken in one shard, and repairs it."""
 
-    def __init__(
-        self,
-        board: BoardTable,
-        request: Examination,
-        present: Sequence[Sighting],
-        *,
-        now: datetime,
-        paused: bool,
-    ) -> None:
-        self._board = board
-        self._request = request
-        self._present = present
-        self._now = now
-        self._paused = paused
+    _board: BoardTable
+    _request: Examination
+    _present: Sequence[Sighting]
+    _now: datetime
+    _paused: bool
 
     def bounds(self, case: Case) -> Bounds:
         """The conditions by which a case is judged."""
@@ -354,7 +332,7 @@ async def _prune(board: BoardTable, retention: Retention) -> list[Finding]:
     pruned = await prune_all(board, retention=retention)
     if not pruned:
         return []
-    problem = f"{plural(pruned, 'run')} kept beyond the retention"
+    problem = f"{plural(pruned, 'run')} more than are kept"
     return [Finding(code="history", subject="history", problem=problem, grave=False, repaired=True)]
 
 
@@ -382,6 +360,5 @@ def _clock(store: datetime, own: datetime) -> list[Finding]:
 async def _integrity(board: BoardTable) -> list[Finding]:
     """The damage that the store finds in itself, if it can check that."""
     ask = getattr(board.table, "integrity", None)
-    if ask is None:
-        return []
-    return [Finding(code="store", subject="store", problem=problem) for problem in await ask()]
+    problems = await ask() if ask else ()
+    return [Finding(code="store", subject="store", problem=problem) for problem in problems]

@@ -12,6 +12,7 @@ again, and a file that is half saved is never run. `changed` names the files tha
 """
 
 import ast
+import errno
 import importlib.util
 import keyword
 import linecache
@@ -105,17 +106,6 @@ def install(code: Code) -> None:
     _own.files = code.files
 
 
-def search_path() -> list[str]:
-    """Where Python finds modules. Python ignores entries that are not text, such as a Path."""
-    return [one for one in sys.path if isinstance(one, str)]
-
-
-def program(module: str) -> str:
-    """For `python -c`: `main` of a module of this package, with the search path of this process."""
-    path = f"import sys; sys.path[:] = {search_path()!r}"
-    return f"{path}; from blackboard.{module} import main; main()"
-
-
 def changed() -> list[str]:
     """The files that are not what was read: changed, removed or new. The files of a
     folder that cannot be listed, because it is being replaced say, count as removed.
@@ -183,21 +173,31 @@ def _read(folder: Path, field: str, *, whole: bool) -> None:
 
 def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
     """The Python files of a folder, of packages in it, and with `whole` of other folders in it. A
-    link that leads back to a folder in `above` is not followed.
+    link that leads back to a folder in `above` is not followed; one that leads nowhere, or round in
+    a circle, is no file.
     """
     here, inner = os.path.realpath(folder), []
     if here in above:
         return
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(".py") and entry.is_file():
+            if entry.name.endswith(".py") and _is_file(entry):
                 yield entry.path
-            elif entry.name.isidentifier() and entry.name not in _NO_CODE and entry.is_dir():
+            elif entry.name.isidentifier() and entry.name not in _NO_CODE:
                 inner.append(entry.path)
-    for path in inner:
+    for path in filter(os.path.isdir, inner):  # False for what cannot be looked at, too
         is_environment = os.path.exists(f"{path}/pyvenv.cfg")  # noqa: PTH110 - many, each cycle
         if not is_environment and (whole or os.path.isfile(f"{path}/__init__.py")):  # noqa: PTH113
             yield from _files_in(path, whole=whole, above=(*above, here))
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as problem:
+        if problem.errno != errno.ELOOP:
+            raise
+        return False
 
 
 def _stamp(file: str) -> tuple[int, int]:

@@ -170,17 +170,20 @@ def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) ->
         is_async = _is_async(name, function)
         _check_options(name, options, is_async=is_async)
         params = options.get("params")
+        with _of_handler(name):
+            spec = _checked_spec(options)
+            first = _checked_first(options.get("first"), options.get("timezone"))
         found = Handler(
             type=named,
             function=function,
             is_async=is_async,
-            spec=_checked_spec(name, options),
+            spec=spec,
             slots=options.get("slots"),
             fenced=options.get("fenced", False),
             source=_source_of_function(function),
             concurrency=options.get("concurrency"),
             key=options.get("key"),
-            first=_checked_first(name, options.get("first"), options.get("timezone")),
+            first=first,
             params=described(params, name) if params is not None else None,
             resources=options.get("resources"),
         )
@@ -247,20 +250,24 @@ def pump(
     def declare(function: F) -> F:
         name = f"pump {group!r} ({place(function)})"
         _check_function(name, function)
+        is_async = _is_async(name, function)
         with _of_handler(name):
             keys.check_group_name(group)
+            held_for = _checked_lease(lease)
+            spec = _checked_spec({**PUMPED, "stale_after": held_for})
+            drained_in = duration_of(as_text(drain), "drain")
         found = Handler(
             type=group,
             function=function,
-            is_async=_is_async(name, function),
-            spec=_checked_spec(name, {**PUMPED, "stale_after": _checked_lease(name, lease)}),
+            is_async=is_async,
+            spec=spec,
             slots=None,
             fenced=True,
             source=_source_of_function(function),
             pump=Pump(
                 partitions=_checked_partitions(name, partitions),
-                lease=_checked_lease(name, lease),
-                drain=_duration(name, "drain", drain),
+                lease=held_for,
+                drain=drained_in,
                 balance=_checked_balance(name, balance),
             ),
         )
@@ -322,18 +329,17 @@ def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tupl
     return found
 
 
-def _checked_lease(name: str, lease: str | float | timedelta) -> timedelta:
-    found = _duration(name, "lease", lease)
+def _checked_lease(lease: str | float | timedelta) -> timedelta:
+    found = duration_of(as_text(lease), "lease")
     if found < SHORTEST_LEASE:
         remedy = f"{format_duration(SHORTEST_LEASE)} at the least"
-        raise BadInput(name, f"lease: {as_text(lease)!r} is too short", remedy)
+        raise BadInput("lease", f"{as_text(lease)!r} is too short", remedy)
     return found
 
 
-def _checked_first(name: str, first: str | datetime | None, zone: object) -> str | None:
+def _checked_first(first: str | datetime | None, zone: object) -> str | None:
     text = as_text(first)
-    with _of_handler(name):
-        check_first(text, zone if isinstance(zone, str) else "UTC")
+    check_first(text, zone if isinstance(zone, str) else "UTC")
     return text if text is None else str(text)
 
 
@@ -341,11 +347,6 @@ def _checked_balance(name: str, balance: str) -> Balance:
     if balance not in set(Balance):
         raise BadInput(name, f"balance {balance!r} is none", f"one of {', '.join(Balance)}")
     return Balance(balance)
-
-
-def _duration(name: str, field: str, value: str | float | timedelta) -> timedelta:
-    with _of_handler(name):
-        return duration_of(as_text(value), field)
 
 
 def handlers_of(function: Callable[..., Any], source: Source | None = None) -> list[Handler]:
@@ -410,19 +411,18 @@ def check_type(name: str, field: str = "type") -> None:
         raise BadInput(field, f"it has {len(name):,} characters", f"{LONGEST_TYPE:,} at the most")
 
 
-def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
-    with _of_handler(name):
-        texts = {
-            key: as_text(argument(key, value, HandlerOptions.__annotations__[key]), key)
-            for key, value in defaults.items()
-            if value is not None and key in Spec.__struct_fields__ and key != "params"
-        }
-        for key, text in texts.items():
-            if text == "":
-                raise BadInput(key, "it is empty", "leave it out")
-        spec = msgspec.convert(texts, Spec)
-        check_spec(spec)
-        return spec
+def _checked_spec(defaults: Mapping[str, Any]) -> Spec:
+    texts = {
+        key: as_text(argument(key, value, HandlerOptions.__annotations__[key]), key)
+        for key, value in defaults.items()
+        if value is not None and key in Spec.__struct_fields__ and key != "params"
+    }
+    for key, text in texts.items():
+        if text == "":
+            raise BadInput(key, "it is empty", "leave it out")
+    spec = msgspec.convert(texts, Spec)
+    check_spec(spec)
+    return spec
 
 
 def as_text(value: Any, field: str = "") -> Any:

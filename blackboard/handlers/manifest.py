@@ -26,6 +26,7 @@ from blackboard.handlers import code
 from blackboard.handlers.handler import Declared, Handler, Pump, place
 from blackboard.handlers.params import Params
 from blackboard.handlers.registry import load
+from blackboard.runners.interpreter import program, python, search_path
 
 IMPORT_TIMEOUT = 60.0
 """Seconds that the import of all jobs may take."""
@@ -100,7 +101,7 @@ def manifest_of(jobs: Sequence[str], base: Path) -> Manifest:
 
 
 def _kept(jobs: Sequence[str], base: Path) -> Path:
-    what = [__version__, sys.executable, code.search_path(), str(base), list(jobs)]
+    what = [__version__, python(), search_path(), str(base), list(jobs)]
     name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
     return cache_folder() / f"types-{name}.json"
 
@@ -120,10 +121,10 @@ def _keep(file: Path, found: Manifest) -> None:
 def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
     """The description that a process of its own writes."""
     with tempfile.TemporaryFile() as answer:
-        main = code.program("handlers.manifest")
+        main = program("from blackboard.handlers.manifest import main; main()")
         try:
             ended = subprocess.run(  # noqa: S603 - this Python
-                [sys.executable, "-c", main, str(answer.fileno()), str(base), *jobs],
+                python("-c", main, str(answer.fileno()), str(base), *jobs),
                 pass_fds=[answer.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

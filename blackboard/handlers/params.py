@@ -87,7 +87,7 @@ class Params(Struct, frozen=True, kw_only=True):
 
     def check_fields(self, params: Mapping[str, Any]) -> None:
         """The same, by the schema alone."""
-        _check(params, self.schema, "params", self._classes)
+        self._check(params, self.schema, "params")
 
     def made(self, params: Mapping[str, Any], *, written: Mapping[str, Any] | None = None) -> Any:
         """An instance of the class; `written` are the params with `${NAME}`, if they have any.
@@ -115,15 +115,96 @@ class Params(Struct, frozen=True, kw_only=True):
             found = [
                 inner
                 for one in found
-                for way in _ways(one, self._classes)
+                for way in self._ways(one)
                 if isinstance(inner := _inner(way, *step), Mapping)
             ]
-        return _wanted({"anyOf": found}, self._classes)
+        return self._wanted({"anyOf": found})
 
-    @property
-    def _classes(self) -> Mapping[str, Schema]:
-        found: Mapping[str, Schema] = self.schema.get("$defs", {})
+    def summary(self) -> list[str]:
+        """Each field in a few words: its name, with * if it must be given, its kind and default."""
+        body, found = self._referred(self.schema), []
+        for name, one in body.get("properties", {}).items():
+            kinds = [_TYPES.get(each.get("type", ""), _ANY)[0] for each in self._ways(one)]
+            text = f"{name}{'*' * (name in body.get('required', ()))} ({' or '.join(kinds)})"
+            found.append(f"{text} = {json.dumps(one['default'])}" if "default" in one else text)
         return found
+
+    def _check(self, value: Any, schema: Schema, where: str) -> None:
+        if isinstance(value, str) and variables(value):
+            return
+        schema = self._referred(schema)
+        if "anyOf" in schema:
+            self._check_any(value, schema["anyOf"], where)
+        choices = [schema["const"]] if "const" in schema else schema.get("enum")
+        if choices is not None and not any(_is_same(value, one) for one in choices):
+            named = ", ".join(map(str, choices))
+            raise BadInput(where, f"{value!r} is none of its values", f"give one of {named}")
+        words, is_one = _TYPES.get(schema.get("type", ""), _ANY)
+        if not is_one(value):
+            raise BadInput(where, f"{value!r} is not {words}", f"give {words}")
+        for key, (words, is_within) in _LIMITS.items():
+            if key in schema and not is_within(value, schema[key]):
+                raise BadInput(where, f"{value!r} is out of range", f"{words} {schema[key]}")
+        if isinstance(value, Mapping):
+            self._check_object(value, schema, where)
+        elif isinstance(value, list | tuple):
+            self._check_list(value, schema, where)
+
+    def _check_any(self, value: Any, schemas: Sequence[Schema], where: str) -> None:
+        """One of the schemas must fit; where one alone is of the value's type, it says what is
+        wrong.
+        """
+        problems: list[BadInput] = []
+        for one in schemas:
+            try:
+                self._check(value, one, where)
+            except BadInput as problem:
+                problems.append(problem)
+            else:
+                return
+        inner = [one for one in problems if one.field != where]
+        if len(inner) == 1:
+            raise inner[0]
+        remedies = " or ".join(dict.fromkeys(one.remedy.removeprefix("give ") for one in problems))
+        raise BadInput(where, f"{value!r} fits nothing that it may be", f"give {remedies}")
+
+    def _check_object(self, value: Mapping[str, Any], schema: Schema, where: str) -> None:
+        fields: Mapping[str, Schema] = schema.get("properties", {})
+        others = schema.get("additionalProperties", "properties" not in schema)
+        for key, one in value.items():
+            if key in fields:
+                self._check(one, fields[key], f"{where}.{key}")
+            elif isinstance(others, Mapping):
+                self._check(one, others, f"{where}.{key}")
+            elif not others:
+                raise BadInput(f"{where}.{key}", "there is no such field", _instead(key, fields))
+        for key in schema.get("required", ()):
+            if key not in value:
+                wanted = self._wanted(fields.get(key, {}))
+                raise BadInput(f"{where}.{key}", "it is missing", wanted)
+
+    def _check_list(self, value: Sequence[Any], schema: Schema, where: str) -> None:
+        first: Sequence[Schema] = schema.get("prefixItems", ())
+        rest = schema.get("items", {})
+        for number, one in enumerate(value):
+            inner = first[number] if number < len(first) else rest
+            if isinstance(inner, Mapping):
+                self._check(one, inner, f"{where}[{number}]")
+
+    def _wanted(self, schema: Schema) -> str:
+        words = dict.fromkeys(_words(one) for one in self._ways(schema))
+        return f"give {' or '.join(words) or 'another'}"
+
+    def _ways(self, schema: Schema) -> list[Schema]:
+        """The schemas of which a value has to fit one: references and choices are resolved."""
+        schema = self._referred(schema)
+        if "anyOf" not in schema:
+            return [schema]
+        return [one for each in schema["anyOf"] for one in self._ways(each)]
+
+    def _referred(self, schema: Schema) -> Schema:
+        name = schema.get("$ref")
+        return schema if name is None else self.schema["$defs"][name.rpartition("/")[2]]
 
 
 def written(params: Any) -> Any:
@@ -167,7 +248,9 @@ def described(kind: Any, name: str) -> Params:
         dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
     )
     if not is_class:
-        raise BadInput(name, f"params {kind!r} is no dataclass and no Struct of msgspec")
+        problem = f"params {kind!r} is no dataclass and no Struct of msgspec"
+        remedy = "name one; or leave it out, and validate `item.params` in the handler"
+        raise BadInput(name, problem, remedy)
     try:
         schema = msgspec.json.schema(kind)
     except (TypeError, NameError) as problem:
@@ -187,104 +270,9 @@ def with_params(item: HandlerItem, params: Params | None) -> HandlerItem:
         raise Fail(str(problem)) from None
 
 
-def summary(schema: Schema) -> list[str]:
-    """Each field in a few words: its name, with * if it has to be given, its kind and default."""
-    classes = schema.get("$defs", {})
-    body = _referred(schema, classes)
-    found = []
-    for name, one in body.get("properties", {}).items():
-        kinds = _ways(one, classes)
-        words = " or ".join(_TYPES.get(each.get("type", ""), _ANY)[0] for each in kinds)
-        text = f"{name}{'*' * (name in body.get('required', ()))} ({words})"
-        found.append(f"{text} = {json.dumps(one['default'])}" if "default" in one else text)
-    return found
-
-
-def _referred(schema: Schema, classes: Mapping[str, Schema]) -> Schema:
-    name = schema.get("$ref")
-    return schema if name is None else classes[name.rpartition("/")[2]]
-
-
-def _check(value: Any, schema: Schema, where: str, classes: Mapping[str, Schema]) -> None:
-    if isinstance(value, str) and variables(value):
-        return
-    schema = _referred(schema, classes)
-    if "anyOf" in schema:
-        _check_any(value, schema["anyOf"], where, classes)
-    choices = [schema["const"]] if "const" in schema else schema.get("enum")
-    if choices is not None and not any(_is_same(value, one) for one in choices):
-        named = ", ".join(map(str, choices))
-        raise BadInput(where, f"{value!r} is none of its values", f"give one of {named}")
-    words, is_one = _TYPES.get(schema.get("type", ""), _ANY)
-    if not is_one(value):
-        raise BadInput(where, f"{value!r} is not {words}", f"give {words}")
-    for key, (words, is_within) in _LIMITS.items():
-        if key in schema and not is_within(value, schema[key]):
-            raise BadInput(where, f"{value!r} is out of range", f"{words} {schema[key]}")
-    if isinstance(value, Mapping):
-        _check_object(value, schema, where, classes)
-    elif isinstance(value, list | tuple):
-        _check_list(value, schema, where, classes)
-
-
-def _check_any(
-    value: Any, schemas: Sequence[Schema], where: str, classes: Mapping[str, Schema]
-) -> None:
-    """One of the schemas must fit; where one alone is of the value's type, it says what is
-    wrong.
-    """
-    problems: list[BadInput] = []
-    for one in schemas:
-        try:
-            _check(value, one, where, classes)
-        except BadInput as problem:
-            problems.append(problem)
-        else:
-            return
-    inner = [one for one in problems if one.field != where]
-    if len(inner) == 1:
-        raise inner[0]
-    remedies = " or ".join(dict.fromkeys(one.remedy.removeprefix("give ") for one in problems))
-    raise BadInput(where, f"{value!r} fits nothing that it may be", f"give {remedies}")
-
-
-def _check_object(
-    value: Mapping[str, Any], schema: Schema, where: str, classes: Mapping[str, Schema]
-) -> None:
-    fields: Mapping[str, Schema] = schema.get("properties", {})
-    others = schema.get("additionalProperties", "properties" not in schema)
-    for key, one in value.items():
-        if key in fields:
-            _check(one, fields[key], f"{where}.{key}", classes)
-        elif isinstance(others, Mapping):
-            _check(one, others, f"{where}.{key}", classes)
-        elif not others:
-            raise BadInput(f"{where}.{key}", "there is no such field", _instead(key, fields))
-    for key in schema.get("required", ()):
-        if key not in value:
-            wanted = _wanted(fields.get(key, {}), classes)
-            raise BadInput(f"{where}.{key}", "it is missing", wanted)
-
-
-def _check_list(
-    value: Sequence[Any], schema: Schema, where: str, classes: Mapping[str, Schema]
-) -> None:
-    first: Sequence[Schema] = schema.get("prefixItems", ())
-    rest = schema.get("items", {})
-    for number, one in enumerate(value):
-        inner = first[number] if number < len(first) else rest
-        if isinstance(inner, Mapping):
-            _check(one, inner, f"{where}[{number}]", classes)
-
-
 def _instead(key: str, fields: Iterable[str]) -> str:
     near = get_close_matches(key, fields, n=1)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields) or 'none'}"
-
-
-def _wanted(schema: Schema, classes: Mapping[str, Schema]) -> str:
-    words = dict.fromkeys(_words(one) for one in _ways(schema, classes))
-    return f"give {' or '.join(words) or 'another'}"
 
 
 def _words(schema: Schema) -> str:
@@ -295,14 +283,6 @@ def _words(schema: Schema) -> str:
     kind += f" of the format {schema['format']}" if "format" in schema else ""
     limits = [f"{words} {schema[key]}" for key, (words, _) in _LIMITS.items() if key in schema]
     return ", ".join([kind, *limits])
-
-
-def _ways(schema: Schema, classes: Mapping[str, Schema]) -> list[Schema]:
-    """The schemas of which a value has to fit one: references and choices are resolved."""
-    schema = _referred(schema, classes)
-    if "anyOf" not in schema:
-        return [schema]
-    return [one for each in schema["anyOf"] for one in _ways(each, classes)]
 
 
 def _inner(schema: Schema, name: str, number: str) -> Any:

@@ -37,49 +37,43 @@ from typing import Any
 from blackboard.errors import BadInput
 from blackboard.handlers import code
 from blackboard.handlers.handler import MAIN, Handler, Source, handlers_in, handlers_of, place
+from blackboard.runners.interpreter import executable
 
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
 importing: ContextVar[bool] = ContextVar("importing", default=False)
 """Whether a child process imports a module to call a handler in it."""
 
 
-class Registry(Mapping[str, Handler]):
-    """The handlers of a worker, by type."""
-
-    def __init__(self, handlers: Iterable[Handler] = ()) -> None:
-        """Raises BadInput naming both places when two functions have one type. The same function
-        found twice, because another module imports it, is one handler.
-        """
-        self._handlers: dict[str, Handler] = {}
-        for one in handlers:
-            other = self._handlers.setdefault(one.type, one)
-            if other.function is not one.function:
-                first, second = place(other.function), place(one.function)
-                both = f"{first} and {second}"
-                if first == second:
-                    both = f"{first}, which was imported or defined twice: name it once"
-                raise BadInput("jobs", f"the type {one.type!r} has two handlers: {both}")
-
-    def __getitem__(self, type_: str) -> Handler:
-        return self._handlers[type_]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._handlers)
-
-    def __len__(self) -> int:
-        return len(self._handlers)
+Handlers = Mapping[str, Handler]
+"""The handlers of a worker, by type."""
 
 
-def load(jobs: Sequence[str], base: Path) -> Registry:
+def by_type(handlers: Iterable[Handler]) -> Handlers:
+    """Raises BadInput naming both places when two functions have one type. The same function found
+    twice, because another module imports it, is one handler.
+    """
+    found: dict[str, Handler] = {}
+    for one in handlers:
+        other = found.setdefault(one.type, one)
+        if other.function is not one.function:
+            first, second = place(other.function), place(one.function)
+            both = f"{first} and {second}"
+            if first == second:
+                both = f"{first}, which was imported or defined twice: name it once"
+            raise BadInput("jobs", f"the type {one.type!r} has two handlers: {both}")
+    return found
+
+
+def load(jobs: Sequence[str], base: Path) -> Handlers:
     """The handlers of all entries. `base` is the folder that relative paths start from.
 
     Raises BadInput naming the entry and what is wrong with it, and when a type has two handlers.
     """
     folders: list[Path] = []
-    return Registry([one for entry in jobs for one in _handlers_at(entry, base.resolve(), folders)])
+    return by_type(one for entry in jobs for one in _handlers_at(entry, base.resolve(), folders))
 
 
-def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]]) -> Registry:
+def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]]) -> Handlers:
     """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
     if isinstance(handlers, str | Mapping):
         raise BadInput("handlers", f"{handlers!r} is no list", "such as [feed, 'jobs']")
@@ -94,7 +88,7 @@ def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]])
             is_module = isinstance(one, ModuleType)
             remedy = "name its functions" if is_module else "put @handler above it"
             raise BadInput("handlers", f"{one!r} is no handler", remedy)
-    return Registry(found)
+    return by_type(found)
 
 
 def shipped() -> tuple[str, ...]:
@@ -120,7 +114,7 @@ def find_handler(source: Source, type_: str) -> Handler:
         module = import_source(source)
     finally:
         importing.reset(token)
-    found = Registry(handlers_in(module, source)).get(type_)
+    found = by_type(handlers_in(module, source)).get(type_)
     if found is None:
         problem = f"{module.__name__}, imported in a child process, has no handler for {type_!r}"
         raise BadInput("handlers", problem, AT_TOP_LEVEL)
@@ -128,11 +122,13 @@ def find_handler(source: Source, type_: str) -> Handler:
 
 
 def check_importable(one: Handler) -> None:
-    """Refuse a plain function that a child process could not import. Raises BadInput naming the
-    handler and the remedy. A coroutine function runs in this process and may be any.
+    """Refuse a plain function that a child process could not import, or where none can be started.
+    Raises BadInput naming the remedy. A coroutine function runs in this process and may be any.
     """
-    problem = "" if one.is_async else _not_importable(one)
-    if problem:
+    if one.is_async:
+        return
+    executable()
+    if problem := _not_importable(one):
         name = f"handler {one.type!r} ({place(one.function)})"
         raise BadInput(name, f"a child process cannot import it: {problem}", AT_TOP_LEVEL)
 

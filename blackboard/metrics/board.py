@@ -2,10 +2,10 @@
 
 `read` asks the store, `BoardFigures.collect` only names what was read. The items are those of the
 statistics that the coordinator has counted, at most a quarter of an hour ago; where there are none,
-`read` counts them, which reads every item. Who serves the figures keeps them for a while.
+those of `counting`. Who serves the figures keeps them for a while.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from blackboard.display.health import Overview, read_overview
 from blackboard.model import ItemCounts, Statistics
 from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.status import count
 from blackboard.rules.groups import PartitionState
 
 STATES = ("active", "paused", "done")
@@ -55,11 +56,8 @@ class BoardFigures:
             values = {name: getattr(of, condition) for name, of in by_type}
             yield _gauge(f"items_{condition}", meaning, values, "type")
         waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
-        yield _gauge(
-            "oldest_ready_seconds",
-            "How long an item has been ready, the longest time.",
-            max(waited, 0),
-        )
+        meaning = "How long an item has been ready, the longest time."
+        yield _gauge("oldest_ready_seconds", meaning, max(waited, 0))
         yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
         alive = [one.member for one in overview.present if not one.lost]
         present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
@@ -94,9 +92,11 @@ class BoardFigures:
         )
 
 
-async def read(board: BoardTable) -> BoardFigures:
+async def read(
+    board: BoardTable, counting: Callable[[BoardTable], Awaitable[Statistics]] = count
+) -> BoardFigures:
     """The figures of a board, now. Raises what the store raises."""
-    overview = await read_overview(board, exact=False)
+    overview = await read_overview(board, exact=False, counting=counting)
     return BoardFigures(overview=overview, groups=await read_groups(board))
 
 
@@ -116,12 +116,7 @@ def _shares(group: GroupLeases) -> Mapping[str, int]:
     return {"held": held, "free": len(group.partitions) - held - paused, "paused": paused}
 
 
-def _gauge(
-    name: str,
-    meaning: str,
-    values: Mapping[Any, float] | float,
-    *labels: str,
-) -> Metric:
+def _gauge(name: str, meaning: str, values: Mapping[Any, float] | float, *labels: str) -> Metric:
     """A gauge with one value, or with one for each value of its label, or tuple of those."""
     made = GaugeMetricFamily(f"blackboard_board_{name}", meaning, labels=labels)
     if not isinstance(values, Mapping):

@@ -73,14 +73,11 @@ def pages_of(metrics: WorkerMetrics) -> Pages:
     def measured(accept: str) -> ServedPage:
         return ServedPage(HTTPStatus.OK, *metrics.exposition(accept))
 
-    def healthy(_accept: str) -> ServedPage:
-        return words(HTTPStatus.OK)
-
     def ready(_accept: str) -> ServedPage:
         why = metrics.not_ready
         return words(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else words(HTTPStatus.OK)
 
-    return {"/metrics": measured, "/healthz": healthy, "/readyz": ready}
+    return {"/metrics": measured, "/healthz": lambda _: words(HTTPStatus.OK), "/readyz": ready}
 
 
 @asynccontextmanager
@@ -115,7 +112,7 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
         raise BadInput("metrics", f"{endpoint} cannot be used: {why}", remedy) from None
     try:
         with quiet_shortage():
-            yield endpoint._replace(port=_port_of(server.sockets[0]))
+            yield endpoint._replace(port=server.sockets[0].getsockname()[1])
     finally:
         server.close()
         for writer in connections.values():
@@ -149,11 +146,6 @@ def quiet_shortage(report: Callable[[], None] = lambda: None) -> Iterator[None]:
         yield
     finally:
         loop.set_exception_handler(before)
-
-
-def _port_of(listening: socket.socket) -> int:
-    port: int = listening.getsockname()[1]
-    return port
 
 
 async def _answer(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

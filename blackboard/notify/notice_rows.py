@@ -14,8 +14,8 @@ Each kind of trouble of an item has a row, which says what became of its notice:
 
 Each write states the etag that it expects, so of any number of workers one goes on. A lost reply is
 settled by reading the row: its nonce names its writer. A deletion whose reply was lost and whose
-row is gone counts as done. The row of warnings stays when the item is well: it says when they were
-last sent.
+row is gone counts as done. The rows of warnings and of wrong clocks stay when the item is well:
+they say when that was last sent.
 
 A worker looks after all rows every few minutes, one of all (`may_look`), and the coordinator's
 besides: it sends a notice that no way has accepted, and an item that is well by then has recovered.

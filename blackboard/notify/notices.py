@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from blackboard.events import FreedLock, OverdueRun, RunEnded
+from blackboard.events import FreedLock, OverdueRun, RunEnded, TimesPutRight
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
@@ -44,14 +44,15 @@ class Notice:
     outcome: str = ""
     """Of the last run."""
     error: str = ""
-    """Of the last run; of one that was ok, its warnings."""
+    """Of the last run; of one that was ok, its warnings; of a wrong clock, what was wrong."""
     output: str = ""
     """The last of what the handler printed, in a run that failed."""
     due: datetime
     ready: datetime
     start: datetime | None = None
     stop: datetime | None = None
-    attempt: int
+    attempt: int | None = None
+    """None: it is not known, or the notice is about no run."""
     failures: int = 0
     """In a row; of an item that recovered: until then."""
     labels: Labels = field(default_factory=Labels)
@@ -121,31 +122,17 @@ def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None
     """The notice that the end of a run causes, or None: a success after a success is no news, nor
     is a failure that is retried. `overdue_after` is how late is late, if overdue items send some.
     """
-    run = ended.run
+    run, output = ended.run, ""
     late = overdue_after is not None and run.start - ended.ready >= overdue_after
     if ended.release != ReleaseOutcome.DONE:
         return None
     if run.outcome is Outcome.OK and (ended.failures or late):
         event, failures = NoticeKind.RECOVERED, ended.failures
     elif run.outcome in FAILING and not ended.retried:
-        event, failures = NoticeKind.FAILED, ended.failures + 1
+        event, failures, output = NoticeKind.FAILED, ended.failures + 1, last_lines(run.output)
     else:
         return None
-    return Notice(
-        event=event,
-        id=run.id,
-        type=run.type,
-        fence=run.fence,
-        outcome=run.outcome.value,
-        error=cut_middle(run.error or "", LONGEST_ERROR),
-        output=last_lines(run.output) if event is NoticeKind.FAILED else "",
-        due=run.due,
-        ready=ended.ready,
-        start=run.start,
-        stop=run.stop,
-        attempt=run.attempt,
-        failures=failures,
-    )
+    return _of_ended(ended, event, run.error or "", output=output, failures=failures)
 
 
 def of_warnings(ended: RunEnded, *, after: int) -> Notice | None:
@@ -154,18 +141,27 @@ def of_warnings(ended: RunEnded, *, after: int) -> Notice | None:
     is_well = ended.release == ReleaseOutcome.DONE and run.outcome is Outcome.OK
     if not (is_well and run.warnings and ended.warned + 1 >= after):
         return None
+    return _of_ended(ended, NoticeKind.WARNED, "; ".join(run.warnings))
+
+
+def _of_ended(
+    ended: RunEnded, event: NoticeKind, error: str, *, output: str = "", failures: int = 0
+) -> Notice:
+    run = ended.run
     return Notice(
-        event=NoticeKind.WARNED,
+        event=event,
         id=run.id,
         type=run.type,
         fence=run.fence,
         outcome=run.outcome.value,
-        error=cut_middle("; ".join(run.warnings), LONGEST_ERROR),
+        error=cut_middle(error, LONGEST_ERROR),
+        output=output,
         due=run.due,
         ready=ended.ready,
         start=run.start,
         stop=run.stop,
         attempt=run.attempt,
+        failures=failures,
     )
 
 
@@ -198,6 +194,19 @@ def of_overdue(run: OverdueRun) -> Notice:
     )
 
 
+def of_times_put_right(event: TimesPutRight) -> Notice:
+    """The notice of an item whose times were those of a wrong clock."""
+    return Notice(
+        event=NoticeKind.CLOCK,
+        id=event.id,
+        type=event.type,
+        fence=event.fence,
+        error=event.message,
+        due=event.due,
+        ready=event.ready,
+    )
+
+
 def of_item(item: Item, last: Run | None = None) -> Notice | None:
     """The notice of an item of which no event came, or None. `last` is its newest run."""
     if item.outcome is None or item.start is None or item.is_paused:
@@ -221,7 +230,7 @@ def of_item(item: Item, last: Run | None = None) -> Notice | None:
         ready=item.start - timedelta(seconds=last.lag if last is not None else 0.0),
         start=item.start,
         stop=item.stop,
-        attempt=last.attempt if last is not None else 1,
+        attempt=last.attempt if last is not None else None,
         failures=item.failures,
     )
 
@@ -242,6 +251,8 @@ def _words(notice: Notice, *, at: datetime) -> str:
         return f"failed{how}{times}" + (f": {error}" if error else "")
     if notice.event is NoticeKind.WARNED:
         return f"warns: {notice.error}"
+    if notice.event is NoticeKind.CLOCK:
+        return notice.error
     if notice.failures:
         return f"recovered after {plural(notice.failures, 'failure')}"
     late = f", {_span(notice.start - notice.ready)} late" if notice.start else ""
@@ -258,14 +269,10 @@ def _line(words: str, end: str) -> str:
 
 
 def _for_people(text: str) -> str:
-    text = " ".join(text.split())
-    return _harmless("".join(one for one in _valid(text) if one.isprintable()))
-
-
-def _harmless(text: str) -> str:
-    """Text without mentions. Chats notify people for `<!channel>`, `<@name>`, `@everyone` and the
-    like, and an error may contain these.
+    """Text on one line, without mentions. Chats notify people for `<!channel>`, `<@name>`,
+    `@everyone` and the like, and an error may contain these.
     """
+    text = "".join(one for one in _valid(" ".join(text.split())) if one.isprintable())
     return re.sub(r"@(?=\w)", "@ ", text.replace("<", "‹"))
 
 
@@ -283,13 +290,13 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     or removed the item.
     """
     item = await board.existing(notice.id)
-    if item is None:
+    if item is None or item.is_paused:
         return None
     notice = replace(notice, labels=board.labels(item))
-    if item.is_paused:
-        return None
     if notice.event is NoticeKind.RECOVERED:
         return None if item.failures else notice
+    if notice.event is NoticeKind.CLOCK:
+        return notice
     if notice.event is NoticeKind.WARNED:
         error = notice.error or cut_middle("; ".join(item.warnings), LONGEST_ERROR)
         return replace(notice, error=error)

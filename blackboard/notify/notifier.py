@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from blackboard.errors import BadRow
-from blackboard.events import BoardCounted, BoardEvent, RunEnded, Walked
+from blackboard.events import BoardCounted, BoardEvent, RunEnded, TimesPutRight, Walked
 from blackboard.model import Item, replace
 from blackboard.notify.notice_rows import (
     ENDED_BY_RECOVERY,
@@ -37,15 +37,10 @@ from blackboard.notify.notices import (
     of_lock,
     of_overdue,
     of_run,
+    of_times_put_right,
     of_warnings,
 )
-from blackboard.notify.sending import (
-    BegunNotice,
-    Ending,
-    NoticeSender,
-    Pinger,
-    SendingTrouble,
-)
+from blackboard.notify.sending import BegunNotice, Ending, NoticeSender, Pinger, SendingTrouble
 from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
 from blackboard.notify.ways import Address, Route, Way, dead_man_of, routes_of
 from blackboard.protocol.reading import BoardTable
@@ -170,6 +165,8 @@ class Notifier:
                     self._queue(of_lock(lock))
                 for notice in self._not_read_lately(map(of_overdue, overdue)):
                     self._queue(notice)
+            case TimesPutRight():
+                self._queue(of_times_put_right(event))
             case BoardCounted(failing=failing):
                 self._failing = failing
                 self._counted.set()
@@ -184,7 +181,8 @@ class Notifier:
         if len(self._waiting) >= MOST_WAITING:
             self._trouble.report("notices", f"more than {MOST_WAITING:,} wait; the rest is dropped")
             return
-        if len(self._waiting) >= WITH_TEXTS:
+        # What a clock did is short, and the board does not say it any more.
+        if len(self._waiting) >= WITH_TEXTS and notice.event is not NoticeKind.CLOCK:
             notice = replace(notice, error="", output="")
         self._waiting[key] = _WaitingNotice(notice)
         self._news.set()

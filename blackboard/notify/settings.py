@@ -29,6 +29,8 @@ class NoticeKind(StrEnum):
     """Its token has been ready for long, and a walk could not claim it."""
     WARNED = "warned"
     """Its runs were ok, and the last ones had warnings."""
+    CLOCK = "clock"
+    """Its times were those of a wrong clock, and the coordinator has put them right."""
 
 
 class RouteTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):

@@ -22,13 +22,7 @@ from blackboard.errors import BadInput
 from blackboard.handlers.context import expand
 from blackboard.inputs import number_of
 from blackboard.notify.notices import Payload
-from blackboard.notify.settings import (
-    NoticeKind,
-    NotifyTable,
-    RouteTable,
-    check_address,
-    place,
-)
+from blackboard.notify.settings import NoticeKind, NotifyTable, RouteTable, check_address, place
 from blackboard.patterns import matches
 from blackboard.runners.commands import child_environment, end_command, how_it_ended, start_command
 from blackboard.schedule.times import parse_duration

@@ -2,13 +2,16 @@
 
 No decision depends on these rows. A row is inserted after the command has done its work: if the row
 cannot be written, the work is done all the same; if the process is killed before, the action is not
-recorded. The keys sort the newest action first; actions of one millisecond have no order among
-them. The coordinator deletes rows that are older than the history.
+recorded. A command for many items, which lasts longer, inserts a row before the first of them as
+well, and deletes it at the end. The keys sort the newest action first; actions of one millisecond
+have no order among them. The coordinator deletes rows that are older than the history.
 
 An action has the names of params and never their values, which may be secret.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -17,13 +20,24 @@ from blackboard.protocol import keys
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged, readings
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.spec import OF_ITS_SCHEDULE, Spec, decode_spec
-from blackboard.table import Delete, Insert, commit_again, try_delete, units
+from blackboard.table import (
+    ANY,
+    Conflict,
+    Delete,
+    Insert,
+    TableError,
+    commit_again,
+    try_delete,
+    units,
+)
 
 MOST_IDS = 20
 """Ids that one action lists, at most; its `count` is of all."""
 LONGEST_DETAIL = 500
 LONGEST_REASON = 2_000
 """Characters of a reason, and of the name in `by`, at most."""
+BEGUN = "begun, and not recorded how it ended"
+"""The detail of an action that is not over."""
 MOST_FORGOTTEN = 10 * PAGE
 """Actions that one call of `forget_old_actions` deletes, at most."""
 
@@ -41,6 +55,73 @@ async def record_action(
     """Records an action on items or, without `ids`, on the board. Raises TableError when the store
     does not take the row, or never says whether it did.
     """
+    row = await _row(board, by=by, verb=verb, ids=ids, reason=reason, detail=detail, via=via)
+    await commit_again(board.table, keys.actions_partition(board.name), [row])
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an action has done so far."""
+
+    ids: set[str] = field(default_factory=set)
+    """The items that it has changed."""
+    details: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def recording_action(
+    board: BoardTable,
+    *,
+    by: str,
+    verb: str,
+    ids: Sequence[str],
+    reason: str,
+    via: Via,
+    warn: Callable[[str], None],
+) -> AsyncIterator[Done]:
+    """Records what is done to some of these items in a `with` as one action, also where an error
+    ends it in the middle. Of several items, a row says before the first is changed that it was
+    begun; at the end the action takes its place or, where nothing was changed, it is deleted.
+    Raises TableError at the beginning, when the store does not take that row; at the end, when all
+    is done, it calls `warn` instead.
+    """
+    said = partial(_row, board, by=by, verb=verb, reason=reason, via=via)
+    commit = partial(commit_again, board.table, keys.actions_partition(board.name))
+    begun, done = list[Delete](), Done()
+    if len(ids) > 1:
+        row = await said(ids=ids, detail=BEGUN)
+        await commit([row])
+        begun = [Delete(row.key, ANY)]
+    try:
+        yield done
+    finally:
+        changed = [one for one in ids if one in done.ids]
+        detail = ", ".join(dict.fromkeys(done.details))
+        try:
+            ended = [await said(ids=changed, detail=detail)] if changed else []
+            if ended or begun:
+                try:
+                    await commit([*ended, *begun])
+                except Conflict:  # the row that says that it was begun is gone: it was too old
+                    if ended:
+                        await commit(ended)
+        except TableError as trouble:
+            words = "it is done, and not recorded for `log --actions`"
+            if begun:
+                words = "`log --actions` says that it was begun, and not how it ended"
+            warn(f"{verb}: {words}: {trouble}")
+
+
+async def _row(
+    board: BoardTable,
+    *,
+    by: str,
+    verb: str,
+    ids: Sequence[str],
+    reason: str,
+    detail: str,
+    via: Via,
+) -> Insert:
     at, named = await board.table.now(), tuple(ids[:MOST_IDS])
     while units(text_of(named)) > board.table.max_value:
         named = named[: len(named) // 2]
@@ -54,8 +135,7 @@ async def record_action(
         detail=_cut(detail, LONGEST_DETAIL),
         via=via,
     )
-    row = Insert(keys.action_key(at, board.chance.nonce()), data_of(action))
-    await commit_again(board.table, keys.actions_partition(board.name), [row])
+    return Insert(keys.action_key(at, board.chance.nonce()), data_of(action))
 
 
 async def actions(board: BoardTable, *, limit: int) -> list[Action]:
@@ -72,8 +152,10 @@ async def forget_old_actions(board: BoardTable, *, age: timedelta, pause: Pause)
     Awaits `pause` at the start, between pages and before each batch. Rows of a newer version stay.
     """
     await pause()
-    partition = keys.actions_partition(board.name)
-    first, last = keys.actions_before(await board.table.now() - age)
+    partition, now = keys.actions_partition(board.name), await board.table.now()
+    if board.clock_proven_in():
+        return 0
+    first, last = keys.actions_before(now - age)
     rows = paged(board.table.scan(partition, first, last, MOST_FORGOTTEN), pause)
     old = [Delete(row.key, row.etag) async for row in rows if version_of(row.data) <= VERSION]
     return await try_delete(board.table, partition, old, pause=pause)

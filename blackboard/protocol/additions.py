@@ -6,6 +6,7 @@ item that is added over the tombstone of an earlier life of its id goes on with 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from msgspec import Struct
@@ -219,6 +220,12 @@ async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[
     ops = [op for one in items for op in add_ops(one, over=tombstones.get(one.id))]
     try:
         await board.table.commit(board.partition(new[0].id), ops)
+    except Conflict:
+        first = None
+        with suppress(BadRow):  # the caller reads the rows one by one then
+            first = await board.item(new[0].id)
+        if first is None or not is_applied(first, addition.name):  # else it came twice
+            raise
     except Unknown:
         for one in new:
             await _add(board, one, addition, doubtful=True)

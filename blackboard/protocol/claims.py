@@ -340,7 +340,7 @@ async def take_over(
     stood_still = lock.stood_still
     has_tries = may_take_over(lock.attempt, retries=settings.retries, stood_still=stood_still)
     if item.state is not State.ACTIVE or not has_tries:
-        after = freed(held, gone, settings=settings, again=has_tries)
+        after = freed(held, gone, settings=settings, requeue=has_tries)
         return await _freed(board, after, free_ops(item, lock.etag, after, gone))
     if may_run is not None and not await may_run(held):
         return None

@@ -18,10 +18,18 @@ the item remembers: a pause that was applied is not applied again over a resume 
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput, BlackboardError, Missing, StillRuns, Unchangeable
+from blackboard.errors import (
+    BadInput,
+    BeingRenamed,
+    BlackboardError,
+    Missing,
+    StillRuns,
+    Unchangeable,
+)
 from blackboard.model import (
     Acknowledgement,
     Applied,
@@ -39,7 +47,7 @@ from blackboard.protocol.groups import check_held, check_no_params, check_no_pum
 from blackboard.protocol.keys import group_of, item_key
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rename_marks import as_old, check_no_copy
+from blackboard.protocol.rename_marks import as_copy, as_old, check_no_copy, is_copy_of
 from blackboard.protocol.rows import check_version, data_of, text_of
 from blackboard.rules.applied import (
     LONGEST_NAME,
@@ -66,7 +74,7 @@ from blackboard.rules.transitions import (
     run_of,
     unlocked,
 )
-from blackboard.rules.wrong_clock import is_set_back
+from blackboard.rules.wrong_clock import problem_of_times
 from blackboard.schedule.times import format_duration
 from blackboard.spec import RunSettings, Spec, rewrite_spec
 from blackboard.table import ANY, Conflict, Op, Unknown, units
@@ -154,11 +162,11 @@ async def change_item(
     name: str = "",
     is_shared: bool = False,
     gone_is_done: bool = False,
-    by_rename: bool = False,
+    also_copy: bool = False,
 ) -> Changed:
     """Applies one change to an item. `name` is drawn where none is given; `is_shared`: another call
     may have used it. An item that a newer version wrote is left alone, and so is the copy of a
-    rename that is not done, unless `by_rename`. Raises Missing, BeingRenamed, and BlackboardError
+    rename that is not done, unless `also_copy`. Raises Missing, BeingRenamed, and BlackboardError
     or Unknown when it is uncertain whether the change was applied.
     """
     name = name or board.chance.nonce()
@@ -175,7 +183,7 @@ async def change_item(
                 changed = tries.unanswered is not None or bool(item and is_applied(item, name))
                 return Changed(item=first, before=first, changed=changed)
             raise Missing(item_id)
-        _check_open(item, by_rename=by_rename)
+        _check_open(item, also_copy=also_copy)
         first = first or item
         if is_applied(item, name):
             changed = tries.unanswered is not None or not is_shared
@@ -198,12 +206,12 @@ async def change_item(
         return Changed(item=replace(after, etag=etags[item_key(item_id)]), before=item)
 
 
-def _check_open(item: Item, *, by_rename: bool) -> None:
+def _check_open(item: Item, *, also_copy: bool) -> None:
     """Raises BadInput for an item that a newer version wrote, BeingRenamed for a copy that may be
     made anew.
     """
     check_version(item)
-    if not by_rename:
+    if not also_copy:
         check_no_copy(item)
 
 
@@ -293,11 +301,13 @@ def check_never_ran(item: Item) -> None:
 
 
 async def bring_back(board: BoardTable, item_id: str) -> Changed:
-    """Plans an item anew that waits for a time which only a wrong clock explains."""
+    """Puts the times of an item right that only a wrong clock explains, and plans it anew where it
+    waits because of them. One that runs is left alone.
+    """
 
     def build(item: Item, now: datetime) -> Item | None:
         planning = planning_of(board, item)
-        if planning is None or not is_set_back(item, planning, now=now):
+        if planning is None or item.running or not problem_of_times(item, planning, now=now):
             return None
         return brought_back(item, planning, now=now)
 
@@ -424,7 +434,8 @@ def _check_room(item: Item, *, limit: int) -> None:
 async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:
     """Removes an item, and leaves a tombstone; a run that is under way loses its lock. The history
     stays until its retention is over. Where `declared_by` is given, an item of another file or
-    owner counts as missing.
+    owner counts as missing. Raises BeingRenamed for the copy of a rename that is not done, unless
+    the old item was resumed.
     """
 
     def build(item: Item, now: datetime) -> Item:
@@ -433,7 +444,23 @@ async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = N
         # A run that was claimed since the request began ends no earlier than it started.
         return removed(item, now=max(now, item.start or now))
 
-    return await change_item(board, item_id, build, write=remove_ops, gone_is_done=True)
+    change = partial(change_item, board, item_id, build, write=remove_ops, gone_is_done=True)
+    try:
+        return await change()
+    except BeingRenamed:
+        if not await _is_undone(board, item_id):
+            raise
+    return await change(also_copy=True)
+
+
+async def _is_undone(board: BoardTable, item_id: str) -> bool:
+    """Whether the item that a copy is of was resumed: so the copy is not the only one."""
+    copy = await board.item(item_id)
+    renaming = as_copy(copy) if copy is not None else None
+    if copy is None or renaming is None:
+        return False
+    old = await board.item(renaming.old_id)
+    return old is not None and old.state is State.ACTIVE and is_copy_of(copy, old)
 
 
 async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:

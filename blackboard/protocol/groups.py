@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec import Struct
 
 from blackboard.errors import BadInput
-from blackboard.model import VERSION, Item, Mark
+from blackboard.model import VERSION, Item, Mark, decoded_as
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import version_of
+from blackboard.protocol.status import read_status
 from blackboard.rules.groups import Partition, PartitionState, judged
 from blackboard.schedule.times import LONGEST, format_duration, parse_duration
 from blackboard.spec import OF_ITS_TIMES, SHORTEST_LEASE, RunSettings, Spec
@@ -139,10 +139,8 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
 
 def resumed_at(item: Item) -> datetime | None:
     """When a person last resumed it; None: never, or that cannot be read."""
-    try:
-        return msgspec.json.decode(item.resumed, type=Mark).at if item.resumed else None
-    except (ValueError, RecursionError):
-        return None
+    mark = decoded_as(Mark, item.resumed)
+    return mark.at if mark is not None else None
 
 
 # ---- the items of a group

@@ -28,7 +28,7 @@ BOARD_KEY, STATS_KEY, FLOOR_KEY = "board", "stats", "floor"
 """The keys of rows in the partition of the board's own row."""
 _FENCES = 10**12
 _MILLISECONDS = 10**15
-_LONGEST = 160
+_LONGEST, _CUT = 160, 120
 _BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
 _SAFE = re.compile(rf"[A-Za-z0-9._-]{{0,{_LONGEST}}}")
@@ -46,10 +46,14 @@ def encode_id(text: str) -> str:
     if _SAFE.fullmatch(text):
         return text
     raw = text.encode("utf-8", "surrogatepass")
-    safe = _UNSAFE.sub(lambda found: b"=%02X" % ord(found[0]), raw).decode("ascii")
+    safe = _safe(raw)
     if len(safe) <= _LONGEST:
         return safe
-    return f"{safe[:120]}=~{hashlib.sha256(raw).hexdigest()[:32]}"
+    return f"{safe[:_CUT]}=~{hashlib.sha256(raw).hexdigest()[:32]}"
+
+
+def _safe(raw: bytes) -> str:
+    return _UNSAFE.sub(lambda found: b"=%02X" % ord(found[0]), raw).decode("ascii")
 
 
 @lru_cache(maxsize=1024)
@@ -61,6 +65,14 @@ def moment_key(moment: datetime) -> str:
 
 def item_key(item_id: str) -> str:
     return ITEM + encode_id(item_id)
+
+
+def items_range(beginning: str) -> tuple[str, str]:
+    """The range of the items whose ids begin so: nothing in a key part sorts after a tilde."""
+    if not beginning:
+        return ITEM, end_of(ITEM)
+    first = ITEM + _safe(beginning.encode("utf-8", "surrogatepass"))[:_CUT]
+    return first, f"{first}~"
 
 
 def lock_key(item_id: str) -> str:
@@ -138,8 +150,8 @@ def actions_before(moment: datetime) -> tuple[str, str]:
 
 
 def _backwards(moment: datetime) -> str:
-    """A time as text of fixed width; a later time sorts first."""
-    passed = (moment - EPOCH) // timedelta(milliseconds=1)
+    """A time as text of fixed width; a later time sorts first. All times up to 1970 are one."""
+    passed = max((moment - EPOCH) // timedelta(milliseconds=1), 1)
     return f"{_MILLISECONDS - passed:015d}"
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from blackboard.errors import BadInput, BadRow
 from blackboard.protocol import keys
 from blackboard.protocol.groups import board_trouble
-from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.status import BoardStatus, read_status
 from blackboard.spec import RunSettings, decode_spec, resolve
 
 COORDINATOR = "coordinator"
@@ -26,8 +27,10 @@ async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTab
     name = keys.leaders_board(board.name)
     about: dict[str, Any] = {"clock": board.clock, "chance": board.chance, "resolve": _settings}
     if create:
-        return await BoardTable.create(board.table, name=name, shards=1, **about)
-    return await BoardTable.open(board.table, name=name, **about)
+        elections = await BoardTable.create(board.table, name=name, shards=1, **about)
+    else:
+        elections = await BoardTable.open(board.table, name=name, **about)
+    return elections.asked_through(clock_proven_in=board.clock_proven_in)
 
 
 class Elections(BoardStatus, frozen=True, kw_only=True):

@@ -16,15 +16,25 @@ workers. A row pauses nothing where shard 0 has none, and the walk that meets it
 that is missing is inserted after the walk.
 """
 
+from contextlib import suppress
+
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Mark
 from blackboard.protocol.keys import MAINTENANCE, group_of
 from blackboard.protocol.reading import BoardTable, mark_in
 from blackboard.protocol.rows import text_of
-from blackboard.table import Conflict, Delete, Insert, Op, Replace, Row, Unknown, read, try_delete
+from blackboard.table import (
+    Conflict,
+    Delete,
+    Insert,
+    Op,
+    Replace,
+    Row,
+    commit_again,
+    read,
+    try_delete,
+)
 
-TRIES = 20
-"""Requests for one shard that may have no answer, before a command gives up."""
 PASSES = 20
 """Readings of all shards, at most, while other commands pause and resume the board."""
 
@@ -38,22 +48,25 @@ async def paused_by(board: BoardTable) -> Mark | None:
 async def pause_board(board: BoardTable, mark: Mark) -> bool:
     """Pauses the board. Returns whether a shard was not paused before; where shard 0 was, its mark
     stays. Another command may have resumed the board meanwhile: see `paused_by`. Raises BadInput
-    for the board of a group or of elections.
+    for the board of a group or of elections, and TableError.
     """
     if group_of(board.name):
         problem = f"{board.name} has what is held, and its holders look for no pause of a board"
         raise BadInput("board", problem, f"`blackboard --board {board.name} pause '*'`")
-    changed = await _settled(board, 0, Insert(MAINTENANCE, {"mark": text_of(mark)}))
-    return await agree(board) or changed
+    row = await _row(board, 0)
+    if row is None:
+        await _apply(board, 0, Insert(MAINTENANCE, {"mark": text_of(mark)}))
+    return await agree(board) or row is None
 
 
 async def resume_board(board: BoardTable) -> bool:
     """Ends the pause of the board. Returns whether a shard was paused. Another command may have
-    paused the board meanwhile: see `paused_by`.
+    paused the board meanwhile: see `paused_by`. Raises TableError.
     """
     row = await _row(board, 0)
-    changed = row is not None and await _settled(board, 0, Delete(MAINTENANCE, row.etag))
-    return await agree(board) or changed
+    if row is not None:
+        await _apply(board, 0, Delete(MAINTENANCE, row.etag))
+    return await agree(board) or row is not None
 
 
 async def agree(board: BoardTable) -> bool:
@@ -64,8 +77,8 @@ async def agree(board: BoardTable) -> bool:
         for number in range(1, board.shards):
             op = _missing(first, await _row(board, number))
             if op is not None:
-                written = True
-                changed |= await _settled(board, number, op)
+                changed = written = True
+                await _apply(board, number, op)
         if not written:
             return changed
     raise BlackboardError("other commands pause and resume the board at the same time: try again")
@@ -100,18 +113,9 @@ def _missing(first: Row | None, row: Row | None) -> Op | None:
     return Replace(MAINTENANCE, {"mark": mark}, row.etag)
 
 
-async def _settled(board: BoardTable, number: int, op: Op) -> bool:
-    """Applies an operation to a shard. Returns whether that changed it; True also where a reply was
-    lost.
+async def _apply(board: BoardTable, number: int, op: Op) -> None:
+    """Applies an operation to a shard, unless another command was faster: `agree` reads what is
+    there. Raises TableError.
     """
-    doubtful = False
-    for _ in range(TRIES):
-        try:
-            await board.table.commit(board.shard(number), [op])
-        except Conflict:
-            return doubtful
-        except Unknown:
-            doubtful = True
-            continue
-        return True
-    raise BlackboardError("the store does not say whether the board was changed: try again")
+    with suppress(Conflict):
+        await commit_again(board.table, board.shard(number), [op])

@@ -4,22 +4,28 @@ A board has a name and a number of shards, fixed when it is made. An item is in 
 id hashes to, with all rows that belong to it. The other modules here change a board.
 """
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeGuard, TypeVar
-
-import msgspec
-from msgspec import Struct
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BadRow, Missing
-from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Run, State, Token
+from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Run, State, Token, decoded_as
 from blackboard.protocol import keys
 from blackboard.protocol.batches import insisting
-from blackboard.protocol.rows import Record, readable, record_of, version_of
+from blackboard.protocol.board_row import (
+    TRIES_TO_CREATE,
+    BoardGone,
+    Remade,
+    check_made,
+    is_good,
+    made_with,
+    own_row,
+)
+from blackboard.protocol.rows import Record, record_of, version_of
 from blackboard.rules.breaker import STORE
-from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, status_of
 from blackboard.spec import Labels, RunSettings
 from blackboard.table import (
     Busy,
@@ -31,7 +37,6 @@ from blackboard.table import (
     Row,
     Table,
     TableError,
-    Unavailable,
     Unknown,
     Value,
     just_after,
@@ -48,26 +53,9 @@ Pause = Callable[[], Awaitable[None]]
 """A long operation awaits it again and again: it may take time, or raise to end the operation."""
 PAGE = 500
 """Rows that a long operation reads between two calls of `pause`."""
-SHARDS = range(1, 101)
 HIGHEST_FLOOR = 10**12 - 10**9
 """An item is added only with a fence below this: keys of the history have room for 10^12 fences,
 and the item's runs need some."""
-FIRST_SHARDS = 8
-"""Shards that are read to find out whether there are items, before a board is made."""
-SOME_ITEMS = 20
-"""Items of each shard that are read to find out the number of shards."""
-TRIES_TO_CREATE = 3
-"""Batches sent to make a board, at most, while none is answered and the row is missing."""
-
-
-class BoardGone(Unavailable):
-    """The board's own row is not there: its table was deleted, and may have been made anew."""
-
-
-class Remade(Unavailable):
-    """The board was deleted and made anew with other shards: this object reads and writes rows that
-    no worker uses.
-    """
 
 
 class Breaker(Protocol):
@@ -75,10 +63,6 @@ class Breaker(Protocol):
 
     async def ready(self, partition: str) -> None:
         """Waits until a request to the partition would be let through."""
-        ...
-
-    def clock_proven_in(self) -> float:
-        """Seconds until the store's clock has gone on for long enough to delete rows by it."""
         ...
 
 
@@ -102,6 +86,9 @@ class BoardTable:
         self.chance = chance
         self.resolve = resolve
         self.breaker: Breaker | None = None
+        self.clock_proven_in: Callable[[], float] = lambda: math.inf
+        """Seconds until rows may be deleted for their age; 0: they may be. Only a worker may, once
+        it has watched the store's clock for an hour: a wrong clock may be right again soon."""
         self.created: datetime | None = None
         """When the board was made, by its own row; None: that was not read, or does not say it."""
         self.in_flight: set[str] = set()
@@ -118,14 +105,17 @@ class BoardTable:
         *,
         resolve: Resolve | None = None,
         breaker: Breaker | None = None,
+        clock_proven_in: Callable[[], float] | None = None,
     ) -> "BoardTable":
-        """A copy of this board with another table, settings or breaker. Both share the claims that
-        are in flight, so that neither adopts a lock that the other is claiming.
+        """A copy of this board with another table, settings, breaker or trust in the store's clock.
+        Both share the claims that are in flight, so that neither adopts a lock that the other is
+        claiming.
         """
         other = copy(self)
         other.table = table or self.table
         other.resolve = resolve or self.resolve
         other.breaker = breaker or self.breaker
+        other.clock_proven_in = clock_proven_in or self.clock_proven_in
         return other
 
     def group(self, group: str) -> "BoardTable":
@@ -154,12 +144,6 @@ class BoardTable:
         pause = STORE.pause(failures, asked=asked, fraction=self.chance.fraction())
         await self.clock.sleep(pause)
 
-    def clock_proven_in(self) -> float:
-        """Seconds until rows may be deleted for their age; 0: they may be. A worker first watches
-        the store's clock for an hour, because a wrong clock may be right again soon.
-        """
-        return 0.0 if self.breaker is None else self.breaker.clock_proven_in()
-
     # ---- the board's own row
 
     @classmethod
@@ -175,10 +159,10 @@ class BoardTable:
         """Makes the board's row, unless it exists with as many shards. Raises BadInput when it has
         another number, or is missing and the board's items fit another number better.
         """
-        if not _is_good(self.shards):
+        if not is_good(self.shards):
             raise BadInput("shards", f"{self.shards!r} is out of range", "1 to 100")
         if not keys.group_of(self.name):  # that of a group always has one shard
-            await _check_made(self.table, self.name, shards=self.shards)
+            await check_made(self.table, self.name, shards=self.shards)
         now = await self.table.now()
         made: dict[str, Value] = {"version": VERSION, "shards": self.shards, "created": now}
         partition = keys.meta_partition(self.name)
@@ -195,7 +179,7 @@ class BoardTable:
             else:
                 self.created = now
                 return
-        found, self.created = await _made_with(self.table, self.name)
+        found, self.created = await made_with(self.table, self.name)
         if found != self.shards:
             raise BadInput(
                 "shards",
@@ -208,14 +192,14 @@ class BoardTable:
         cls, table: Table, *, name: str, clock: Clock, chance: Chance, resolve: Resolve
     ) -> "BoardTable":
         """Opens a board that exists. Raises BadInput or BadRow."""
-        shards, created = await _made_with(table, keys.check_board_name(name))
+        shards, created = await made_with(table, keys.check_board_name(name))
         board = cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
         board.created = created
         return board
 
     async def own_row(self) -> Row | None:
         """The row of the board itself, which says its shards."""
-        return await read(self.table, keys.meta_partition(self.name), keys.BOARD_KEY)
+        return await own_row(self.table, self.name)
 
     async def check_shards(self) -> None:
         """Raises Remade when the board has another number of shards by now, BoardGone while it is
@@ -258,22 +242,26 @@ class BoardTable:
         return item
 
     async def items(
-        self, *, removed: bool = False, pause: Pause | None = None
+        self, *, removed: bool = False, pause: Pause | None = None, beginning: str = ""
     ) -> AsyncIterator[Item]:
         """All items, shard by shard, in the order of their keys; with `removed` the tombstones of
-        removed ones, too. Rows that cannot be read are passed over.
+        removed ones, too. With a `beginning` of ids, no rows are read of items whose ids begin
+        otherwise, but of very long ids. Rows that cannot be read are passed over.
         """
         for number in range(self.shards):
-            async for item in self.items_and_tombstones(number, pause=pause):
+            async for item in self.items_and_tombstones(number, pause=pause, beginning=beginning):
                 if removed or item.state is not State.REMOVED:
                     yield item
 
     async def items_and_tombstones(
-        self, shard: int, *, pause: Pause | None = None
+        self, shard: int, *, pause: Pause | None = None, beginning: str = ""
     ) -> AsyncIterator[Item]:
-        """All items of a shard, and the tombstones of removed ones, in the order of their keys."""
-        unreadable = self._unreadable_items[shard] = dict[str, bool]()
-        rows = self.table.scan(self.shard(shard), keys.ITEM, keys.end_of(keys.ITEM))
+        """As `items`, of one shard, with the tombstones of removed ones."""
+        first, last = keys.items_range(beginning)
+        known = self._unreadable_items.get(shard, {})
+        unreadable = {key: newer for key, newer in known.items() if not key.startswith(first)}
+        self._unreadable_items[shard] = unreadable
+        rows = self.table.scan(self.shard(shard), first, last)
         async for row in paged(rows, pause):
             item = self._readable(Item, row)
             if item is None:
@@ -393,73 +381,6 @@ class BoardTable:
         await try_delete(self.table, self.partition(item_id), [Delete(key, etag)])
 
 
-async def _check_made(table: Table, name: str, *, shards: int) -> None:
-    """Raises BadInput where the row of a board is missing, and its items fit another number of
-    shards better: with this one, some would not be found. The first shards, and rows that workers
-    leave, show whether there may be items: few requests where there is nothing.
-    """
-    if await read(table, keys.meta_partition(name), keys.BOARD_KEY) is not None:
-        return
-    all_shards = [name, *(f"{name}-{number:02d}" for number in range(SHARDS[-1]))]
-    others = (keys.meta_partition(name), keys.workers_partition(name))
-    for partition in (*others, *all_shards[: 1 + FIRST_SHARDS]):
-        if [row async for row in table.scan(partition, limit=1)]:
-            break
-    else:
-        return
-    found = [
-        (partition, item)
-        for partition in all_shards
-        async for row in table.scan(partition, keys.ITEM, keys.end_of(keys.ITEM), SOME_ITEMS)
-        if isinstance(item := row.data.get("item"), str)
-    ]
-    misfits = {
-        number: [
-            partition
-            for partition, item in found
-            if keys.partition(name, keys.shard_of(item, number), number) != partition
-        ]
-        for number in SHARDS
-    }
-    fewest = min(map(len, misfits.values()))
-    if len(misfits[shards]) == fewest:
-        return
-    numbers = [number for number, some in misfits.items() if len(some) == fewest]
-    which = f"{numbers[0]}" if len(numbers) == 1 else "N"
-    had = "" if len(numbers) == 1 else ", the number that it had,"
-    raise BadInput(
-        "shards",
-        f"the row {keys.BOARD_KEY} of {name!r} is missing, and with shards: {shards} some of the "
-        f"items that are there would not be found (for example in {misfits[shards][0]})",
-        f"`blackboard --board {name} init --shards {which}`{had} makes the row anew",
-    )
-
-
-def _is_good(shards: object) -> TypeGuard[int]:
-    return type(shards) is int and shards in SHARDS
-
-
-async def _made_with(table: Table, name: str) -> tuple[int, datetime | None]:
-    """The shards of a board that exists, and when it was made. Raises BadInput or BadRow."""
-    row = await read(table, keys.meta_partition(name), keys.BOARD_KEY)
-    if row is None:
-        problem = f"no board {name!r} in this store"
-        raise BadInput("board", problem, f"`blackboard --board {name} init` makes one")
-    if version_of(row.data) > VERSION:
-        raise BadInput(
-            "board",
-            f"{name!r} has version {version_of(row.data)}, this program reads {VERSION}",
-            "upgrade blackboard",
-        )
-    if version_of(row.data) < 1:
-        raise BadRow(row.key, "no good version")
-    shards = row.data.get("shards")
-    if not _is_good(shards):
-        raise BadRow(row.key, "no good shards")
-    created = row.data.get("created")
-    return shards, created if isinstance(created, datetime) else None
-
-
 async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Row]:
     """The rows of a batch without an answer that were written, by key, as they are now: those that
     carry the nonce that `nonces` has for their key. Reads one range.
@@ -487,10 +408,7 @@ UNREADABLE_MARK = Mark(by="unknown", at=NEVER)
 
 def mark_in(row: Row) -> Mark:
     """Who paused a board, when and why; a mark that cannot be read pauses it all the same."""
-    try:
-        return msgspec.json.decode(str(row.data.get("mark")), type=Mark)
-    except (ValueError, RecursionError):
-        return UNREADABLE_MARK
+    return decoded_as(Mark, str(row.data.get("mark"))) or UNREADABLE_MARK
 
 
 async def readings(
@@ -553,47 +471,3 @@ def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
     if _KEYS[record_type](found) != row.key:
         raise BadRow(row.key, "its key is not what it says")
     return found
-
-
-async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
-    """The locks of items, by id: read one by one where that takes fewer requests than
-    `BoardTable.locks`.
-    """
-    if len(ids) > board.shards:
-        return {lock.id: lock async for lock in board.locks()}
-    rows = [await read(board.table, board.partition(one), keys.lock_key(one)) for one in ids]
-    found = [readable(Lock, row, age=board.table.age(row)) for row in rows if row is not None]
-    return {lock.id: lock for lock in found if lock is not None}
-
-
-class BoardStatus(Struct, frozen=True, kw_only=True):
-    """Items as they were at `now`, the store's time, in the order of their ids."""
-
-    statuses: Sequence[ItemStatus]
-    now: datetime
-
-
-async def read_status(
-    board: BoardTable,
-    items: Sequence[Item] | None = None,
-    *,
-    overdue_after: timedelta = OVERDUE_AFTER,
-) -> BoardStatus:
-    """The status of `items`, or of all items of the board. Items are read before locks: a run that
-    started in between has a lock with another fence, and such a lock is ignored.
-    """
-    if items is None:
-        items = [item async for item in board.items()]
-    locks = await _locks(board, [item.id for item in items if item.running])
-    now = await board.table.now()
-    found = (
-        status_of(
-            item,
-            locks.get(item.id),
-            now=now,
-            resolution=board.table.resolution,
-            overdue_after=overdue_after,
-        )
-        for item in sorted(items, key=lambda item: item.id)
-    )
-    return BoardStatus(statuses=tuple(found), now=now)

@@ -7,10 +7,14 @@ steps, each safe by itself; a rename that was interrupted is finished by running
     4   resume the new one; or pause it as the old one was, where a person had paused that
 
 Changes of the old item meanwhile are copied as well; changes of the copy are refused until the
-rename is done. `rename_marks.py` has how the two are recognised.
+rename is done. A person may undo it until step 3: by resuming the old item, and then removing the
+copy, which is refused while the old one is not active. `rename_marks.py` has how the two are
+recognised.
 
 The tombstone of the old item has the name of the rename: of two renames at a time, the one whose
-name is there has succeeded, and the copy of the other is removed. The copy names the life of the
+name is there has succeeded, and the copy of the other is removed. An old item that a person removes
+while a rename is at work stays removed, and the copy goes; after a rename was interrupted the copy
+is the item that is left, and the next call finishes it. The copy names the life of the
 old id that it is of: an item that is added under the old id after step 3 is another one. The
 history stays with the old id, as after a removal; the rows of notices move to the new id at the
 end.
@@ -40,6 +44,8 @@ from blackboard.protocol.rename_marks import (
     check_no_copy,
     copied_name,
     is_copied,
+    is_copy_of,
+    is_moved,
     moved_name,
 )
 from blackboard.protocol.rows import check_version, text_of
@@ -60,7 +66,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     check_not_made(board.name)
     if new_id == item_id:
         raise BadInput("id", "it is the same", "give another one")
-    renaming = _Renaming(board, item_id, new_id, mark)
+    renaming = _Renaming(board, item_id, new_id, mark, began=await board.table.now())
     while True:
         await renaming.tries.begin()
         done = await renaming.go_on()
@@ -73,12 +79,14 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
 class _Renaming:
     """A rename under way."""
 
-    def __init__(self, board: BoardTable, item_id: str, new_id: str, mark: Mark) -> None:
+    def __init__(
+        self, board: BoardTable, item_id: str, new_id: str, mark: Mark, *, began: datetime
+    ) -> None:
         self.tries = Tries(board, item_id)
         self._board = board
         self._old_id, self._new_id = item_id, new_id
-        self._mark = mark
-        self._has_copied = False
+        self._mark, self._began = mark, began
+        self._has_copied = self._was_there = False
 
     async def go_on(self) -> Changed | None:
         """Takes the next step, by the rows of both items. None: there are more steps."""
@@ -91,8 +99,9 @@ class _Renaming:
             raise AlreadyThere(self._new_id, "choose another name")
         if not _is_there(old):
             return await self._finish(old, new)
+        self._was_there = True
         check_no_copy(old)
-        if _is_there(new) and not _is_copy_of(new, old):
+        if _is_there(new) and not is_copy_of(new, old):
             return await self._end(new)
         settings = settings_of(self._board, old, old.spec)  # raises before anything is written
         renaming = as_old(old)
@@ -108,11 +117,10 @@ class _Renaming:
         return None
 
     async def _move(self, old: Item, new: Item | None, settings: RunSettings) -> None:
-        """Makes the new one, over its tombstone or an earlier copy if there is one, and removes the
-        old one. Where one of them has changed, or there was no answer, the next call of `go_on`
-        decides.
+        """Makes the new one, over its tombstone or an earlier copy if there is one, unless it is
+        there as it would be made; then removes the old one. Where one of them has changed, or there
+        was no answer, the next call of `go_on` decides.
         """
-        now = await self._board.table.now()
         is_paused = old.is_paused and as_old(old) is None
         mark = self._marked(RENAMED_FROM + old.id, before=old.paused if is_paused else "")
         copy = copied(
@@ -128,13 +136,14 @@ class _Renaming:
         copy = replace(
             copy,
             acknowledged=_acknowledged(old, copy.fence),
-            applied=edits.remembered(self._board, kept, name, now=now),
+            applied=edits.remembered(self._board, kept, name, now=self._began),
         )
-        names = edits.remembered(self._board, old, gone, now=now)
-        tombstone = replace(removed(old, now=now), applied=names)
+        names = edits.remembered(self._board, old, gone, now=self._began)
+        tombstone = replace(removed(old, now=self._began), applied=names)
         self.tries.check()
         try:
-            await self._board.commit(copy.id, add_ops(copy, over=new))
+            if new is None or replace(copy, etag=new.etag) != new:
+                await self._board.commit(copy.id, add_ops(copy, over=new))
             self._has_copied = True
             await self._board.commit(old.id, remove_ops(old, tombstone))
         except Conflict:
@@ -142,21 +151,23 @@ class _Renaming:
         except Unknown as unanswered:
             self.tries.lost(unanswered)
 
-    async def _finish(self, old: Item | None, new: Item | None) -> Changed:
+    async def _finish(self, old: Item | None, new: Item | None) -> Changed | None:
         """Ends the rename, where the old item exists no more; `old` is its tombstone."""
         if not _is_there(new):
-            raise Missing(self._old_id)
+            is_done = old is not None and is_applied(old, moved_name(self._new_id))
+            why = f"it was renamed to {self._new_id!r}, which was removed" if is_done else ""
+            raise Missing(self._old_id, why)
         if not self._is_unfinished(new):
             return Changed(item=new, changed=self._has_copied)
-        if old is None or is_applied(old, moved_name(new.id)) or not _is_copy_of(new, old):
+        if old is None or not self._is_left_over(new, old):
             return await self._end(new)
         tombstone = removed(new, now=await self._board.table.now())
         with suppress(Conflict, Unknown):  # another call does it, or is asked to
             await self._board.commit(new.id, remove_ops(new, tombstone))
         raise Missing(self._old_id)
 
-    async def _end(self, copy: Item) -> Changed:
-        """The last step: the copy becomes an item like any other."""
+    async def _end(self, copy: Item) -> Changed | None:
+        """The last step: the copy becomes an item like any other. None: it has been removed."""
         by = text_of(self._marked(RENAMED_FROM + self._old_id))
 
         def build(item: Item, now: datetime) -> Item | None:
@@ -168,15 +179,25 @@ class _Renaming:
             planning = planning_of(self._board, item)
             return resumed(item, by, settings=planning.settings if planning else None, now=now)
 
-        done = await edits.change_item(
-            self._board, copy.id, build, write=change_ops, by_rename=True
-        )
+        try:
+            done = await edits.change_item(
+                self._board, copy.id, build, write=change_ops, also_copy=True
+            )
+        except Missing:
+            return None
         return replace(done, changed=done.changed or self._has_copied)
 
     def _is_unfinished(self, new: Item) -> bool:
         """Whether the new one is a copy that this rename, or the one that it finishes, has made."""
         renaming = as_copy(new)
         return renaming is not None and renaming.old_id == self._old_id
+
+    def _is_left_over(self, copy: Item, old: Item) -> bool:
+        """Whether the item of a copy has another id, or was removed while this rename was at work;
+        `old` is the tombstone.
+        """
+        is_over = self._was_there or is_moved(old)
+        return is_over and is_copy_of(copy, old) and not is_applied(old, moved_name(copy.id))
 
     def _marked(self, reason: str, *, to: str = "", before: str = "") -> RenameMark:
         by, at = self._mark.by, self._mark.at
@@ -218,11 +239,6 @@ def _acknowledged(item: Item, fence: int) -> str:
         return item.acknowledged
     seen = msgspec.json.decode(item.acknowledged, type=Acknowledgement)
     return text_of(replace(seen, fence=fence))
-
-
-def _is_copy_of(copy: Item, old: Item) -> bool:
-    """Whether a copy is of this life of the old item; `old` may be the tombstone that it left."""
-    return is_applied(copy, copied_name(old.id, old.born))
 
 
 def _is_there(item: Item | None) -> TypeGuard[Item]:

@@ -2,20 +2,19 @@
 
 Until a rename is done there are two items, both paused. The old one may be changed like any other:
 it is removed only if it has not changed since it was copied. The copy is changed by the rename
-alone, since it may be made anew. It is recognised by the newest name in `applied`, which is the
-rename's: the last step, as every change, puts another name before it.
+alone, since it may be made anew; it may be removed while the old one is active, and is thus not the
+only one. It is recognised by the newest name in `applied`, which is the rename's: the last step, as
+every change, puts another name before it.
 """
 
 import hashlib
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import msgspec
-
 from blackboard.errors import BeingRenamed
-from blackboard.model import Item, Mark
+from blackboard.model import Item, Mark, decoded_as
 from blackboard.phrases import command
-from blackboard.rules.applied import COPIED, MOVED
+from blackboard.rules.applied import COPIED, MOVED, is_applied
 
 RENAMED_TO, RENAMED_FROM = "renamed to ", "renamed from "
 """The reasons why the two items of a rename are paused; the other id follows."""
@@ -43,7 +42,10 @@ class Renaming(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        return f"{command('rename', self.old_id, self.new_id)} finishes it"
+        """In either item. Neither way loses the item, whatever was done since."""
+        undo = f"{command('resume', self.old_id)} and then {command('rm', self.new_id)} undo it"
+        finish = f"{command('rename', self.old_id, self.new_id)} finishes it"
+        return f"{finish}; while {self.old_id} is there, {undo}"
 
     @property
     def words(self) -> str:
@@ -60,9 +62,19 @@ def moved_name(new_id: str) -> str:
     return f"{MOVED}{_digest(new_id)}"
 
 
+def is_moved(tombstone: Item) -> bool:
+    """Whether an item was removed by a rename."""
+    return any(one.name.startswith(MOVED) for one in tombstone.applied)
+
+
 def copied_name(old_id: str, born: int) -> str:
     """The name of a rename, in the copy that it makes of this life of an id."""
     return f"{_copies(old_id)}{born}"
+
+
+def is_copy_of(copy: Item, old: Item) -> bool:
+    """Whether a copy is of this life of the old item; `old` may be the tombstone that it left."""
+    return is_applied(copy, copied_name(old.id, old.born))
 
 
 def is_copied(item: Item, old_id: str) -> bool:
@@ -102,10 +114,7 @@ def check_no_copy(item: Item) -> None:
 
 def _mark_of(item: Item) -> RenameMark | None:
     """Why an item is paused; None: it is not, or that cannot be read."""
-    try:
-        return msgspec.json.decode(item.paused, type=RenameMark) if item.is_paused else None
-    except (ValueError, RecursionError):
-        return None
+    return decoded_as(RenameMark, item.paused) if item.is_paused else None
 
 
 def _copies(old_id: str) -> str:

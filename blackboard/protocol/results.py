@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from blackboard.model import decoded_as
 from blackboard.phrases import too_long
 
 MOST_WARNINGS = 20
@@ -55,7 +56,4 @@ def not_kept(result: str, size: str, *, limit: int) -> dict[str, Any]:
 
 
 def _said(result: str) -> _Said:
-    try:
-        return msgspec.json.decode(result, type=_Said)
-    except (ValueError, RecursionError):
-        return _Said()
+    return decoded_as(_Said, result) or _Said()

@@ -9,12 +9,11 @@ in any case: if it ends late, its worker finds the row of the run.
 
 What is deleted cannot be mended, and the store's clock may be years ahead for a while. So a worker
 deletes nothing for its age before it has watched that clock go on for an hour without a jump; until
-then it prunes by number alone. A worker that is gone sooner, as with `--once`, leaves what is too
-old to others, or to `doctor --repair`.
+then it prunes by number alone. A command watches no clock: `doctor --repair` prunes so, too, and a
+worker that is gone sooner, as with `--once`, leaves what is too old to others.
 
 An item that is removed, paused or done, or whose runs are always abandoned or cancelled, has no
-release that prunes. The coordinator of the board prunes those (`worker/coordinator.py`), and
-`doctor --repair` prunes all.
+release that prunes. The coordinator of the board prunes those (`worker/coordinator.py`).
 
 A tombstone keeps three things of a removed item:
 
@@ -70,6 +69,10 @@ class Retention(Struct, frozen=True, kw_only=True):
     age: timedelta = timedelta(days=90)
     tombstones: timedelta = timedelta(days=90)
 
+    def without_age(self) -> "Retention":
+        """The same by number alone."""
+        return replace(self, age=timedelta.max, tombstones=timedelta.max)
+
 
 def is_kept(run: Run, *, place: int, retention: Retention, now: datetime) -> bool:
     """Whether a run stays; `place` counts from 0, the newest."""
@@ -95,9 +98,9 @@ async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int
     """Deletes the runs of an item that are not kept, and returns how many. Those of a newer
     version, and rows that cannot be read, stay.
     """
-    if board.clock_proven_in():
-        retention = replace(retention, age=timedelta.max)
     now, place, ops = await board.table.now(), 0, list[Delete]()
+    if board.clock_proven_in():
+        retention = retention.without_age()
     async for run in board.runs(item_id):
         goes = not is_kept(run, place=place, retention=retention, now=now)
         if goes and run.version <= VERSION:
@@ -128,6 +131,8 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
     without another, and before the tombstones of a batch are deleted.
     """
     done, now = Pruned(), await board.table.now()
+    if board.clock_proven_in():
+        retention = retention.without_age()
     for number in range(board.shards):
         expired: list[Item] = []
         async for item in board.items_and_tombstones(number, pause=pause):

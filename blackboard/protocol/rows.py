@@ -43,6 +43,7 @@ from blackboard.model import (
     Statistics,
     Token,
     TypeCounts,
+    decoded_as,
 )
 from blackboard.schedule.times import LONGEST
 from blackboard.table import Data, Row, Value
@@ -110,10 +111,7 @@ def _one_of(kind: type[State | Outcome | MessageKind]) -> Reader:
 def _texts(value: object) -> tuple[str, ...] | None:
     if not isinstance(value, str):
         return None
-    try:
-        return msgspec.json.decode(value, type=tuple[str, ...]) if value else ()
-    except (ValueError, RecursionError):
-        return None
+    return decoded_as(tuple[str, ...], value) if value else ()
 
 
 def _list_of(

@@ -28,9 +28,10 @@ ended, and so does the owner of a pump that ends by itself, so that they do not 
 next look. And a node that reads the rows takes over what they say (`RowsRead`): which partitions
 there are, and which of them it holds.
 
-The rule is right as long as messages take less time than `per_held`. Nodes under load answer later:
-then partitions move without reason, which is why the author gave it up. And after the shutdown time
-two pumps may run. With a guard the rows of the locks decide, and the race only says who tries:
+The published rule is right as long as messages take less time than `per_held`. Nodes under load
+answer later: then partitions move without reason, which is why the author gave it up. And after the
+shutdown time two pumps may run. So here the rows of the locks decide, and the race only says who
+tries:
 
     -   A node competes for a partition only if that is free or stale by the rows, or if its holder
         has at least two more than the node.
@@ -43,9 +44,9 @@ two pumps may run. With a guard the rows of the locks decide, and the race only 
         lives for so long.
 
 A node takes the counts of other nodes from the rows, and its own count from its state. Rows may be
-some seconds old: so a partition counts as free for the minimum time after a message in `allocated`.
-A guard does not replace the lock: the code that starts a pump claims the lock first, and reports
-`PumpEnded` when it does not get it. The winner then waits as in step 4.
+some seconds old: so a partition counts as free for the minimum time after a message in `allocated`,
+and the code that starts a pump claims the lock first, and reports `PumpEnded` when it does not get
+it. The winner then waits as in step 4.
 
 A `Grab` is the state of one node. `step` takes an event and returns the next state and the actions.
 Actions of one partition must be carried out one after the other in the order given, across steps
@@ -153,7 +154,7 @@ class Channel(StrEnum):
 
 
 class LockHolders:
-    """Who holds which partition, by the rows of the locks: the guard of a lease grab."""
+    """Who holds which partition, by the rows of the locks."""
 
     def __init__(self, holders: Mapping[str, str]) -> None:
         """`holders` has the owner of each partition whose lock is not stale."""
@@ -367,12 +368,12 @@ class Grab:
         return self.times.normal - fraction * (self.times.normal - self.times.minimum) / 2
 
     def step(
-        self, event: Event, now: float, guard: LockHolders | None = None
+        self, event: Event, now: float, holders: LockHolders
     ) -> tuple["Grab", tuple[Action, ...]]:
-        """The state after an event, and the actions to carry out. `guard` is the newest view of the
-        locks; without one the rule is as published. Events of other partitions are ignored.
+        """The state after an event, and the actions to carry out. `holders` is the newest view of
+        the locks. Events of other partitions are ignored.
         """
-        step = _Step(self, now, guard, is_leaving=self.is_leaving or isinstance(event, Leaving))
+        step = _Step(self, now, holders, is_leaving=self.is_leaving or isinstance(event, Leaving))
         match event:
             case Woken():
                 for name in [name for name, part in self.parts.items() if part.moment <= now]:
@@ -396,15 +397,13 @@ def _wake(grab: Grab) -> tuple[WakeAt, ...]:
 class _Step:
     """One step of a node: its partitions as they become, and the actions."""
 
-    def __init__(
-        self, grab: Grab, now: float, guard: LockHolders | None, *, is_leaving: bool
-    ) -> None:
+    def __init__(self, grab: Grab, now: float, holders: LockHolders, *, is_leaving: bool) -> None:
         self._grab = grab
         self.is_leaving = is_leaving
         self._node = grab.node
         self._times = grab.times
         self._now = now
-        self._guard = guard
+        self._holders = holders
         self.parts = dict(grab.parts)
         self.actions: list[Action] = []
 
@@ -445,7 +444,7 @@ class _Step:
             if self._may_compete_for(name):
                 self.actions.append(SetIfAbsent(Hash.GRAB, name, self._node))
         if part.phase is _Phase.WON and part.start_at <= self._now:
-            if self._guard is None or self._is_free(name, self._guard):
+            if self._is_free(name):
                 self._start(name)
             else:
                 self._become_idle(name)
@@ -478,24 +477,15 @@ class _Step:
         if quiet < self._grab.publishes_after(name):
             return
         if value is not None:
-            if quiet < self._mark_lasts:
+            if quiet < 2 * self._times.minimum:  # a winner that lives clears its mark sooner
                 return
             self.actions.append(DropIf(Hash.GRAB, name, value))
         self.actions.append(Publish(Channel.GRAB_LEASE, name))
 
-    @property
-    def _mark_lasts(self) -> float:
-        """Seconds after which a mark is void. A winner that lives clears it sooner."""
-        return self._times.maximum if self._guard is None else 2 * self._times.minimum
-
     def _found_owner(self, name: str, value: str | None) -> None:
         part = self.parts[name]
         if part.phase is _Phase.WON:
-            if self._guard is None:
-                is_free = value in {None, self._node}
-            else:
-                is_free = self._is_free(name, self._guard)
-            if is_free:
+            if self._is_free(name):
                 self._start(name)
         elif part.phase is _Phase.IDLE and value is not None:
             is_void = self._now - part.signaled >= self._times.maximum
@@ -599,20 +589,18 @@ class _Step:
     def _become_idle(self, name: str) -> None:
         self._change(name, phase=_Phase.IDLE)
 
-    # ---- the guard
+    # ---- the rows
 
     def _may_compete_for(self, name: str) -> bool:
-        if self._guard is None:
+        if self.parts[name].phase in _OWNED or self._is_free(name):
             return True
-        if self.parts[name].phase in _OWNED or self._is_free(name, self._guard):
-            return True
-        holder = self._guard.holder(name)
-        return holder is not None and self._guard.held(holder) - self._held() >= 2
+        holder = self._holders.holder(name)
+        return holder is not None and self._holders.held(holder) - self._held() >= 2
 
     def _yields_to(self, winner: str) -> bool:
-        return self._guard is None or self._held() - self._guard.held(winner) >= 2
+        return self._held() - self._holders.held(winner) >= 2
 
-    def _is_free(self, name: str, guard: LockHolders) -> bool:
+    def _is_free(self, name: str) -> bool:
         """Whether it is free by the rows, or because its owner has just released it."""
         was_released = self._now < self.parts[name].free_until
-        return was_released or guard.holder(name) in {None, self._node}
+        return was_released or self._holders.holder(name) in {None, self._node}

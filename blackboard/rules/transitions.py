@@ -418,21 +418,15 @@ def released(
     return after if run.is_skipped else replace(after, result=run.result, result_fence=item.fence)
 
 
-def freed(
-    item: Item, run: Run, *, settings: RunSettings, again: bool = False, requeue: bool = False
-) -> Item:
+def freed(item: Item, run: Run, *, settings: RunSettings, requeue: bool = False) -> Item:
     """The item when another than its holder has ended its run, and does not run it. The fence
-    rises, so that the holder's result is found to be late. `again`: the item is paused, and the run
-    is made again when it is resumed. `requeue`: the run was cancelled, and is due again at once.
+    rises, so that the holder's result is found to be late. `requeue`: the run was cancelled or
+    abandoned, and is made again.
     """
     _check(ItemEvent.FREE, item)
-    if again:
-        failures = item.failures + (run.outcome in FAILING)
-        after = replace(item, ready=run.stop, attempt=item.attempt + 1, failures=failures)
-    else:
-        after = after_run(
-            item, run.outcome, settings=settings, now=run.stop, fraction=0.0, requeue=requeue
-        )
+    after = after_run(
+        item, run.outcome, settings=settings, now=run.stop, fraction=0.0, requeue=requeue
+    )
     return replace(_ended(after, run), fence=item.fence + 1)
 
 
@@ -480,12 +474,16 @@ def after_run(
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
-    """The item with what it waits for after a run: the table at the head of this module."""
+    """The item with what it waits for after a run: the table at the head of this module.
+    `requeue`: where it was cancelled or abandoned, the same slot is run again.
+    """
     failures = 0 if outcome is Outcome.OK else item.failures + (outcome in FAILING)
     checkpoint = "" if outcome is Outcome.OK else item.checkpoint
     same = replace(item, ready=now, failures=failures, checkpoint=checkpoint)
     if requeue and outcome is Outcome.CANCELLED:
         return replace(same, put_back=True)
+    if requeue and outcome is Outcome.ABANDONED:
+        return replace(same, attempt=item.attempt + 1)
     following = planned_after(item, settings=settings, now=now)
     wait: timedelta | None = None
     if outcome is Outcome.FAILED and retry_after is not None:

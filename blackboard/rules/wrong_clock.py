@@ -55,7 +55,7 @@ def says_future(item: Item, *, now: datetime) -> bool:
     return is_ahead(item.start, now=now) or is_ahead(item.stop, now=now)
 
 
-def ahead(item: Item, planning: Planning, *, now: datetime) -> str:
+def problem_of_times(item: Item, planning: Planning, *, now: datetime) -> str:
     """The problem with an item's times, in words; "" when a clock that is right explains them."""
     if item.state is State.REMOVED:
         return ""

@@ -11,7 +11,6 @@ when the socket closes, and the guard ends it from outside. It is started as `ch
 arguments, the socket's descriptor and the worker's process id.
 """
 
-import ctypes
 import functools
 import itertools
 import os
@@ -37,13 +36,12 @@ from blackboard.model import Ended, Outcome
 from blackboard.runners import wire
 from blackboard.runners.child_state import OF_RESOURCES, State, left, state
 from blackboard.runners.handler_run import OVER, RunReport, context_of
+from blackboard.runners.interpreter import die_with, reset_signals
 from blackboard.runners.logs import Logged, emitting_info, kept_logs
 from blackboard.runners.output import GOOD_EXIT, ended_by, fitting_result, name_of
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.runners.signals import ThreadSignal
-
-_PR_SET_PDEATHSIG = 1
 
 Signals = Mapping[str, ThreadSignal]
 """The signals of a run, by their names in `ctx`."""
@@ -207,16 +205,10 @@ class ChildLoop:
 _found = functools.cache(find_handler)
 
 
-def _die_with(worker: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != worker:  # it died before that call
-        os._exit(1)
-
-
 def main() -> None:
     descriptor, worker = int(sys.argv[1]), int(sys.argv[2])
-    _die_with(worker)
+    die_with(worker)
+    reset_signals(signal.valid_signals())
     for stream in (sys.stdout, sys.stderr):
         assert isinstance(stream, TextIOWrapper)
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -16,7 +16,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
@@ -29,6 +28,7 @@ from blackboard.phrases import LONGEST_LINE, cut_middle
 from blackboard.runners import guard, wire
 from blackboard.runners.commands import child_environment, how_it_ended
 from blackboard.runners.guard_process import Watch, on_end
+from blackboard.runners.interpreter import program, python
 from blackboard.runners.output import Tail
 from blackboard.runners.secrets import NOTHING
 
@@ -46,9 +46,7 @@ has closed the socket.
 
 class _Connection(asyncio.Protocol):
     def __init__(
-        self,
-        receive: Callable[[wire.ToWorker | Exception | None], None],
-        sock: socket.socket,
+        self, receive: Callable[[wire.ToWorker | Exception | None], None], sock: socket.socket
     ) -> None:
         self._receive = receive
         self._socket = sock
@@ -81,7 +79,7 @@ class ChildProcess:
     def __init__(self, source: Source, watch: Watch) -> None:
         self.source = source
         self.ended: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        """Its exit code, once it has ended; None: the guard ended it."""
+        """Its exit code, once it has ended; None where that is not known."""
         self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Whether it takes runs, once it does or has ended."""
         self.runs = 0
@@ -96,6 +94,8 @@ class ChildProcess:
         self._receive: Receive | None = None
         self._is_closed = False
         """Whether it has closed the socket."""
+        self._is_overdue = False
+        """Whether the guard ended it."""
         self._readable = select.poll()
         for one in (self._socket.fileno(), self._output):
             self._readable.register(one, select.POLLIN)
@@ -206,8 +206,8 @@ class ChildProcess:
 
     def _has_ended(self) -> None:
         guard.kill(self.pid)
-        by_guard = self._watch.forget(self.pid)
-        code = self._process.wait()
+        self._is_overdue = self._watch.forget(self.pid)
+        code = _exit_code(self._process)
         self._drain()
         if self._output >= 0:
             self._close_output()
@@ -216,33 +216,49 @@ class ChildProcess:
             # that left its session has the socket open.
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
-        self.ended.set_result(None if by_guard else code)
+        self.ended.set_result(code)
 
     def reason(self) -> str:
         """Why it has ended, once all that it has sent is read."""
         code = self.ended.result()
-        if code is None:
+        if self._is_overdue:
             return LEASE_RAN_OUT
-        if code < 0:
+        if code is not None and code < 0:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
             return f"the child process was {how_it_ended(code)}{hint}"
+        how = "" if code is None else f": {how_it_ended(code)}"
         hint = " (os._exit in the handler?)" if self.is_ready else ""
         last = cut_middle(self.output().rstrip().rpartition("\n")[2], LONGEST_LINE)
         printed = f"; it printed last: {last}" if last else ""
-        return f"the child process ended: {how_it_ended(code)}{hint}{printed}"
+        return f"the child process ended{how}{hint}{printed}"
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
+    """The exit code of a process that has ended; None where it is not known: this program ignores
+    SIGCHLD, or other code has reaped the process. (`process.wait` says 0 then.)
+    """
+    if process.returncode is None:
+        try:
+            status = os.waitpid(process.pid, 0)[1]
+        except ChildProcessError:
+            process.returncode = 0  # so that it is not waited for again
+            return None
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode
 
 
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     """The process, and the worker's ends of its socket and of its output pipe."""
-    ours, theirs = socket.socketpair()
-    output, printed = os.pipe()
+    main = program("from blackboard.runners.child import main; main()")
     # -u, also for C's stdout: output is in the pipe before the result is in the socket, and before
     # a crash.
-    python = [sys.executable, "-u", "-X", "faulthandler", "-c", loaded.program("runners.child")]
+    command = python("-u", "-X", "faulthandler", "-c", main)
+    ours, theirs = socket.socketpair()
+    output, printed = os.pipe()
     try:
         # In the loop's own thread: the kernel kills the child when the thread that started it ends.
         process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-            [*python, str(theirs.fileno()), str(os.getpid())],
+            [*command, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=printed,

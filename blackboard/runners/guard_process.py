@@ -13,6 +13,7 @@ from subprocess import Popen
 from typing import Final
 
 from blackboard.runners import guard
+from blackboard.runners.interpreter import STARTING, executable
 
 
 def on_end(process: Popen[bytes], callback: Callable[[], None]) -> None:
@@ -141,14 +142,14 @@ class Watch:
         self._retry = None
         try:
             process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                [sys.executable, "-I", "-S", guard.__file__],
+                [executable(), "-I", "-S", guard.__file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 start_new_session=True,
             )
-        except OSError:
+        except STARTING:
             self._start_later()
             return
         assert process.stdin is not None

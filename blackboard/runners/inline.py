@@ -70,12 +70,7 @@ class _InlineRun:
     """
 
     def __init__(
-        self,
-        call: HandlerCall,
-        report: Reporter,
-        resources: LoopResources,
-        *,
-        stop_timeout: float,
+        self, call: HandlerCall, report: Reporter, resources: LoopResources, *, stop_timeout: float
     ) -> None:
         self._resources = resources
         self.loop = asyncio.get_running_loop()
@@ -196,12 +191,12 @@ class _InlineRun:
 
     def _abandon(self) -> None:
         assert self._verdict is not None
-        self._report.log(
-            logging.ERROR,
+        words = (
             "the handler swallowed its cancellation and is abandoned after "
-            f"{self._stop_timeout:g} s; it may still be running",
+            f"{self._stop_timeout:g} s; it may still be running, until its worker ends"
         )
-        self._end(self._verdict)
+        self._report.log(logging.ERROR, words)
+        self._end(replace(self._verdict, error=f"{self._verdict.error}; {words}"))
 
     def _end(self, ended: Ended) -> None:
         self._task = None

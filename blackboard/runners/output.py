@@ -26,14 +26,7 @@ from typing import Any, Final, TextIO, TypeVar, cast
 
 import msgspec
 
-from blackboard.handlers.context import (
-    Fail,
-    HandlerAnswer,
-    Retry,
-    Skip,
-    reason_of,
-    seconds_until,
-)
+from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, reason_of, seconds_until
 from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_middle
 from blackboard.protocol.results import LONGEST_WARNING, not_kept, warnings_of

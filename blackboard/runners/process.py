@@ -21,11 +21,10 @@ from blackboard.runners import wire
 from blackboard.runners.child_process import LEASE_RAN_OUT, ChildProcess
 from blackboard.runners.guard import LOOP
 from blackboard.runners.guard_process import Watch
+from blackboard.runners.interpreter import STARTING
 from blackboard.runners.output import Notes, failure
 from blackboard.runners.runner import Execution, HandlerCall, Reporter
 
-STARTING = (OSError, MemoryError, RuntimeError)
-"""What the start of a child raises where it cannot be; RuntimeError: for want of a thread, say."""
 START_WITHIN = 30.0
 """Seconds in which a child that is started to try whether one can be is ready."""
 
@@ -108,12 +107,7 @@ class ProcessRunner:
     """
 
     def __init__(
-        self,
-        *,
-        idle: int,
-        idle_after: float = 60.0,
-        stop_timeout: float = 5.0,
-        runs: int = 5_000,
+        self, *, idle: int, idle_after: float = 60.0, stop_timeout: float = 5.0, runs: int = 5_000
     ) -> None:
         self.stop_timeout = stop_timeout
         self.runs = runs
@@ -238,7 +232,9 @@ class _ProcessRun:
             self._child = child = await self._started_child()
         except STARTING as problem:
             return _not_begun(str(problem) or type(problem).__name__)
-        child.let_run(_message(self._call), self._deadline, self._received)
+        call = self._call
+        run = wire.RunMessage(call.handler.source, call.data, dict(call.mask.values))
+        child.let_run(run, self._deadline, self._received)
         for name, reason in self._signals.items():
             child.send_signal(name, reason)
         end = await self._end
@@ -327,7 +323,3 @@ def _failed(error: str, output: str = "") -> Ended:
 def _not_begun(problem: str, output: str = "") -> Ended:
     error = f"no child process could be started: {problem}"
     return Ended(outcome=Outcome.FAILED, error=error, output=output, begun=False)
-
-
-def _message(call: HandlerCall) -> wire.RunMessage:
-    return wire.RunMessage(call.handler.source, call.data, dict(call.mask.values))

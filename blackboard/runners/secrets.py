@@ -68,18 +68,33 @@ class Mask:
         forms = {form: name for name, value in self._all for form in _forms(value)}
         return sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
 
-    def text(self, text: str) -> str:
-        """The whole text, masked."""
-        return self._masked(text)
+    def text(
+        self, text: str, *, cut_start: bool = False, cut_end: bool = False, named: bool = True
+    ) -> str:
+        """The whole text, masked. Where it was cut, it may begin or end inside a value."""
+        spans = self._spans(text)
+        if cut_start:
+            spans += self._within(text)
+        if cut_end:
+            size = len(text)
+            spans += [(size - end, size, name) for _, end, name in self._within(text, back=True)]
+        if not spans:
+            return text
+        parts, last = list[str](), 0
+        for start, end, name in sorted(spans, key=lambda one: (one[0], -one[1])):
+            if start >= last:
+                parts += (text[last:start], f"${{{name}}}" if named else "***")
+            last = max(last, end)
+        return "".join((*parts, text[last:]))
 
     def short(self, text: str, limit: int = LONGEST_ERROR) -> str:
         """Masked, and cut in the middle to at most `limit` characters."""
         if len(text) <= MOST_MASKED:
-            return cut_middle(self._masked(text), limit)
+            return cut_middle(self.text(text), limit)
         head = text[: MOST_MASKED // 3]
         tail = text[len(head) - MOST_MASKED :]
         gap = left_out(len(text) - MOST_MASKED)
-        whole = self._masked(head, cut_end=True) + gap + self._masked(tail, cut_start=True)
+        whole = self.text(head, cut_end=True) + gap + self.text(tail, cut_start=True)
         return cut_middle(whole, limit)
 
     def output(self, text: str) -> str:
@@ -88,7 +103,7 @@ class Mask:
         """
         size = len(text.encode("utf-8", "backslashreplace"))
         is_cut = size > LONGEST_OUTPUT - LONGEST_CHARACTER  # it begins with a whole character
-        return cut_front(self._masked(text, cut_start=is_cut), LONGEST_OUTPUT)
+        return cut_front(self.text(text, cut_start=is_cut), LONGEST_OUTPUT)
 
     def result(self, encoded: bytes, limit: int) -> bytes:
         """JSON with its texts masked, keys too. If names make it longer than `limit` characters,
@@ -118,27 +133,9 @@ class Mask:
         parts, last = list[str](), 0
         for number in sorted(touched):
             string = strings[number]
-            plain = self._masked(_plain(string[0]), named=named)
+            plain = self.text(_plain(string[0]), named=named)
             parts += (text[last : string.start()], msgspec.json.encode(plain).decode())
             last = string.end()
-        return "".join((*parts, text[last:]))
-
-    def _masked(
-        self, text: str, *, cut_start: bool = False, cut_end: bool = False, named: bool = True
-    ) -> str:
-        spans = self._spans(text)
-        if cut_start:
-            spans += self._within(text)
-        if cut_end:
-            size = len(text)
-            spans += [(size - end, size, name) for _, end, name in self._within(text, back=True)]
-        if not spans:
-            return text
-        parts, last = list[str](), 0
-        for start, end, name in sorted(spans, key=lambda one: (one[0], -one[1])):
-            if start >= last:
-                parts += (text[last:start], f"${{{name}}}" if named else "***")
-            last = max(last, end)
         return "".join((*parts, text[last:]))
 
     def _spans(self, text: str) -> list[_Span]:

@@ -31,7 +31,7 @@ from blackboard.schedule.zones import find_zone, first_shown, replay_after, show
 
 Calendars = Mapping[str, Sequence[str]]
 """The windows of each calendar, by its name."""
-NO_END = 4_000
+MOST_WINDOWS = 4_000
 """The most windows one after the other, some ten years of days: where there are more, the schedule
 counts as one that has no further slot."""
 LONGEST_BLACKOUT = 10_000
@@ -108,10 +108,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     def opens(self, moment: datetime) -> datetime | None:
         """`moment` if it is in no window, else the end of the windows around it. Returns None if
-        `NO_END` windows follow one another.
+        `MOST_WINDOWS` windows follow one another.
         """
         zone = find_zone(self.zone)
-        for _ in range(NO_END):
+        for _ in range(MOST_WINDOWS):
             here = moment.astimezone(zone)
             wall = here.replace(tzinfo=None)
             end = max((at for one in self.windows if (at := one.end_of(wall))), default=None)

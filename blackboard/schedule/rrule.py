@@ -5,6 +5,7 @@ by newlines or by a backslash and an n. Where the RFC leaves a choice:
 
 - Rules count in wall time of the item's zone (of UTC, when DTSTART ends in Z). A time in a gap
   runs right after it; a time shown twice runs once, the first time.
+- What a rule does not say, its start says: BYWEEKNO=20 alone is one day of that week.
 - Without DTSTART a rule counts from `ANCHOR`, a Monday at midnight. COUNT then means nothing and
   is refused. With DTSTART, only what the rules yield is a run, as in dateutil; without any RRULE,
   DTSTART is a run.
@@ -12,6 +13,8 @@ by newlines or by a backslash and an n. Where the RFC leaves a choice:
   UNTIL it is included, as EXDATE it excludes all of its times. An RDATE that is a date alone is at
   DTSTART's time of day.
 - EXRULE, which RFC 5545 withdrew, is refused, and so is a text that has no run at all.
+
+`expansion` makes the wall times of a rule, also for the calendars of feeds.
 
 **Checks.** dateutil accepts more than it should (INTERVAL=0, BYMONTH=13, 1MO in a daily rule) and
 then yields nothing, or wrong times, or never returns. So every part of a rule is checked first.
@@ -33,9 +36,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
 from functools import cached_property, lru_cache, partial
-from itertools import chain, islice, takewhile
+from itertools import chain, dropwhile, islice, takewhile
 from math import prod
 from operator import gt
 from typing import TYPE_CHECKING
@@ -66,6 +69,7 @@ _STEPS = {
 _MONTHS = {"MONTHLY": 1, "YEARLY": 12}
 _BELOW_A_DAY = ("SECONDLY", "MINUTELY", "HOURLY")
 _PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
+_WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _DAY_PARTS = {"BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY"}
 _TIME_PARTS = ("BYSECOND", "BYMINUTE", "BYHOUR")
 NUMBERS = {
@@ -86,6 +90,7 @@ _MOST_RULES = 5
 _MOST_TIMES = 1440
 _MOST_POSITIONS = 31
 """The most positions of BYSETPOS: dateutil computes all in one period."""
+_FIRST = datetime(1, 1, 1)  # noqa: DTZ001 - wall time
 _BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9899
 _SECOND = timedelta(seconds=1)
@@ -96,7 +101,6 @@ _DAY_ALONE = len("20261231")
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,7}")
 _WEEKDAY = re.compile(r"([+-]?[1-9][0-9]?)?(?:MO|TU|WE|TH|FR|SA|SU)")
-_WEEK_START = re.compile(r"MO|TU|WE|TH|FR|SA|SU")
 _TIME = re.compile(r"([0-9]{8})(?:T([0-9]{6})(Z?))?")
 _FOLDED = re.compile(r"\n[ \t](?!\s*(?:DTSTART|RRULE|RDATE|EXDATE|EXRULE|FREQ=))", re.IGNORECASE)
 """A line break of RFC 5545 in a long line; not the beginning of an indented line."""
@@ -161,21 +165,11 @@ class _Recurrence(Struct, frozen=True, kw_only=True):
                 last = run
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Rule:
-    """One RRULE. Its own times are naive: wall time."""
+    """One RRULE."""
 
-    rule: "rrule"
-    """FREQ, INTERVAL, WKST and the BY parts, from `start`."""
-    frequency: str
-    interval: int
-    start: datetime
-    skips_days: bool
-    """Whether FREQ is below a day and a BY part leaves out days."""
-    hours: Sequence[int]
-    minutes: Sequence[int]
-    """Those of BYHOUR and BYMINUTE; all of them, without such a part."""
-    count: int | None
+    times: "Expansion"
     until: datetime | None
     """An instant."""
 
@@ -183,30 +177,54 @@ class _Rule:
         """The runs of the rule in a zone, in order, of the wall times strictly later than `after`,
         which lies between the years 1601 and 9000.
         """
-        for wall in self._wall_times(after):
+        if self.times.count is None:
+            wall_times = self.times.after(after)
+        else:
+            wall_times = iter(self._counted[bisect_right(self._counted, after) :])
+        for wall in wall_times:
             run = first_shown(wall, zone)
             if self.until is not None and run > self.until:
                 return
             yield run
 
-    def _wall_times(self, after: datetime) -> Iterator[datetime]:
-        if self.count is None:
-            return self._endless(after)
-        return iter(self._counted[bisect_right(self._counted, after) :])
-
     @cached_property
     def _counted(self) -> tuple[datetime, ...]:
-        return tuple(islice(self._endless(self.start - _SECOND), self.count))
+        return tuple(self.times.after(_FIRST))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """The times of one RRULE from its start, whatever its UNTIL. Times are naive: wall time."""
+
+    rule: "rrule"
+    """FREQ, INTERVAL, WKST and the BY parts, from `start`."""
+    frequency: str
+    interval: int
+    week_start: int
+    start: datetime
+    skips_days: bool
+    """Whether FREQ is below a day and a BY part leaves out days."""
+    hours: Sequence[int]
+    minutes: Sequence[int]
+    """Those of BYHOUR and BYMINUTE; all of them, without such a part."""
+    count: int | None
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """The times strictly later than `moment`, in order. With COUNT, all from the start on are
+        made first.
+        """
+        if self.count is None:
+            return self._endless(moment)
+        return dropwhile(moment.__ge__, islice(self._endless(_FIRST), self.count))
 
     def _endless(self, after: datetime) -> Iterator[datetime]:
         after = max(after, self.start - _SECOND)
         moved = (_LAST_YEAR - after.year) // 400 * 400
-        search = self._search_by_day if self.skips_days else self._step_through
+        search = self._search_by_day if self.skips_days else partial(self._stream, self.rule)
         for wall in search(_moved(self.start, moved), _moved(after, moved)):
+            if wall.year - moved > MAXYEAR:
+                return
             yield _moved(wall, -moved)
-
-    def _step_through(self, start: datetime, after: datetime) -> Iterator[datetime]:
-        return self._stream(self.rule, start, after)
 
     def _stream(self, rule: "rrule", start: datetime, after: datetime) -> Iterator[datetime]:
         """The times of a rule with the hours and minutes of this one, later than `after`."""
@@ -219,7 +237,7 @@ class _Rule:
             else:
                 break
         after = first - _SECOND
-        return _from(rule, self._near(start, after)).xafter(after)
+        return rule.replace(dtstart=self._near(start, after)).xafter(after)
 
     def _search_by_day(self, start: datetime, after: datetime) -> Iterator[datetime]:
         times, days = _times_of(self.rule), _days_of(self.rule)
@@ -230,7 +248,7 @@ class _Rule:
             if found is None:
                 return
             midnight = found.replace(hour=0, minute=0, second=0)
-            day = next(_from(days, midnight).xafter(midnight, inc=True), None)
+            day = next(days.replace(dtstart=midnight).xafter(midnight, inc=True), None)
             if day is None:
                 return
             if day > midnight:
@@ -243,7 +261,11 @@ class _Rule:
             after = tomorrow - _SECOND
 
     def _near(self, start: datetime, after: datetime) -> datetime:
-        """`start`, moved by whole intervals if that leaves at least one interval up to `after`."""
+        """`start`, moved by whole intervals if that leaves at least one interval up to `after`. A
+        week begins with its first day: dateutil would count BYSETPOS from the start on.
+        """
+        if self.frequency == "WEEKLY":
+            start -= (start.weekday() - self.week_start) % len(_WEEKDAYS) * _DAY
         if self.frequency in _STEPS:
             step = _STEPS[self.frequency] * self.interval
             return start + max((after - start) // step - 1, 0) * step
@@ -258,8 +280,49 @@ class _Rule:
         return start
 
 
-def _from(rule: "rrule", start: datetime) -> "rrule":
-    return rule.replace(dtstart=start)
+def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
+    """The times from `start` (naive) of a rule that is given by its parts. Raises ValueError for
+    parts that contradict each other.
+    """
+    # Where a change here gives other times, raise PARSER in jobs/calendars/records.py: events of
+    # feeds are cached.
+    from dateutil import rrule  # noqa: PLC0415 - slow to import, and few items have rules
+
+    frequency, interval = parts["FREQ"], parts.get("INTERVAL", "1")
+    used = {name: value for name, value in parts.items() if name not in {"COUNT", "UNTIL"}}
+    in_weeks = frequency == "WEEKLY" or (frequency in _MONTHS and "BYWEEKNO" in parts)
+    if "BYDAY" in parts:
+        used["BYDAY"] = ",".join(_one_kind(parts["BYDAY"].split(","), parts))
+    elif in_weeks and parts.keys().isdisjoint({"BYMONTHDAY", "BYYEARDAY"}):
+        used["BYDAY"] = _WEEKDAYS[start.weekday()]
+    rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in used.items()), dtstart=start)
+    assert isinstance(rule, rrule.rrule)
+    return Expansion(
+        rule=rule,
+        frequency=frequency,
+        interval=int(interval),
+        week_start=_WEEKDAYS.index(parts.get("WKST", "MO")),
+        start=start,
+        skips_days=frequency in _BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
+        hours=_numbers(parts["BYHOUR"]) if "BYHOUR" in parts else range(24),
+        minutes=_numbers(parts["BYMINUTE"]) if "BYMINUTE" in parts else range(60),
+        count=int(parts["COUNT"]) if "COUNT" in parts else None,
+    )
+
+
+def _one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
+    """The weekdays, all with numbers or all without: MO beside 1TU becomes 1MO, 2MO and so on. Of
+    mixed kinds dateutil leaves only the days that match both.
+    """
+    if len({weekday.isalpha() for weekday in weekdays}) == 1:
+        return iter(weekdays)
+    in_months = parts["FREQ"] == "MONTHLY" or "BYMONTH" in parts
+    numbers = range(1, 6 if in_months else 54)
+    return (
+        f"{number}{weekday}"
+        for weekday in weekdays
+        for number in (numbers if weekday.isalpha() else ("",))
+    )
 
 
 def _times_of(rule: "rrule") -> "rrule":
@@ -388,34 +451,16 @@ def _read_property(line: str, zone_name: str) -> tuple[str, str]:
 
 
 def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> _Rule:
-    from dateutil import rrule  # noqa: PLC0415 - slow to import, and few items have rules
-
     parts = read_parts(text)
-    frequency = parts["FREQ"]
-    until = _read_instant(parts.pop("UNTIL"), zone) if "UNTIL" in parts else None
+    if "COUNT" in parts and "UNTIL" in parts:
+        raise _refusal("COUNT and UNTIL exclude each other", "leave one")
+    until = _read_instant(parts["UNTIL"], zone) if "UNTIL" in parts else None
     if until is not None and not isinstance(until, datetime):
         until = end_of_day(until, zone)
-    count = int(parts.pop("COUNT")) if "COUNT" in parts else None
-    if count is not None and until is not None:
-        raise _refusal("COUNT and UNTIL exclude each other", "leave one")
-    if "BYDAY" in parts:
-        parts["BYDAY"] = ",".join(one_kind(parts["BYDAY"].split(","), parts))
     try:
-        rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in parts.items()), dtstart=start)
+        return _Rule(expansion(parts, start), until)
     except ValueError as error:
         raise _refusal(f"{text!r} contradicts itself: {error}", "look at its BY parts") from None
-    assert isinstance(rule, rrule.rrule)
-    return _Rule(
-        rule=rule,
-        frequency=frequency,
-        interval=int(parts.get("INTERVAL", 1)),
-        start=start,
-        skips_days=frequency in _BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
-        hours=_numbers(parts["BYHOUR"]) if "BYHOUR" in parts else range(24),
-        minutes=_numbers(parts["BYMINUTE"]) if "BYMINUTE" in parts else range(60),
-        count=count,
-        until=until,
-    )
 
 
 def read_parts(text: str) -> dict[str, str]:
@@ -434,7 +479,7 @@ def read_parts(text: str) -> dict[str, str]:
     frequency = parts.get("FREQ", "")
     if frequency not in _STEPS and frequency not in _MONTHS:
         raise _refusal(f"FREQ={frequency} is not known", "use " + ", ".join([*_STEPS, *_MONTHS]))
-    if not _WEEK_START.fullmatch(parts["WKST"]):
+    if parts["WKST"] not in _WEEKDAYS:
         raise _refusal(f"WKST={parts['WKST']} is no weekday", "use MO, TU, WE, TH, FR, SA, SU")
     for weekday in parts["BYDAY"].split(",") if "BYDAY" in parts else ():
         found = _WEEKDAY.fullmatch(weekday)
@@ -445,21 +490,6 @@ def read_parts(text: str) -> dict[str, str]:
             )
     _check_size(parts, frequency)
     return parts
-
-
-def one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
-    """The weekdays, all with numbers or all without: MO beside 1TU becomes 1MO, 2MO and so on. Of
-    mixed kinds dateutil leaves only the days that match both.
-    """
-    if len({weekday.isalpha() for weekday in weekdays}) == 1:
-        return iter(weekdays)
-    in_months = parts["FREQ"] == "MONTHLY" or "BYMONTH" in parts
-    numbers = range(1, 6 if in_months else 54)
-    return (
-        f"{number}{weekday}"
-        for weekday in weekdays
-        for number in (numbers if weekday.isalpha() else ("",))
-    )
 
 
 def _check_numbers(name: str, value: str) -> None:

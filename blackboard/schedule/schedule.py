@@ -25,7 +25,7 @@ from itertools import islice, pairwise, takewhile
 from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
 from blackboard.schedule.cron import HORIZON, Cron
-from blackboard.schedule.limits import NO_END, NONE, Limits, limits
+from blackboard.schedule.limits import MOST_WINDOWS, NONE, Limits, limits
 from blackboard.schedule.rrule import RRule
 from blackboard.schedule.times import (
     EARLIEST,
@@ -188,15 +188,20 @@ def slots_after(schedule: Schedule, after: datetime) -> Iterator[datetime]:
         after = slot
 
 
+_IN_VAIN: dict[Schedule, tuple[datetime, datetime]] = {}
+"""The start and the end of the last search that found no slot, by schedule."""
+_MOST_IN_VAIN = 1024
+"""The number of schedules at which `_IN_VAIN` is emptied."""
+
+
 def _in_no_window(schedule: Every | Cron | RRule, after: datetime) -> datetime | None:
     """The first slot later than `after` that is in no window. A search that finds none takes a
     second, and is not made again from the times that it went through.
     """
-    searched = _searched_in_vain(schedule)
-    if searched and searched[0] <= after < searched[1]:
+    if (searched := _IN_VAIN.get(schedule)) and searched[0] <= after < searched[1]:
         return None
     began, first, slot = after, _END, None
-    for _ in range(NO_END):
+    for _ in range(MOST_WINDOWS):
         slot = next(_unlimited(schedule, after), None)
         if slot is None or (end := opens(schedule, slot)) is None:
             break
@@ -205,16 +210,10 @@ def _in_no_window(schedule: Every | Cron | RRule, after: datetime) -> datetime |
         first, after = min(first, slot), end - _INSTANT
         if slot - first > LONGEST_SEARCH:
             break
-    searched[:] = began, slot or _END
+    if len(_IN_VAIN) >= _MOST_IN_VAIN:
+        _IN_VAIN.clear()
+    _IN_VAIN[schedule] = began, slot or _END
     return None
-
-
-@lru_cache(maxsize=1024)
-def _searched_in_vain(_schedule: Schedule) -> list[datetime]:
-    """The start and the end of the last search that found no slot of a schedule; empty: none yet.
-    `_in_no_window` fills it in.
-    """
-    return []
 
 
 def next_due(schedule: Schedule, after: datetime) -> datetime | None:

@@ -111,14 +111,9 @@ def _read(text: str, field: str) -> timedelta:
     if not text or parts is None:
         shown = text if len(text) <= 40 else text[:40] + "..."
         raise BadInput(field, f"{shown!r} is not a duration", _EXAMPLES)
+    numbers = zip(parts.groups("0"), UNITS.values(), strict=True)
     try:
-        return sum(
-            (
-                _times(number or "0", unit)
-                for number, unit in zip(parts.groups(), UNITS.values(), strict=True)
-            ),
-            _NOTHING,
-        )
+        return sum((_times(number, unit) for number, unit in numbers), _NOTHING)
     except OverflowError:
         raise BadInput(field, f"{text!r} is longer than ten years", _EXAMPLES) from None
 

@@ -14,8 +14,9 @@ from msgspec import json
 from blackboard.model import VERSION, Item, Lock, Run, Token
 from blackboard.protocol import keys
 from blackboard.protocol.rows import record_of
+from blackboard.simulator.invariants import Violation
 from blackboard.simulator.store import Sender, Written
-from blackboard.table import Merge, Op, Row
+from blackboard.table import Delete, Merge, Op, Row
 
 Record = Item | Token | Lock | Run
 READERS: dict[str, Callable[[Row], Record]] = {
@@ -97,6 +98,18 @@ class AppliedChange:
         return not self.sender.is_person and [
             set(one.op.data) for one in self.touches if isinstance(one.op, Merge)
         ] == [{"checkpoint"}] * len(self.touches)
+
+    @property
+    def frees_lock(self) -> bool:
+        return any(isinstance(one.op, Delete) for one in self.of(Lock))
+
+    @property
+    def recorded(self) -> list[Run]:
+        """The runs that it writes into the history."""
+        return [one.new for one in self.of(Run) if isinstance(one.new, Run)]
+
+    def violation(self, kind: str, what: str) -> Violation:
+        return Violation(kind, what, item=self.id)
 
     def of(self, record_type: type[Record]) -> list[Touch]:
         return [one for one in self.touches if isinstance(one.new or one.old, record_type)]

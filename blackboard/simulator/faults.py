@@ -57,6 +57,7 @@ EMPTYING = 0.25
 """The share of edits that empty the checkpoint."""
 ABOUT_NOW = timedelta(hours=1)
 """How far before or after now a single time of an edited item lies, at most."""
+_MARKS: dict[str, Callable[..., Any]] = {"pause": edits.pause, "resume": edits.resume}
 _FREES: dict[str, Callable[..., Any]] = {"unlock": edits.unlock, "cancel": edits.cancel}
 OF_SHARED = {"pause", "resume", "unlock", "cancel", "edit"}
 """Verbs for partitions and elections; of these, an edit changes the checkpoint alone."""
@@ -66,11 +67,7 @@ class Operators:
     """The operators of a world. Each of their requests is a task and a sender of its own."""
 
     def __init__(
-        self,
-        board: BoardTable,
-        client: StoreClient,
-        process: Process,
-        scenario: Scenario,
+        self, board: BoardTable, client: StoreClient, process: Process, scenario: Scenario
     ) -> None:
         self._board = board
         self._client = client
@@ -96,49 +93,41 @@ class Operators:
         self._process.loop.spawn(work)
 
     async def _request_shared(self, board: BoardTable, sender: Sender, item_id: str) -> None:
-        mark = Mark(by="ann", at=board.clock.now())
         with suppress(BlackboardError, TableError):
-            match sender.verb:
-                case "edit":
-                    await edits.edit(board, item_id, lambda spec, _: spec, checkpoint="")
-                case "pause":
-                    await edits.pause(board, item_id, mark)
-                case "resume":
-                    await edits.resume(board, item_id, mark)
-                case verb:
-                    await _free(board, sender, item_id, mark, verb)
+            if sender.verb == "edit":
+                await edits.edit(board, item_id, lambda spec, _: spec, checkpoint="")
+            else:
+                await _mark(board, sender, item_id)
 
     async def _request(
         self, board: BoardTable, sender: Sender, item: SimulatedItem, detail: float
     ) -> None:
-        mark = Mark(by="ann", at=board.clock.now())
-        spec = other_spec(self._items, detail, mark.at)
-        try:
+        spec = other_spec(self._items, detail, board.clock.now())
+        with suppress(BlackboardError, TableError):  # refused, or not answered: it gives up
             match sender.verb:
                 case "add":
                     await additions.add(board, item_id=item.id, item_type=item.type, spec=spec)
                 case "edit":
                     emptied = "" if detail * 100 % 1 < EMPTYING else None
                     await edits.edit(board, item.id, lambda *_: spec, checkpoint=emptied)
-                case "pause":
-                    await edits.pause(board, item.id, mark)
-                case "resume":
-                    await edits.resume(board, item.id, mark)
                 case "run_now":
                     await edits.run_now(board, item.id, once=own_params(sender, detail))
                 case "remove":
                     await edits.remove(board, item.id)
-                case verb:
-                    await _free(board, sender, item.id, mark, verb)
-        except (BlackboardError, TableError):
-            return  # refused, or not answered: the operator gives up
+                case _:
+                    await _mark(board, sender, item.id)
 
 
-async def _free(board: BoardTable, sender: Sender, item_id: str, mark: Mark, verb: str) -> None:
+async def _mark(board: BoardTable, sender: Sender, item_id: str) -> None:
+    """Makes a request that names who makes it."""
+    mark = Mark(by="ann", at=board.clock.now())
+    if sender.verb in _MARKS:
+        await _MARKS[sender.verb](board, item_id, mark)
+        return
     found = await board.item(item_id)
     if found is not None and found.running:
         sender.fence = found.fence
-        await _FREES[verb](board, item_id, mark, fence=found.fence)
+        await _FREES[sender.verb](board, item_id, mark, fence=found.fence)
 
 
 def own_params(sender: Sender, detail: float) -> dict[str, object] | None:

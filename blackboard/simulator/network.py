@@ -197,7 +197,8 @@ class Network:
             link is LinkFault.WRITES and request.is_batch
         )
         if fate is not Fate.ANSWERED or link or fault or self.away:
-            self._trouble(request, "the store is away" if self.away else link or fault or f"{fate}")
+            what = "the store is away" if self.away else link or fault or f"{fate}"
+            self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {what}")
         if self.away or fault is ShardFault.AWAY:
             self._reply(request, Unavailable("the store is away"))
         elif lost or fate is Fate.NEVER:
@@ -239,9 +240,6 @@ class Network:
             if heard and request.is_batch and isinstance(answer, TableError):
                 self.on_refused(request.process, request.sender, request.ops, answer)
             self._reply(request, answer)
-
-    def _trouble(self, request: StoreRequest, what: str) -> None:
-        self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {what}")
 
     def _takes(self) -> float:
         """Draws the seconds of one way, which are rarely many."""

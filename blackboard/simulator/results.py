@@ -66,25 +66,19 @@ class Figures:
             self._lock_written(change, touch)
         self.saves += change.is_save
         for touch in change.of(Run):
-            if isinstance(touch.new, Run):
-                if isinstance(touch.op, Insert):
-                    self.outcomes[touch.new.outcome.value] += 1
-                if touch.new.outcome is Outcome.SUPERSEDED:
-                    self.late += 1
+            if isinstance(touch.op, Insert) and isinstance(touch.new, Run):
+                self.outcomes[touch.new.outcome.value] += 1
+        self.late += sum(one.outcome is Outcome.SUPERSEDED for one in change.recorded)
 
     def _lock_written(self, change: AppliedChange, touch: Touch) -> None:
         match touch.op:
             case Insert():
                 self.claims += 1
-                self._begun(change)
             case Replace():
                 self.overrides += 1
-                self._begun(change)
             case Merge():
                 self.renewals += 1
-
-    def _begun(self, change: AppliedChange) -> None:
-        if change.before is not None:
+        if isinstance(touch.op, Insert | Replace) and change.before is not None:
             self.lags.append((change.now - change.before.ready).total_seconds())
 
     def measure(self, workers: Workers, handler_runs: HandlerRuns, seconds: float) -> None:
@@ -162,7 +156,7 @@ def described(change: AppliedChange) -> str:
 
 
 def _freed(change: AppliedChange) -> str:
-    outcome = next((one.new.outcome for one in change.of(Run) if isinstance(one.new, Run)), None)
+    outcome = next((one.outcome for one in change.recorded), None)
     return "frees" if outcome is Outcome.ABANDONED else f"releases ({outcome})"
 
 

@@ -323,8 +323,9 @@ class NewerClient(StoreClient):
         return datas
 
     def _as_read(self, rows: list[Row]) -> list[Row]:
-        return [_lowered(row) if version_of(row.data) == NEWER else row for row in rows]
-
-
-def _lowered(row: Row) -> Row:
-    return Row(row.key, row.etag, {**row.data, "version": VERSION}, row.stamp)
+        return [
+            Row(row.key, row.etag, {**row.data, "version": VERSION}, row.stamp)
+            if version_of(row.data) == NEWER
+            else row
+            for row in rows
+        ]

@@ -1,4 +1,4 @@
-"""The worker processes of a world: real workers, each in a simulated process.
+"""The processes of a world: real workers, each in a simulated process, and housekeepers.
 
 Where a world has groups and elections, each worker serves all groups and is a candidate in all
 elections, as a program is that opens a board, works on it and enters elections.
@@ -6,6 +6,7 @@ elections, as a program is that opens a board, works on it and enters elections.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -19,16 +20,12 @@ from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
+from blackboard.protocol.retention import Retention, prune_unreleased
+from blackboard.rules.applied import REMEMBERED
 from blackboard.simulator.bus import SharedBus, SimulatedBus
 from blackboard.simulator.handlers import HandlerRuns, SimulatedRunner
 from blackboard.simulator.network import Network
-from blackboard.simulator.processes import (
-    HostClock,
-    Process,
-    ProcessLoop,
-    Timeline,
-    stream,
-)
+from blackboard.simulator.processes import HostClock, Process, ProcessLoop, Timeline, stream
 from blackboard.simulator.scenario import Fault, Scenario, SimulatedElection
 from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient
 from blackboard.subscribers import Events
@@ -162,14 +159,7 @@ class Workers:
         rows = self.scenario.page_rows
         client_type = NewerClient if process.newer else StoreClient
         client = client_type(self.network, self.store, process, sender, page_rows=rows)
-        board = BoardTable(
-            client,
-            name=BOARD,
-            shards=self.scenario.shards,
-            clock=process.clock,
-            chance=process.chance,
-            resolve=self.resolve,
-        )
+        board = self.board(process, client)
         events = Events(process.name)
         events.subscribe(lambda event: self.on_event(process, event))
         types = self.scenario.types.handlers
@@ -239,6 +229,24 @@ class Workers:
             )
 
         return SimulatedCandidate(about=about, enter=enter, process=process, on_term=self.on_term)
+
+    def board(self, process: Process, client: StoreClient) -> BoardTable:
+        """The board as a process has it, through its client."""
+        return BoardTable(
+            client,
+            name=BOARD,
+            shards=self.scenario.shards,
+            clock=process.clock,
+            chance=process.chance,
+            resolve=self.resolve,
+        )
+
+    def housekeeper(self, name: str) -> "Housekeeper":
+        process = self.process(name)
+        client = StoreClient(self.network, self.store, process, Sender(name=name))
+        board = self.board(process, client)
+        # It has watched the store's clock for an hour.
+        return Housekeeper(process, board.asked_through(clock_proven_in=lambda: 0.0))
 
     def process(self, name: str) -> Process:
         """A new process, on a host with clocks of its own."""
@@ -320,3 +328,33 @@ class CycleTimer(EarliestWake):
     def _wake(self) -> None:
         self.start()
         self.beat()
+
+
+HOUSEKEEPERS = ("house-1", "house-2")
+RETENTION = Retention(tombstones=REMEMBERED)
+LONGEST_PAUSE = 60.0
+"""Seconds of a pause before a request, at most; half of the pauses are shorter than one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Housekeeper:
+    """A process that deletes expired rows. A coordinator that stood still, and was replaced
+    meanwhile, may send one more request: so two housekeepers work at the same time, never stop, and
+    pause before a request now and then.
+    """
+
+    process: Process
+    board: BoardTable
+
+    def start(self, *, every: timedelta) -> None:
+        self.process.loop.enter()
+        self.process.loop.spawn(self._work(every.total_seconds()))
+
+    async def _work(self, every: float) -> None:
+        while True:
+            await self.process.clock.sleep(every)
+            with suppress(TableError):
+                await prune_unreleased(self.board, retention=RETENTION, pause=self._pause)
+
+    async def _pause(self) -> None:
+        await self.process.clock.sleep(LONGEST_PAUSE * self.process.chance.fraction() ** 6)

@@ -22,16 +22,12 @@ from blackboard.events import (
 from blackboard.model import Item
 from blackboard.protocol.additions import add
 from blackboard.protocol.keys import group_board
-from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import resolver
 from blackboard.simulator.changes import AppliedChange, Shadows, saved_in
 from blackboard.simulator.faults import FaultInjector, Operators
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
-from blackboard.simulator.housekeepers import HOUSEKEEPERS, Housekeeper
-from blackboard.simulator.invariants.checkpoints import Checkpoints
 from blackboard.simulator.invariants.elections import ElectionInvariants
 from blackboard.simulator.invariants.groups import GroupInvariants
-from blackboard.simulator.invariants.limits import LimitInvariants
 from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
 from blackboard.simulator.invariants.requests import OperatorChanges, RequestedRuns
 from blackboard.simulator.invariants.rows import (
@@ -42,7 +38,7 @@ from blackboard.simulator.invariants.rows import (
     check_deleted,
     check_whole,
 )
-from blackboard.simulator.invariants.runs import HandlerInvariants
+from blackboard.simulator.invariants.runs import Checkpoints, HandlerInvariants, LimitInvariants
 from blackboard.simulator.invariants.transitions import ClaimedSlots, CutShort, Transitions
 from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
 from blackboard.simulator.processes import Process, Timeline, stream
@@ -51,6 +47,7 @@ from blackboard.simulator.scenario import Fault, FaultPlan, Injection, Scenario,
 from blackboard.simulator.store import Sender, Store, StoreClient, StoreClock, Written
 from blackboard.simulator.workers import (
     BOARD,
+    HOUSEKEEPERS,
     RATE,
     Happening,
     SimulatedCandidate,
@@ -77,7 +74,7 @@ class World:
         self.trace = Trace(sink)
         self.figures = Figures()
         self.shadows = Shadows()
-        self._refusals = refusals = Refusals()
+        self._refusals = Refusals()
         self._walks = Walks(scenario, self.timeline)
         self.network = Network(
             timeline=self.timeline,
@@ -115,16 +112,9 @@ class World:
         self._client = StoreClient(
             self.network, self.store, operators, Sender(name="operators", verb="ask")
         )
-        self.board = BoardTable(
-            self._client,
-            name=BOARD,
-            shards=scenario.shards,
-            clock=operators.clock,
-            chance=operators.chance,
-            resolve=resolve,
-        )
+        self.board = self.workers.board(operators, self._client)
         self.operators = Operators(self.board, self._client, operators, scenario)
-        self._housekeepers = [self._housekeeper(name, resolve) for name in HOUSEKEEPERS]
+        self._housekeepers = [self.workers.housekeeper(name) for name in HOUSEKEEPERS]
 
         def settings_of(item: Item) -> RunSettings:
             return resolve(item.type, item.spec)
@@ -176,7 +166,7 @@ class World:
             Locks(),
             self._checkpoints,
             History(settings_of),
-            ClaimedSlots(lambda item: resolve(item.type, item.spec).schedule),
+            ClaimedSlots(settings_of),
             Transitions(settings_of, cut_short.holds),
             OperatorChanges(settings_of, cut_short.holds),
             cut_short,
@@ -190,7 +180,7 @@ class World:
         self.store.watchers = [
             Etags(),
             Versions(),
-            refusals.written,
+            self._refusals.written,
             self._limits.written,
             *(one.written for one in self.groups.values()),
             self._written,
@@ -283,11 +273,6 @@ class World:
         _at_once(board.make())
         for one in self.scenario.items:
             _at_once(add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first))
-
-    def _housekeeper(self, name: str, resolve: Resolve) -> Housekeeper:
-        process, shards = self.workers.process(name), self.scenario.shards
-        client = StoreClient(self.network, self.store, process, Sender(name=name))
-        return Housekeeper(process, client, name=BOARD, shards=shards, resolve=resolve)
 
     def _inject(self, one: Injection) -> None:
         if one.fault is Fault.CLOCK:

@@ -44,10 +44,6 @@ refused is sent again: its date may be the reason."""
 FIRST_PAGE = 250
 """Rows: enough for the locks and tokens of an idle board; of a busy board not all are needed."""
 
-MOST_PAGES = 1_000
-"""Pages of the service read for one page of ours, at most: it may reply with fewer rows than asked
-for, or none, and have more."""
-
 
 class AzureTable:
     """A store (`blackboard.table.Table`) in one table of an account."""
@@ -60,11 +56,7 @@ class AzureTable:
     resolution = 0.5
 
     def __init__(
-        self,
-        address: AzureAddress,
-        transport: AzureTransport,
-        *,
-        credential: Credential,
+        self, address: AzureAddress, transport: AzureTransport, *, credential: Credential
     ) -> None:
         self._address = address
         self._transport = transport
@@ -112,12 +104,8 @@ class AzureTable:
         if not ops:
             return []
         sent = transaction(self._url, partition, ops, datas)
-        request = HttpRequest(
-            "POST",
-            f"{self._address.endpoint}/$batch",
-            headers=dict(sent.headers),
-            content=sent.body,
-        )
+        url = f"{self._address.endpoint}/$batch"
+        request = HttpRequest("POST", url, headers=dict(sent.headers), content=sent.body)
         try:
             return etags_of(*await self._sent(request), ops)
         except Exception as error:  # noqa: BLE001 - whatever it is, the batch may be applied
@@ -154,13 +142,15 @@ class AzureTable:
 
     async def _rows(self, partition: str, first: str, last: str | None, count: int) -> list[Row]:
         """The first `count` rows of a range. A page of the service may have fewer rows than asked
-        for, or none, and yet not be the last.
+        for, or none, and yet not be the last. A place that it has named before is no progress.
         """
         rows: list[Row] = []
         following: tuple[str, ...] = ()
+        passed = set[tuple[str, ...]]()
         until = self._transport.monotonic() + RANGE
         try:
-            for _ in range(MOST_PAGES):
+            while following not in passed and self._transport.monotonic() <= until:
+                passed.add(following)
                 url = page_url(self._url, partition, first, last, count=count, following=following)
                 request = HttpRequest("GET", url, headers=page_headers())
                 found, following = page_of(*await self._sent(request))
@@ -169,11 +159,9 @@ class AzureTable:
                 rows += found
                 if len(rows) >= count or not following:
                     return rows[:count]
-                if self._transport.monotonic() > until:
-                    break
         except Exception as error:  # noqa: BLE001 - an odd reply can make anything raise
             raise self._errors.of_scan(error) from None
-        raise Unavailable(f"no end of a range after {MOST_PAGES:,} pages, or {RANGE:g} s")
+        raise Unavailable(f"{self._address.url} gives page after page of a range, and no end of it")
 
     async def _check(self, *, create: bool) -> None:
         """Checks that the table exists. The reply also gives the time of the service."""

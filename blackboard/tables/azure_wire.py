@@ -78,9 +78,7 @@ def transaction(
         "Content-Transfer-Encoding: binary\r\n\r\n"
     ).encode()
     about = f"{table_url}(PartitionKey='{_key(partition)}',RowKey='"
-    chunks = [
-        f"--{batch}\r\nContent-Type: multipart/mixed; boundary={changes}\r\n\r\n".encode(),
-    ]
+    chunks = [f"--{batch}\r\nContent-Type: multipart/mixed; boundary={changes}\r\n\r\n".encode()]
     size = 2 * len(chunks[0])
     for index, (op, data) in enumerate(zip(ops, datas, strict=True)):
         part = (head, *_part(table_url, about, partition, op, data), b"\r\n")

@@ -280,6 +280,11 @@ class SqliteTable:
             self._closed = True
             await self._thread.close(self._file.close)
 
+    @property
+    def trouble(self) -> str:
+        """Why the log of the file grows; "" while it does not."""
+        return self._file.trouble
+
     async def integrity(self) -> list[str]:
         """What is wrong with the file, by PRAGMA integrity_check; nothing when it is whole."""
         self._check_open()

@@ -3,12 +3,13 @@
 SQLite itself does this within a commit, which then waits for the disk; and while several processes
 write, nearly each commit does, because the log is never copied to its end and grows. Here a thread
 copies it, and no request waits for that. A long log is copied to its end under the write lock, so
-that the next writer begins it anew.
+that the next writer begins it anew. The same is done where a disk is full.
 """
 
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -18,6 +19,8 @@ GROWN = 4 << 20
 """Bytes by which the log grows between two checkpoints of a process."""
 LONG = 64 << 20
 """Bytes of a log that is to be begun anew."""
+TOO_LONG = 256 << 20
+"""Bytes of a log that something keeps from being begun anew."""
 WAIT = 0.1
 """Seconds that a checkpoint waits for readers and writers, at most, before it gives up."""
 _OF_A_LONG_LOG = ("PASSIVE", "PASSIVE", "RESTART")
@@ -27,15 +30,14 @@ _OF_A_LONG_LOG = ("PASSIVE", "PASSIVE", "RESTART")
 class WalCheckpoints:
     """The checkpoints that one open file makes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, may_copy: Callable[[], bool]) -> None:
         self._path = path
+        self._may_copy = may_copy
         self._log = f"{path}-wal"
         self._copied = 0
         """The size of the log at the last checkpoint here. A log that is long when the file is
         opened is copied too: short commands beside a reader would else make it grow for ever."""
         self._thread: Thread | None = None
-        self._connection: sqlite3.Connection | None = None
-        """Made for the first checkpoint: most commands write too little for one."""
 
     def after_commit(self) -> None:
         """Begins a checkpoint if the log has grown, unless one goes on."""
@@ -51,19 +53,36 @@ class WalCheckpoints:
             thread.start()
             self._thread = thread
 
-    def close(self) -> None:
+    def make_room(self) -> None:
+        """Copies the log to its end, if possible: then the next writer begins it anew, for which a
+        full disk has room.
+        """
+        self.wait()
+        self._copy("RESTART")
+
+    @property
+    def trouble(self) -> str:
+        """Why the log is too long; "" while it is begun anew now and then."""
+        size = self._size()
+        if size < TOO_LONG:
+            return ""
+        return (
+            f"{self._log} has {size >> 20} MB: a process that reads the file in one long "
+            "transaction keeps it from being begun anew, or did (end such a process; the log is "
+            f"begun anew once {GROWN >> 20} MB more are written)"
+        )
+
+    def wait(self) -> None:
+        """Waits for a checkpoint that goes on."""
         if self._thread is not None:
             self._thread.join()
-        if self._connection is not None:
-            self._connection.close()
 
     def _copy(self, *modes: str) -> None:
         # As in SQLite a failure is no error of a commit: what is not copied now is copied later.
-        with suppress(sqlite3.DatabaseError):
-            if self._connection is None:
-                self._connection = connect(self._path, WAIT)
+        with suppress(sqlite3.DatabaseError), closing(connect(self._path, WAIT)) as connection:
             for mode in modes:
-                self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+                if self._may_copy():
+                    connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
 
     def _size(self) -> int:
         try:

@@ -51,7 +51,7 @@ from blackboard.tables.base import (
 )
 from blackboard.tables.sqlite_checkpoints import WalCheckpoints
 from blackboard.tables.sqlite_filesystem import names_problem
-from blackboard.tables.sqlite_open import NO_TEXT, is_busy, translated
+from blackboard.tables.sqlite_open import NO_TEXT, is_busy, lacks_room, translated
 
 T = TypeVar("T")
 _POLL = 0.001
@@ -177,12 +177,7 @@ class SqliteFile:
     """
 
     def __init__(
-        self,
-        path: Path,
-        connection: sqlite3.Connection,
-        *,
-        wait: float,
-        stamp: Callable[[], Stamp],
+        self, path: Path, connection: sqlite3.Connection, *, wait: float, stamp: Callable[[], Stamp]
     ) -> None:
         self._path = path
         self._connection = connection
@@ -190,11 +185,10 @@ class SqliteFile:
         self._stamp = stamp
         self._etag = self._committed = 0
         """The last etag that was taken, and the last one that is in the file."""
-        self._checkpoints = WalCheckpoints(path)
+        self._log = Path(f"{path}-wal")
+        self._checkpoints = WalCheckpoints(path, self._may_copy)
         connection.execute("PRAGMA busy_timeout = 0")
-        self._open = {
-            name: _found(name) for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
-        }
+        self._open = {name: _found(name) for name in (path, self._log, Path(f"{path}-shm"))}
 
     def apply(self, batches: Sequence[Batch]) -> list[Answer]:
         """Applies batches in one transaction, and returns the answer to each. Each is all or
@@ -204,7 +198,7 @@ class SqliteFile:
         self._checkpoints.after_commit()
         return answers
 
-    def _applied(self, batches: Sequence[Batch]) -> list[Answer]:
+    def _applied(self, batches: Sequence[Batch], *, again: bool = True) -> list[Answer]:
         try:
             with self._request(), self._transaction():
                 answers = self._at_once(batches) or [self._by_reading(one) for one in batches]
@@ -214,9 +208,12 @@ class SqliteFile:
         except (Busy, Unknown) as error:
             return [error] * len(batches)
         except Exception as error:  # noqa: BLE001 - it is raised by the commit
+            if again and lacks_room(error):
+                self._checkpoints.make_room()
+                return self._applied(batches, again=False)
             if len(batches) == 1:
                 return [error]
-            return [answer for one in batches for answer in self._applied([one])]
+        return [answer for one in batches for answer in self._applied([one], again=again)]
 
     def _at_once(self, batches: Sequence[Batch]) -> list[Answer] | None:
         """Writes the batches without reading. None when one does not find what it expects, or a
@@ -305,6 +302,11 @@ class SqliteFile:
             for key, etag, boot, touched, text in found
         ]
 
+    @property
+    def trouble(self) -> str:
+        """What keeps the file from being as it should; "": nothing."""
+        return self._checkpoints.trouble
+
     def integrity(self) -> list[str]:
         """What SQLite finds wrong with the file; nothing when it is whole."""
         try:
@@ -315,8 +317,22 @@ class SqliteFile:
         return [] if found == ["ok"] else found
 
     def close(self) -> None:
-        self._checkpoints.close()
-        self._connection.close()
+        """Closes the file. SQLite copies the log then, and removes it and its index, if no other
+        process has the file open. Where that would use an index that others do not use, the file
+        stays open: at the end of the process the system frees its locks, and nothing is written.
+        """
+        self._checkpoints.wait()
+        if self._may_copy():
+            self._connection.close()
+
+    def _may_copy(self) -> bool:
+        """Whether the log may be copied by the index that is open here: others use the same, and
+        have written no other log. (They make an empty one when they cannot find this one.)
+        """
+        return all(
+            (found := _found(name)).id == opened.id or (name is self._log and not found.size)
+            for name, opened in self._open.items()
+        )
 
     def _lookup(self, query: str, partition: str, keys: Sequence[str]) -> list[Any]:
         return self._fetched(query, partition, msgspec.json.encode(keys).decode())
@@ -379,6 +395,7 @@ class SqliteFile:
         try:
             yield
             if self._connection.in_transaction:
+                self._check_names()  # it may have waited long for others
                 self._connection.execute("COMMIT")
                 self._committed = self._etag
         except BaseException:
@@ -405,11 +422,12 @@ class _Found(Struct, frozen=True):
 
     id: tuple[int, int]
     links: int
+    size: int
 
 
 def _found(name: Path) -> _Found:
     try:
         found = os.stat(name)  # noqa: PTH116 - a third of the time of Path.stat, for each request
     except OSError:
-        return _Found((0, 0), 0)
-    return _Found((found.st_dev, found.st_ino), found.st_nlink)
+        return _Found((0, 0), 0, 0)
+    return _Found((found.st_dev, found.st_ino), found.st_nlink, found.st_size)

@@ -61,11 +61,8 @@ def _root(mounts: Sequence[Mount]) -> Mount:
     """
     ids = {mount.id for mount in mounts}
     tops = [mount for mount in mounts if mount.id and mount.parent not in ids]
-    return next((mount for mount in tops if mount.point == "/"), _unknown(tops))
-
-
-def _unknown(tops: Sequence[Mount]) -> Mount:
-    return Mount("/", "", id=tops[0].parent if tops else 0)
+    unknown = Mount("/", "", id=tops[0].parent if tops else 0)
+    return next((mount for mount in tops if mount.point == "/"), unknown)
 
 
 def mount_table() -> list[Mount]:
@@ -111,48 +108,13 @@ def _darwin() -> str:
 
 
 SHARED = frozenset(
-    [
-        "9p",
-        "acfs",
-        "afpfs",
-        "afs",
-        "applevirtiofs",
-        "auristorfs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "cvfs",
-        "davfs",
-        "drvfs",
-        "fakeowner",
-        "fhgfs",
-        "gfs",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "grpcfuse",
-        "hgfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "osxfs",
-        "panfs",
-        "prl_fs",
-        "pvfs2",
-        "smb",
-        "smb2",
-        "smb3",
-        "smbfs",
-        "vboxsf",
-        "virtiofs",
-        "vmhgfs",
-        "webdav",
-        "wekafs",
-    ]
+    {
+        *("9p", "acfs", "afpfs", "afs", "applevirtiofs", "auristorfs", "beegfs", "ceph"),
+        *("cifs", "coda", "cvfs", "davfs", "drvfs", "fakeowner", "fhgfs", "gfs", "gfs2"),
+        *("glusterfs", "gpfs", "grpcfuse", "hgfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"),
+        *("orangefs", "osxfs", "panfs", "prl_fs", "pvfs2", "smb", "smb2", "smb3", "smbfs"),
+        *("vboxsf", "virtiofs", "vmhgfs", "webdav", "wekafs"),
+    }
 )
 """Kinds of file system, in lower case, that other kernels write too: those of other machines, or
 of the host of a virtual machine."""

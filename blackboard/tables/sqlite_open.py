@@ -40,6 +40,8 @@ NO_TEXT = "Could not decode to UTF-8"
 """The beginning of Python's message; its rest quotes the row, which must not be repeated."""
 _MAY_HAVE_LANDED = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 """The commit is in the log and could not be flushed: it may be lost in a crash."""
+_NO_ROOM = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
+"""A full quota is one of the latter two."""
 
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "the disk is full; make room",
@@ -54,6 +56,11 @@ _REMEDIES = {
 def is_busy(error: sqlite3.DatabaseError) -> bool:
     """Whether another process uses the file."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _BUSY
+
+
+def lacks_room(error: Exception) -> bool:
+    """Whether a request has failed because a file could not grow."""
+    return getattr(error.__cause__, "sqlite_errorcode", None) in _NO_ROOM
 
 
 @contextmanager
@@ -90,18 +97,20 @@ def writer_of(path: Path) -> str:
     that is stopped in the middle of a write keeps all others from writing until it goes on or ends.
     """
     with suppress(OSError, ValueError, IndexError):  # not Linux, or it is over by now
-        inode = os.stat(f"{path}-shm").st_ino  # noqa: PTH116 - opening it would drop our own locks
-        for line in Path("/proc/locks").read_text("ascii").splitlines():
-            fields = line.split()
-            if (
-                len(fields) != 8
-                or fields[3] != "WRITE"
-                or fields[5].rpartition(":")[2] != str(inode)
-            ):
-                continue
-            if int(fields[6]) <= _WRITE_LOCK <= int(fields[7]) and fields[4] != str(os.getpid()):
-                return _described(int(fields[4]))
+        for kind, pid, _, first, last in _locks_of(f"{path}-shm"):
+            writes = kind == "WRITE" and int(first) <= _WRITE_LOCK <= int(last)
+            if writes and pid != str(os.getpid()):
+                return _described(int(pid))
     return ""
+
+
+def _locks_of(file: str | Path) -> Iterator[list[str]]:
+    """The locks on a file: kind, process, device and inode, first and last byte (proc(5))."""
+    inode = os.stat(file).st_ino  # noqa: PTH116 - opening it would drop our own locks
+    for line in Path("/proc/locks").read_text("ascii").splitlines():
+        fields = line.split()
+        if len(fields) == 8 and fields[5].rpartition(":")[2] == str(inode):
+            yield fields[3:]
 
 
 def _described(pid: int) -> str:
@@ -143,6 +152,8 @@ APPLICATION = 0x424C4B42
 SCHEMA = 1
 _CACHE = 32_768
 """KiB of pages kept in memory, at most."""
+_RESERVE = 256 << 10
+"""Bytes that the log keeps when it is begun anew, so that there is room for it on a full disk."""
 
 _MAKE = """
 PRAGMA journal_mode = WAL;
@@ -202,9 +213,10 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             _check_counter(connection, path)
+            _check_index(path)
             connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `sqlite_checkpoints.py`
-            connection.execute("PRAGMA journal_size_limit = 0")
+            connection.execute(f"PRAGMA journal_size_limit = {_RESERVE}")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA cache_size = -{_CACHE}")
     except BaseException:
@@ -214,15 +226,21 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
 
 
 def connect(path: Path, wait: float) -> sqlite3.Connection:
-    """A connection to an existing file. It waits for other processes for `wait` seconds."""
-    # Used by one thread after another.
-    return sqlite3.connect(
+    """A connection to an existing file. It waits for other processes for `wait` seconds. Until it
+    is closed it stays open, to the end of its process.
+    """
+    connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw",
         uri=True,
         timeout=wait,
         isolation_level=None,
-        check_same_thread=False,
+        check_same_thread=False,  # used by one thread after another
     )
+    # Python closes a connection that is no longer used, and all of them when it ends; the last to
+    # close makes SQLite copy and remove the log, and only `SqliteFile.close` looks whether it may.
+    # SQLite holds this function, and the function the connection, until `close` is called.
+    connection.create_function("itself", 0, lambda: connection.total_changes)
+    return connection
 
 
 def _is_there(path: Path) -> bool:
@@ -291,6 +309,32 @@ def _examine(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer version: its schema is {schema}, this version reads "
             f"{SCHEMA} (update blackboard-scheduler)"
         )
+
+
+def _check_index(path: Path) -> None:
+    """Raises StoreProblem where a process, this one or another of the same user, uses an index of
+    the log (`NAME-shm`) that was removed: it and the users of a new one would not see each other's
+    writes. A process that has the new one too has the old one of an earlier file. Linux alone shows
+    this.
+    """
+    index = f"{path}-shm"
+    pids = set[str]()
+    with suppress(OSError):
+        pids = {pid for _, pid, *_ in _locks_of(path)}
+    for pid in pids:
+        files = set(_open_files(pid))
+        if f"{index} (deleted)" in files and index not in files:
+            raise StoreProblem(
+                f"{index} was removed, and process {pid} still uses it; what is written now "
+                "would be lost (stop that process, then try again)"
+            )
+
+
+def _open_files(pid: str) -> Iterator[str]:
+    with suppress(OSError):  # it has ended, or is another user's
+        for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - quicker
+            with suppress(OSError):  # closed by now
+                yield os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
 
 
 def _check_counter(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,5 +1,7 @@
 """Who may see the pages, and who may change something by them.
 
+    address   has at most 32,000 bytes after the `?`, in which the longest id fits twice: the pages
+              repeat it in their links, and a page elsewhere can make a browser send it
     Host      must be one of those the pages are served under: a page elsewhere whose name was made
               to point here (DNS rebinding) has another one
     visitor   on a loopback address: every user of this machine. Else a visitor with the token, or
@@ -42,6 +44,8 @@ SESSION_LASTS = 30 * 86_400.0
 REFUSAL_PAUSE = 0.5
 """Seconds that a wrong token waits for its answer."""
 LONGEST_VISITOR = 80
+LONGEST_QUERY = 32_000
+"""Bytes of an address after the `?`."""
 SAFE = {"GET", "HEAD"}
 OPEN = {"/healthz", "/readyz", "/login"}
 """Paths that need no visitor, as all below /static/ need none."""
@@ -81,11 +85,6 @@ class Access:
     checks it."""
     user: str = "web"
     """The name that is recorded for a visitor who need not sign in."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a visitor need not prove anything."""
-        return not self.token and not self.user_header
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +296,9 @@ class Gate:
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that does not reach the pages."""
+        if (size := len(scope.get("query_string", b""))) > LONGEST_QUERY:
+            problem = f"the address has {size:,} bytes after the ?: at most {LONGEST_QUERY:,}"
+            return _refused(scope, 400, f"blackboard: {problem}")
         headers = Headers(scope=scope)
         host = host_in(headers.get("host", ""))
         hosts = self._access.hosts
@@ -325,7 +327,7 @@ class Gate:
                 return Visitor(name="token", by_header=True)
             name = self._sessions.name_in(session)
             return Visitor(name=name, session=session) if name else None
-        return Visitor(name=access.user, session=session) if access.is_open else None
+        return None if access.user_header else Visitor(name=access.user, session=session)
 
     def _is_guess(self, scope: Scope) -> bool:
         """Whether a request that proves no visitor has a wrong token."""

@@ -3,15 +3,16 @@
 Each is a verb of the board. A form carries the value that proves it to be ours; the name of the
 visitor is recorded with what is done. Before many items are changed a page names their number, and
 when another number matches by then, it asks again. Many items are changed in the background, while
-a page shows how far that is. A run is ended, a lock taken, and a failure acknowledged, only if it
-is the one that was shown, or of many items the one that was there when it was confirmed: another
-has begun since.
+a page shows how far that is; that it began is recorded before the first of them is changed. A run
+is ended, a lock taken, and a failure acknowledged, only if it is the one that was shown, or of many
+items the one that was there when it was confirmed: another has begun since.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -21,12 +22,13 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from blackboard.clock import Chance
+from blackboard.clock import Clock
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.inputs import number_of
 from blackboard.phrases import plural
-from blackboard.protocol.actions import param_names, record_action
+from blackboard.protocol.actions import Done, param_names, recording_action
 from blackboard.table import TableError
+from blackboard.tasks import until_one_ends
 from blackboard.web.access import LONGEST_VISITOR, visitor_of
 from blackboard.web.filters import Filter
 from blackboard.web.refusals import body_of, root_of
@@ -43,6 +45,8 @@ MOST_ITEMS = 20_000
 NO_RUN = 0
 """No run has this fence."""
 AT_ONCE = 16
+LAST_CHANGES = 10.0
+"""Seconds for which changes of many items go on when the server ends."""
 NAMED = 10
 """Ids, and problems, that a page names."""
 KEPT = 20
@@ -96,11 +100,6 @@ VERBS: Mapping[str, ItemVerb] = {
     "remove": ItemVerb((), "It was removed.", ""),
 }
 OF_MANY = {name: verb.words for name, verb in VERBS.items() if verb.words}
-
-
-async def do(board: object, verb: str, item_id: str, said: Mapping[str, Any], *, by: str) -> Any:
-    """Do it by a method of a board, with its other arguments."""
-    return await getattr(board, verb)(item_id, by=by, **said)
 
 
 def said_in(verb: str, form: Form) -> dict[str, Any]:
@@ -199,7 +198,7 @@ async def act(site: Site, request: Request) -> Response:
     check_verb(verb, VERBS)
     item_id = form.get("id", "")
     said = said_in(verb, form)
-    await do(site.verbs, verb, item_id, said, by=name_of(request))
+    await getattr(site.verbs, verb)(item_id, by=name_of(request), **said)
     shown = said.get("new_id", item_id)
     await site.snapshot.reread({item_id, shown})
     return RedirectResponse(
@@ -218,12 +217,20 @@ class BulkChange:
     """By which its page is found: no other process has the same."""
     verb: str
     by: str
-    total: int
+    ids: Sequence[str]
+    changed: Done
+    """What is recorded of it."""
     done: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
     """Ids, each with what was wrong."""
     failed: int = 0
+    left: deque[str]
+    """The ids of those that are not begun."""
     task: asyncio.Task[None] | None = None
+
+    @property
+    def total(self) -> int:
+        return len(self.ids)
 
     @property
     def is_over(self) -> bool:
@@ -238,52 +245,70 @@ class BulkChange:
 class BulkChanges:
     """The latest changes of many items, by number."""
 
-    def __init__(self, chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self) -> None:
         self._latest: dict[str, BulkChange] = {}
 
     def get(self, number: str) -> BulkChange | None:
         """The change of that number."""
         return self._latest.get(number)
 
-    def start(
+    async def start(
         self, site: Site, ids: Sequence[str], said: Mapping[str, Any], *, verb: str, by: str
     ) -> BulkChange:
-        """Begin to change items. Of runs, those end that the snapshot has now."""
-        number = self._chance.nonce()
-        change = BulkChange(number=number, verb=verb, by=by, total=len(ids))
+        """Begin to change items. Of runs, those end that the snapshot has now. Raises TableError
+        where the store does not take the record.
+        """
+        entries = site.snapshot.entries
+        fences = {one: entries[one].item.fence for one in ids if one in entries}
+        reason, warn = said["reason"], _log.warning
+        recording = recording_action(
+            site.board, by=by, verb=verb, ids=ids, reason=reason, via="web", warn=warn
+        )
+        ending = AsyncExitStack()
+        changed = await ending.enter_async_context(recording)
+        changed.details.extend(_details(verb, said))
+        number = site.board.chance.nonce()
+        change = BulkChange(
+            number=number, verb=verb, by=by, ids=ids, changed=changed, left=deque(ids)
+        )
         self._latest[number] = change
         for old in list(self._latest)[:-KEPT]:
             if self._latest[old].is_over:
                 del self._latest[old]
-        entries = site.snapshot.entries
-        fences = {one: entries[one].item.fence for one in ids if one in entries}
-        change.task = asyncio.create_task(_change(site, change, ids, said, fences))
+        change.task = asyncio.create_task(_change(site, change, said, fences, ending))
         return change
 
-    async def close(self) -> None:
-        """Wait for those under way."""
-        tasks = [one.task for one in self._latest.values() if one.task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def close(self, clock: Clock) -> None:
+        """Wait for those under way; after a while they begin no other item."""
+        ending = asyncio.gather(
+            *(one.task for one in self._latest.values() if one.task is not None),
+            return_exceptions=True,
+        )
+        await until_one_ends(asyncio.shield(ending), clock.sleep(LAST_CHANGES))
+        for one in self._latest.values():
+            if one.left:
+                left = f"{len(one.left):,} of {one.total:,} items are left as they are"
+                _log.warning("%s by %s: %s: the server ends", one.verb, one.by, left)
+                one.left.clear()
+        await ending
 
 
 async def _change(
     site: Site,
     change: BulkChange,
-    ids: Sequence[str],
     said: Mapping[str, Any],
     fences: Mapping[str, int],
+    recording: AsyncExitStack,
 ) -> None:
-    left = deque(ids)
-    changed: list[str] = []
+    left, act = change.left, getattr(site.unrecorded, change.verb)
 
     async def work() -> None:
         while left:
             item_id = left.popleft()
             fence = {"fence": fences.get(item_id, NO_RUN)} if "fence" in said else {}
             try:
-                await do(site.unrecorded, change.verb, item_id, {**said, **fence}, by=change.by)
-                changed.append(item_id)
+                await act(item_id, by=change.by, **{**said, **fence})
+                change.changed.ids.add(item_id)
             except Exception as problem:  # noqa: BLE001 - it is counted, as refusals are
                 if not isinstance(problem, BlackboardError | TableError):
                     _log.exception("%s of %s failed", change.verb, item_id)
@@ -293,35 +318,24 @@ async def _change(
             finally:
                 change.done += 1
 
-    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(ids)))))
-    try:
-        if changed:
-            await record_action(
-                site.board,
-                by=change.by,
-                verb=change.verb,
-                ids=changed,
-                reason=said["reason"],
-                detail=_detail(change.verb, said),
-                via="web",
-            )
-        await site.snapshot.reread(ids)
-    except TableError as problem:
-        _log.warning("%s of %s items is not recorded: %s", change.verb, len(changed), problem)
+    async with recording:
+        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, change.total))))
+    if change.is_over:  # else the server ends
+        await site.snapshot.reread(change.ids)
 
 
-def _detail(verb: str, said: Mapping[str, Any]) -> str:
+def _details(verb: str, said: Mapping[str, Any]) -> list[str]:
     """What an action says besides, as `blackboard.Board` has it."""
     match verb:
         case "run":
-            return ", ".join(param_names(said["params"]))
+            return param_names(said["params"])
         case "edit":
-            return ", ".join(name for name in said if name != "reason")
+            return [name for name in said if name != "reason"]
         case _:
-            return ""
+            return []
 
 
-async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | Response:
+async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     """Name the number of items that a change is about; change them once that was confirmed."""
     form = await checked_form(site, request)
     verb = form.get("verb", "")
@@ -336,10 +350,10 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
     is_confirmed = bool(chosen) and form.get("count") == str(len(chosen))
     if is_confirmed:
         said = said_in(verb, form)
-        change = bulk.start(site, chosen, said, verb=verb, by=name_of(request))
+        change = await bulk.start(site, chosen, said, verb=verb, by=name_of(request))
         root = root_of(request.scope)
         return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
-    return WebPage(
+    page = WebPage(
         template="confirm.html",
         title=OF_MANY[verb].capitalize(),
         values={
@@ -357,14 +371,14 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
             "own": {name: form.get(name, "") for name in EDITABLE},
         },
     )
+    return site.answer(request, page)
 
 
-async def bulk_page(request: Request, bulk: BulkChanges) -> WebPage:
+async def bulk_page(site: Site, bulk: BulkChanges, request: Request) -> Response:
     """How far a change of many items is. Raises BadInput."""
     change = bulk.get(request.query_params.get("number", ""))
     if change is None:
         problem = "it was long ago, or another process of the server does it"
         raise BadInput("number", problem, "the board shows what it has done")
-    return WebPage(
-        template="bulk.html", title=f"{change.words.capitalize()}", values={"change": change}
-    )
+    page = WebPage(template="bulk.html", title=change.words.capitalize(), values={"change": change})
+    return site.answer(request, page)

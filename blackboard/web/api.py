@@ -13,6 +13,7 @@ and the gate has looked at its origin besides.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, get_origin, get_type_hints
 
@@ -26,7 +27,7 @@ from starlette.routing import Route
 
 from blackboard import __version__
 from blackboard.display.health import coordinator_in, coordinator_record, worker_count
-from blackboard.display.queries import RunQuery, newest_runs
+from blackboard.display.queries import RunQuery
 from blackboard.display.sharing import (
     election_record,
     group_record,
@@ -51,7 +52,7 @@ from blackboard.records import (
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.table import TableError
 from blackboard.web import shapes
-from blackboard.web.actions import NotAllowed, do, name_of
+from blackboard.web.actions import NotAllowed, name_of
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.health import LARGEST_EXAMINED, examined
 from blackboard.web.openapi import JSON_TYPE, Operation, description
@@ -65,7 +66,7 @@ from blackboard.web.refusals import (
     retry_after,
     root_of,
 )
-from blackboard.web.runs import cursor_in, cursor_text, items_of
+from blackboard.web.runs import cursor_in, page_of
 from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
 from blackboard.why import ExplainedItem, explained, explained_item, read_one
@@ -94,8 +95,8 @@ Act = Callable[[Site, Request, Any], Awaitable[Any]]
 async def _fresh(site: Site) -> None:
     """See that the items in memory are new. Raises TableError where the store does not answer."""
     await site.snapshot.fresh(oldest=READ_EVERY)
-    if site.snapshot.trouble:
-        raise TableError(site.snapshot.trouble)
+    if site.snapshot.problem:
+        raise copy(site.snapshot.problem)
 
 
 def _record(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> BoardItem:
@@ -183,18 +184,13 @@ async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes
         until=None if query.until is UNSET else query.until,
         after=after,
     )
-    limit = query.limit + 1  # one more shows whether there are more
+    item = None
     if query.id is UNSET:
         await _fresh(site)
-        found = await site.runs.newest(items_of(site), wanted, limit=limit)
-    else:
-        item = await site.board.item(query.id)
-        if item is None:
-            raise Missing(query.id)
-        found = await newest_runs(site.board, [item], wanted, limit=limit)
-    following = cursor_text(found[query.limit - 1]) if len(found) > query.limit else None
-    shown = [run_summary(one) for one in found[: query.limit]]
-    return shapes.RunsAnswer(runs=shown, next=following)
+    elif (item := await site.board.item(query.id)) is None:
+        raise Missing(query.id)
+    found, following = await page_of(site, item, wanted, size=query.limit)
+    return shapes.RunsAnswer(runs=[run_summary(one) for one in found], next=following or None)
 
 
 async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> BoardRun:
@@ -235,9 +231,7 @@ async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes
 
 
 async def _actions(
-    site: Site,
-    request: Request,
-    query: shapes.ActionsQuery,
+    site: Site, request: Request, query: shapes.ActionsQuery
 ) -> shapes.ActionsAnswer:
     found = await actions(site.board, limit=query.limit)
     return shapes.ActionsAnswer(actions=[action_record(one) for one in found])
@@ -258,7 +252,7 @@ async def _do(verb: str, site: Site, request: Request, body: Any) -> Any:
         for name in body.__struct_fields__
         if name != "id" and (value := getattr(body, name)) is not UNSET
     }
-    done = await do(site.verbs, verb, body.id, said, by=name_of(request))
+    done = await getattr(site.verbs, verb)(body.id, by=name_of(request), **said)
     await site.snapshot.reread({body.id, said.get("new_id", body.id)})
     return done
 
@@ -270,35 +264,13 @@ async def _remove(site: Site, request: Request, body: shapes.ReasonBody) -> shap
 
 # ---- the table
 
-READS = (400, 401, 409, 421, 503)
-ONE = (400, 401, 404, 409, 421, 503)
-CHANGES = (400, 401, 403, 404, 409, 415, 421, 503)
-
 
 def _get(path: str, act: Act, query: Any, answer: Any, summary: str) -> Operation:
-    is_about_one = "id" in query.__struct_fields__
-    statuses = ONE if is_about_one else READS
-    return Operation(
-        path=path,
-        method="GET",
-        summary=summary,
-        request=query,
-        answer=answer,
-        statuses=statuses,
-        act=act,
-    )
+    return Operation("GET", path, query, answer, summary, act)
 
 
 def _post(verb: str, body: Any, answer: Any, summary: str, act: Act | None = None) -> Operation:
-    return Operation(
-        path=f"/{verb}",
-        method="POST",
-        summary=summary,
-        request=body,
-        answer=answer,
-        statuses=CHANGES,
-        act=act or partial(_do, verb),
-    )
+    return Operation("POST", f"/{verb}", body, answer, summary, act or partial(_do, verb))
 
 
 _NONE = shapes.NoQuery
@@ -413,6 +385,8 @@ def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInpu
     if lacking := _LACKING.fullmatch(text):
         return BadInput(lacking[1], "it is missing", f"one of {names}")
     field = placed[2] if placed is not None else None
+    if kind := shapes.KINDS.get(get_type_hints(struct).get(field or "")):
+        text = f'expected {kind}, or ""'
     return BadInput(field or what, f"{text[:1].lower()}{text[1:]}", "see /api/v1/openapi.json")
 
 

@@ -1,6 +1,8 @@
 """The pages as an ASGI application: addresses, errors, static files, sign-in."""
 
 from collections.abc import Awaitable, Callable, Collection
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from urllib.parse import urlsplit
@@ -13,11 +15,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from blackboard import metrics
-from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.metrics.board import BoardFigures, read
-from blackboard.model import replace
+from blackboard.model import Statistics, replace
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import CURRENT, counts_of
 from blackboard.settings import Settings
 from blackboard.table import TableError
 from blackboard.web import actions, health, pages, runs
@@ -32,16 +34,8 @@ from blackboard.web.access import (
 from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
-from blackboard.web.refusals import (
-    API,
-    client_gone,
-    is_api,
-    path_of,
-    refusal,
-    retry_after,
-    root_of,
-)
-from blackboard.web.site import PageFunction, Signature, Site, WebPage, trouble_page
+from blackboard.web.refusals import API, client_gone, is_api, path_of, refusal, retry_after, root_of
+from blackboard.web.site import PageFunction, Signature, Site, WebPage, is_live, trouble_page
 from blackboard.web.snapshot import Snapshot
 
 PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
@@ -76,32 +70,29 @@ def web_app(
     store: str,
     settings: Settings,
     access: Access,
-    clock: Clock,
-    chance: Chance,
-    secret: str = "",
+    secret: str,
 ) -> "WebPages":
     """The pages of a board. `verbs` is the board with methods that record what they do; those of
     `unrecorded` do not: they change one item of many, which are recorded together. `secret` signs
     sessions and forms.
     """
-    snapshot = Snapshot(board, clock)
+    snapshot = Snapshot(board)
     site = Site(
         board=board,
         verbs=verbs,
         unrecorded=unrecorded,
         store=store,
         settings=settings,
-        clock=clock,
         access=access,
         snapshot=snapshot,
         runs=RecentRuns(board),
-        sessions=Sessions(access, clock=clock, chance=chance, secret=secret),
+        sessions=Sessions(access, clock=board.clock, chance=board.chance, secret=secret),
     )
-    bulk = actions.BulkChanges(chance)
+    bulk = actions.BulkChanges()
     fragments = Fragments()
 
     async def close() -> None:
-        await bulk.close()
+        await bulk.close(board.clock)
         await fragments.close()
         await site.close()
         await snapshot.close()
@@ -113,7 +104,9 @@ def web_app(
                 for name, (page, signature) in PAGES.items()
                 for route in _page_routes(site, fragments, name, page, signature)
             ),
-            *_operator_routes(site, bulk),
+            Route("/act/{verb}", partial(actions.act, site), methods=["POST"]),
+            Route("/confirm", partial(actions.confirm, site, bulk), methods=["POST"]),
+            Route("/bulk", partial(actions.bulk_page, site, bulk)),
             Route("/login", partial(_sign_in, site), methods=["GET", "POST"]),
             Route("/logout", partial(_sign_out, site), methods=["POST"]),
             Route("/healthz", _healthz),
@@ -138,28 +131,23 @@ def web_app(
     return WebPages(gate, close, addresses - {"/"})
 
 
+@dataclass(frozen=True, slots=True)
 class WebPages:
     """The pages of a board, an ASGI application."""
 
-    def __init__(
-        self, app: ASGIApp, close: Callable[[], Awaitable[None]], addresses: Collection[str]
-    ) -> None:
-        self._app = app
-        self.addresses = addresses
-        """The first parts of all addresses, as in /runs, that no prefix can begin with."""
-        self.close = close
-        """Ends what goes on without a request. Changes of many items are finished, and recorded."""
+    _app: ASGIApp
+    close: Callable[[], Awaitable[None]]
+    """Ends what goes on without a request. Changes of many items go on for a few seconds; what they
+    have done is recorded."""
+    addresses: Collection[str]
+    """The first parts of all addresses, as in /runs, that no prefix can begin with."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
 
 def _page_routes(
-    site: Site,
-    fragments: Fragments,
-    name: str,
-    page: PageFunction,
-    signature: Signature | None,
+    site: Site, fragments: Fragments, name: str, page: PageFunction, signature: Signature | None
 ) -> list[Route]:
     """The address of a page, and that of the stream that keeps it live."""
     whole_path = "/" if name == "board" else f"/{name}"
@@ -167,8 +155,8 @@ def _page_routes(
     async def whole(request: Request) -> Response:
         found = await page(site, request)
         query = f"?{request.url.query}" if request.url.query else ""
-        is_live = signature is not None and request.query_params.get("live") != "off"
-        stream = f"{root_of(request.scope)}/live/{name}{query}" if is_live else ""
+        has_stream = signature is not None and is_live(request)
+        stream = f"{root_of(request.scope)}/live/{name}{query}" if has_stream else ""
         return site.answer(request, found, stream=stream)
 
     routes = [Route(whole_path, whole)]
@@ -180,21 +168,6 @@ def _page_routes(
 
         routes.append(Route(f"/live/{name}", live))
     return routes
-
-
-def _operator_routes(site: Site, bulk: actions.BulkChanges) -> list[Route]:
-    async def confirm(request: Request) -> Response:
-        found = await actions.confirm(site, request, bulk)
-        return site.answer(request, found) if isinstance(found, WebPage) else found
-
-    async def under_way(request: Request) -> Response:
-        return site.answer(request, await actions.bulk_page(request, bulk))
-
-    return [
-        Route("/act/{verb}", partial(actions.act, site), methods=["POST"]),
-        Route("/confirm", confirm, methods=["POST"]),
-        Route("/bulk", under_way),
-    ]
 
 
 def _trouble(
@@ -285,28 +258,39 @@ async def _healthz(request: Request) -> Response:
 async def _readyz(site: Site, request: Request) -> Response:
     """Whether the board can be read. The reason why not is for visitors alone."""
     try:
-        await site.shared(_check, at_least=READY_LASTS)
+        await site.shared(BoardTable.check_shards, site.board, at_least=READY_LASTS)
     except (BlackboardError, TableError) as problem:
         why = "the board cannot be read" if visitor_of(request) is None else problem
         return PlainTextResponse(f"store: {why}\n", 503, retry_after(problem))
     return PlainTextResponse("ready\n")
 
 
-async def _check(site: Site) -> None:
-    await site.board.check_shards()
-
-
 async def _metrics(site: Site, request: Request) -> Response:
     """The figures of the board for Prometheus, in the format that the request accepts."""
-    read_at, figures = await site.shared(_figures, at_least=FIGURES_LAST)
+    try:
+        read_at, figures = await site.shared(_figures, site, at_least=FIGURES_LAST)
+    except (BlackboardError, TableError) as problem:
+        return PlainTextResponse(f"store: {problem}\n", 503, retry_after(problem))
     overview = figures.overview
-    overview = replace(overview, age=overview.age + site.clock.monotonic() - read_at)
+    overview = replace(overview, age=overview.age + site.board.clock.monotonic() - read_at)
     accepted = request.headers.get("accept", "")
     found = metrics.exposition(replace(figures, overview=overview), accepted)
     return Response(found.body, media_type=None, headers={"content-type": found.content_type})
 
 
 async def _figures(site: Site) -> tuple[float, BoardFigures]:
-    """Without a coordinator all items are read."""
-    figures = await read(site.board)
-    return site.clock.monotonic(), figures
+    """The figures, and when they were read. Without a coordinator the items in memory are counted:
+    while no worker is alive, whoever asks must have an answer soon.
+    """
+    figures = await read(site.board, partial(_counted, site))
+    return site.board.clock.monotonic(), figures
+
+
+async def _counted(site: Site, _: BoardTable) -> Statistics:
+    snapshot = site.snapshot
+    await snapshot.fresh(oldest=CURRENT.total_seconds())
+    if snapshot.at is None:
+        assert snapshot.problem is not None
+        raise copy(snapshot.problem)
+    statuses = [entry.status for entry in snapshot.entries.values()]
+    return await site.compute(partial(counts_of, statuses, now=snapshot.at))

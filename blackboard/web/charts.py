@@ -21,25 +21,10 @@ MOST_LANES = 8
 """The style sheet has the heights of rows with so many. What is more lies in the last lane."""
 MOST_ROWS = 60
 """Of a timeline."""
-STEPS = tuple(
-    timedelta(seconds=one)
-    for one in (
-        1,
-        5,
-        15,
-        60,
-        300,
-        900,
-        1800,
-        3600,
-        7200,
-        10800,
-        21600,
-        43200,
-        86400,
-        172800,
-        604800,
-    )
+STEPS = (
+    *(timedelta(seconds=one) for one in (1, 5, 15)),
+    *(timedelta(minutes=one) for one in (1, 5, 15, 30)),
+    *(timedelta(hours=one) for one in (1, 2, 3, 6, 12, 24, 48, 168)),
 )
 """Between two marks of an axis."""
 MOST_MARKS = 9

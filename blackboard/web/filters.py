@@ -1,16 +1,17 @@
 """Which items a page shows, as its address says: `?state=failed&type=feed&q=tor&sort=stop&page=2`.
 
-An address that says nothing, or nonsense, shows all: it may be an old bookmark.
+An address that says nothing, or nonsense, shows all: it may be an old bookmark. One with more
+values of a name than a page can mean is refused: each link of the page would repeat all of them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
 from blackboard.display.queries import SORTS
+from blackboard.errors import BadInput
 from blackboard.inputs import number_of
 from blackboard.model import replace
 from blackboard.rules.status import STATES
@@ -20,9 +21,11 @@ from blackboard.web.snapshot import Entry, Snapshot
 PAGE = 100
 """Items of a page."""
 LONGEST = 200
-"""Characters of a search."""
-MOST_KEPT = 64
-"""Choices of one version."""
+"""Characters of a search, or of another value, that count."""
+MOST_VALUES = 20
+"""Values of one name in an address."""
+MOST_KEPT, MOST_ITEMS_KEPT = 64, 1_000_000
+"""Choices of one version, and the items in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class Filter:
 
     @classmethod
     def of(cls, said: ImmutableMultiDict[str, str]) -> "Filter":
-        """From the names and values of an address, or of a form."""
+        """From the names and values of an address, or of a form. Raises BadInput."""
         sort = said.get("sort", "id")
         return cls(
             search=said.get("q", "").strip()[:LONGEST],
@@ -50,7 +53,7 @@ class Filter:
             tags=values_of(said, "tag"),
             sort=sort if sort in SORTS else "id",
             reverse=said.get("order") == "desc",
-            page=_page(said.get("page", "1")),
+            page=max(number_of(said.get("page", "1"), digits=6) or 1, 1),
         )
 
     @property
@@ -66,22 +69,13 @@ class Filter:
         return found
 
     @property
-    def query(self) -> str:
-        """The same, as it stands behind a question mark; "" for nothing."""
-        return urlencode(self.pairs)
-
-    @property
     def selects(self) -> bool:
         """Whether it leaves out items."""
         return bool(self.search or self.states or self.types or self.tags)
 
     def but(self, **changes: Any) -> "Filter":
-        """The same with changes, from the first page on."""
+        """The same with changes; its first page, unless they name another."""
         return replace(self, **{"page": 1, **changes})
-
-    def at(self, page: int) -> "Filter":
-        """Another page of the same."""
-        return replace(self, page=page)
 
     def sorted_by(self, key: str) -> "Filter":
         """Sorted by a column: the other way round if it is so already."""
@@ -89,9 +83,7 @@ class Filter:
 
     def toggled(self, name: str, value: str) -> "Filter":
         """With one of its values more, or without it."""
-        there: tuple[str, ...] = getattr(self, name)
-        left = tuple(one for one in there if one != value)
-        return self.but(**{name: left if value in there else (*there, value)})
+        return self.but(**{name: toggled(getattr(self, name), value)})
 
     def choose(self, entries: Sequence[Entry]) -> list[Entry]:
         """The items that match, in its order; `entries` are in that of their ids. An item without a
@@ -120,13 +112,19 @@ class Filter:
         return have + lack
 
 
+def toggled(values: tuple[str, ...], value: str) -> tuple[str, ...]:
+    """Values with one more, or without it if they have it."""
+    left = tuple(one for one in values if one != value)
+    return left if value in values else (*values, value)
+
+
 def values_of(said: ImmutableMultiDict[str, str], name: str) -> tuple[str, ...]:
-    """All values of a name but empty ones, each once."""
-    return tuple(dict.fromkeys(filter(None, said.getlist(name))))
-
-
-def _page(text: str) -> int:
-    return max(number_of(text, digits=6) or 1, 1)
+    """All values of a name but empty ones, each once, cut. Raises BadInput for too many."""
+    values = tuple(dict.fromkeys(one[:LONGEST] for one in said.getlist(name) if one))
+    if len(values) > MOST_VALUES:
+        remedy = f"at most {MOST_VALUES}: choose by fewer, or search"
+        raise BadInput(name, f"{len(values):,} are too many", remedy)
+    return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +159,8 @@ class Chooser:
         if found is None:
             found = await in_thread(filters.choose, [*self._snapshot.in_order()])
             if self._version == version:
-                if len(self._found) >= MOST_KEPT:
+                items = len(found) + sum(map(len, self._found.values()))
+                if len(self._found) >= MOST_KEPT or items > MOST_ITEMS_KEPT:
                     self._found.clear()
                 self._found[key] = found
         return found

@@ -18,7 +18,8 @@ from blackboard.display.sharing import read_leaders
 from blackboard.model import Item, Mark, Run
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.leaders import Elections
-from blackboard.protocol.reading import BoardStatus
+from blackboard.protocol.status import BoardStatus
+from blackboard.rules.next_run import TOLERANCE
 from blackboard.rules.transitions import FAILING
 from blackboard.schedule.times import parse_duration
 from blackboard.web.charts import numbers_of, sparkline
@@ -53,7 +54,7 @@ class Examined(NamedTuple):
 
 async def examined(site: Site) -> Examined:
     """What is wrong on the board, examined for all viewers, and anew when one has changed items."""
-    return await site.shared(_examined, of=site.snapshot.changes_here)
+    return await site.shared(_examined, site, of=site.snapshot.changes_here)
 
 
 async def _examined(site: Site) -> Examined:
@@ -115,9 +116,9 @@ async def expected_cost(site: Site) -> ExpectedCost | str | None:
 
 def _rhythms(site: Site, items: Sequence[Item], now: datetime) -> list[cost.Rhythm] | None:
     """How the items run; None: that takes too long."""
-    until, found = site.clock.monotonic() + LONGEST_FORECAST, list[cost.Rhythm]()
+    until, found = site.board.clock.monotonic() + LONGEST_FORECAST, list[cost.Rhythm]()
     for item in items:
-        if site.clock.monotonic() >= until:
+        if site.board.clock.monotonic() >= until:
             return None
         found += cost.rhythms_of([item], site.board.resolve, now)
     return found
@@ -128,18 +129,18 @@ def _cost_of(load: cost.Load) -> ExpectedCost | None:
         return None
     asked = cost.asked_for(load).total
     return ExpectedCost(
-        runs=load.runs,
-        per_run=asked / load.runs,
-        dollars=cost.bill(asked, size=cost.stored(load)),
+        runs=load.runs, per_run=asked / load.runs, dollars=cost.bill(asked, size=cost.stored(load))
     )
 
 
 async def health_page(site: Site, request: Request) -> WebPage:
     """Whether all is well, in numbers."""
     await site.snapshot.fresh()
-    since = await site.board.table.now() - LATELY
-    runs, found = await asyncio.gather(
-        newest_of(site, RunFilter(since=since), limit=MOST_COUNTED), examined(site)
+    now = await site.board.table.now()
+    since = now - LATELY
+    lately = RunFilter(since=since, until=now + TOLERANCE)
+    (runs, after), found = await asyncio.gather(
+        newest_of(site, lately, limit=MOST_COUNTED), examined(site)
     )
     return WebPage(
         template="health.html",
@@ -154,9 +155,10 @@ async def health_page(site: Site, request: Request) -> WebPage:
             "total": len(site.snapshot.entries),
             "since": since.replace(microsecond=0, second=0),
             "of_an_item": OF_AN_ITEM,
-            "of_all": MOST_COUNTED if len(runs) == MOST_COUNTED else None,
+            "is_cut": bool(after),
+            "most": MOST_COUNTED,
             "bad": FAILING_NAMES,
-            "cost": await site.shared(expected_cost),
+            "cost": await site.shared(expected_cost, site),
             **await site.compute(_numbers, runs, since),
         },
     )

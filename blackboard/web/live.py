@@ -10,8 +10,10 @@ out, or with the server.
 import asyncio
 import hashlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -19,56 +21,129 @@ from starlette.responses import Response, StreamingResponse
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
 from blackboard.web.access import visitor_of
-from blackboard.web.site import ZONE_COOKIE, PageFunction, Signature, Site, WebPage, trouble_page
+from blackboard.web.site import (
+    PageFunction,
+    Signature,
+    Site,
+    WebPage,
+    trouble_page,
+    zone_name,
+)
 
 QUIET = 15.0
 """Seconds after which a stream without news says that it is there, and the page is made anew."""
 APART = 0.8
 """Seconds from one event to the next, at the least."""
+SHARE = 5
+"""A part is not made anew before so many times as long as it took have passed."""
 STATE_EVERY = 1.0
 """Seconds after which a stream looks again whether it is over, and at what its page depends on."""
-MOST_CACHED = 64
+MOST_CACHED = 8_000_000
+"""Bytes of parts that are kept, with their addresses."""
 STILL_THERE = "event: still-there\ndata:\n\n"
 """An event and no comment: scripts see it, and by its absence that the connection is gone."""
 
 
+class Fragment(NamedTuple):
+    """The live part of a page."""
+
+    of: object
+    """The state that it was made for."""
+    rests_until: float
+    """Monotonic seconds before which it is not made anew, for any viewer."""
+    digest: str
+    """Another one for another text."""
+    event: bytes
+    """What a stream sends."""
+
+
+_Key = tuple[str, str, str]
+
+
 class Fragments:
-    """The live parts of pages, made once for all viewers of one address."""
+    """The live parts of pages, made once for all viewers of one address. The latest of each address
+    is kept while a stream is open, so many bytes of them.
+    """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[object, ...], asyncio.Task[str]] = {}
-        """Also those that are being made."""
+        self._making: dict[_Key, asyncio.Task[Fragment]] = {}
+        self._made: dict[_Key, Fragment] = {}
+        self._viewers = 0
+        self.size = 0
+        """Bytes of those that are kept."""
 
-    async def get(self, site: Site, request: Request, page: PageFunction, signature: object) -> str:
-        """The live part of the page that a request shows."""
-        key = (request.url.path, request.url.query, request.cookies.get(ZONE_COOKIE), signature)
-        making = self._made.get(key)
+    @contextmanager
+    def viewed(self) -> Iterator[None]:
+        """Keeps parts while a stream is open."""
+        self._viewers += 1
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+            self._drop()
+
+    async def get(
+        self, site: Site, request: Request, page: PageFunction, state: object
+    ) -> Fragment:
+        """The live part of the page that a request shows: for this state or, where that rests or is
+        being made, for an earlier one.
+        """
+        key = (request.url.path, request.url.query, zone_name(request))
+        making = self._making.get(key)
         if making is None:
-            if len(self._made) >= MOST_CACHED:
-                self._made = {one: made for one, made in self._made.items() if not made.done()}
-            making = self._made[key] = asyncio.create_task(_fragment(site, request, page))
-            making.add_done_callback(partial(self._drop_failed, key))
+            made = self._made.get(key)
+            now = site.board.clock.monotonic()
+            if made is not None and (made.of == state or now < made.rests_until):
+                return made
+            making = self._making[key] = asyncio.create_task(_fragment(site, request, page, state))
+            making.add_done_callback(partial(self._keep, key))
         return await asyncio.shield(making)  # others wait for it, when this viewer is gone
 
-    def _drop_failed(self, key: tuple[object, ...], made: asyncio.Task[str]) -> None:
-        failed = made.cancelled() or made.exception() is not None
-        if failed and self._made.get(key) is made:
-            del self._made[key]
+    def _keep(self, key: _Key, making: asyncio.Task[Fragment]) -> None:
+        del self._making[key]
+        if not making.cancelled() and making.exception() is None:
+            if key in self._made:
+                self._forget(key)
+            self._made[key] = making.result()
+            self.size += _size(key, making.result())
+            self._drop()
+
+    def _drop(self) -> None:
+        most = MOST_CACHED if self._viewers else 0
+        while self.size > most:
+            self._forget(next(iter(self._made)))
+
+    def _forget(self, key: _Key) -> None:
+        self.size -= _size(key, self._made.pop(key))
 
     async def close(self) -> None:
         """Stop making those that are not ready."""
-        making = [one for one in self._made.values() if not one.done()]
+        making = [*self._making.values()]
         for one in making:
             one.cancel()
         await asyncio.gather(*making, return_exceptions=True)
 
 
-async def _fragment(site: Site, request: Request, page: PageFunction) -> str:
+def _size(key: _Key, made: Fragment) -> int:
+    return len(key[1]) + len(made.event)
+
+
+async def _fragment(site: Site, request: Request, page: PageFunction, state: object) -> Fragment:
+    began = site.board.clock.monotonic()
     try:
         found: WebPage = await page(site, request)
     except (BlackboardError, TableError) as problem:
         found = trouble_page(str(problem), title="Trouble")
-    return site.fragment(request, found)
+    html = site.fragment(request, found).encode("utf-8", "replace")
+    digest = hashlib.sha256(html).hexdigest()[:12]
+    lines = b"".join(b"data: %s\n" % line for line in html.splitlines())
+    ended = site.board.clock.monotonic()
+    return Fragment(
+        of=state,
+        rests_until=ended + SHARE * (ended - began),
+        digest=digest,
+        event=b"id: %s\n%s\n" % (digest.encode(), lines),
+    )
 
 
 def stream(
@@ -86,27 +161,35 @@ def stream(
             visitor is not None and site.sessions.is_ended(visitor.session)
         )
 
+    clock = site.board.clock
+
+    def turn() -> int:
+        return int(clock.monotonic() / QUIET)
+
     def state() -> object:
         around = site.snapshot.trouble, site.snapshot.paused
-        turn = int(site.clock.monotonic() / QUIET)
-        return signature(site, request), around, turn
+        return signature(site, request), around, turn()
 
-    async def events() -> AsyncIterator[str]:
+    async def events() -> AsyncIterator[str | bytes]:
         sent = ""
         async with site.snapshot.viewed():
-            yield f"event: server\ndata: {site.sessions.mark}\n\n"
-            while not is_over():
-                made_for = state()
-                html = await fragments.get(site, request, page, made_for)
-                digest = hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()
-                if digest != sent:
-                    sent = digest
-                    yield _event(html, digest)
-                else:
-                    yield STILL_THERE
-                await asyncio.sleep(APART)
-                while state() == made_for and not is_over():
-                    await site.snapshot.change(since=site.snapshot.version, within=STATE_EVERY)
+            with fragments.viewed():
+                yield f"event: server\ndata: {site.sessions.mark}\n\n"
+                while not is_over():
+                    now, begun_in = state(), turn()
+                    part = await fragments.get(site, request, page, now)
+                    made_for, rests_until = part.of, part.rests_until
+                    if part.digest == sent or (not sent and made_for != now):
+                        yield STILL_THERE  # the page as it was loaded may be newer than the part
+                    else:
+                        sent = part.digest
+                        yield part.event
+                    del part  # else each open stream would hold its part until the next one
+                    await asyncio.sleep(APART)
+                    while not is_over() and turn() == begun_in:
+                        if state() != made_for and clock.monotonic() >= rests_until:
+                            break
+                        await site.snapshot.change(since=site.snapshot.version, within=STATE_EVERY)
 
     return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
@@ -118,8 +201,3 @@ def is_server_ending() -> bool:
     """
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return bool(getattr(server, "should_exit", False))
-
-
-def _event(html: str, digest: str) -> str:
-    lines = "\n".join(f"data: {line}" for line in html.splitlines())
-    return f"id: {digest[:12]}\n{lines}\n\n"

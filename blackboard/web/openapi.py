@@ -1,8 +1,7 @@
 """The description of the JSON interface, OpenAPI 3.1, made from the table that makes its routes."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,24 +22,30 @@ STATUSES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(NamedTuple):
     """A method of a path."""
 
-    path: str
     method: str
-    summary: str
+    path: str
     request: Any
     """The struct of its parameters, or of its body where it has one."""
     answer: Any
     """The struct of its answer; None: this description."""
-    statuses: tuple[int, ...]
+    summary: str
     act: Callable[..., Awaitable[Any]]
     """Does it, for a site and a request, with the decoded struct."""
 
     @property
     def has_body(self) -> bool:
         return self.method == "POST"
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """Those of `STATUSES` that it may answer with."""
+        if self.has_body:
+            return tuple(STATUSES)
+        is_about_one = "id" in self.request.__struct_fields__
+        return (400, 401, 404, 409, 421, 503) if is_about_one else (400, 401, 409, 421, 503)
 
 
 def description(operations: Iterable[Operation], *, root: str, board: str) -> Mapping[str, Any]:

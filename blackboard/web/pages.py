@@ -37,14 +37,14 @@ from blackboard.display.sharing import (
 )
 from blackboard.errors import BadInput, Missing, MissingRun
 from blackboard.inputs import number_of
-from blackboard.model import Action, Item, Mark, Run, State
+from blackboard.model import Action, Item, Mark, Run, State, decoded_as
 from blackboard.protocol.actions import actions
-from blackboard.protocol.groups import GroupLeases, read_groups
+from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
-from blackboard.protocol.leaders import Elections
 from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, Sighting, with_silence, workers
 from blackboard.protocol.planning import settings_of
-from blackboard.records import decoded, decoded_as
+from blackboard.protocol.reading import BoardTable
+from blackboard.records import decoded
 from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import NO_SCHEDULE, describe
@@ -167,7 +167,7 @@ def by_version(site: Site, request: Request) -> object:
 
 def by_second(site: Site, request: Request) -> object:
     """What a page depends on that shows more than items: it is made anew each second."""
-    return int(site.clock.monotonic())
+    return int(site.board.clock.monotonic())
 
 
 def _offered(found: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tuple[str, int]]:
@@ -206,11 +206,8 @@ class RunLine:
 
 async def item_page(site: Site, request: Request) -> WebPage:
     """All that there is to be known of an item. Raises Missing."""
-    item_id = request.query_params.get("id", "")
-    item = await site.board.item(item_id) if item_id else None
-    if item is None:
-        raise Missing(item_id)
-    runs = [run async for run in site.board.runs(item_id, limit=RUNS_OF_AN_ITEM)]
+    item = await _item_of(site, request)
+    runs = [run async for run in site.board.runs(item.id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
     verb = request.query_params.get("done", "")
     done = VERBS[verb].done if verb in VERBS else ""
@@ -258,6 +255,15 @@ async def item_page(site: Site, request: Request) -> WebPage:
     )
 
 
+async def _item_of(site: Site, request: Request) -> Item:
+    """The item that an address names, or its tombstone. Raises Missing."""
+    item_id = request.query_params.get("id", "")
+    item = await site.board.item(item_id) if item_id else None
+    if item is None:
+        raise Missing(item_id)
+    return item
+
+
 def item_signature(site: Site, request: Request) -> object:
     """What the page depends on: its item and the workers that could take it."""
     present = tuple((one.member.owner, one.lost, one.member.types) for one in site.snapshot.present)
@@ -286,7 +292,7 @@ async def next_times(site: Site, item: Item, settings: RunSettings, *, count: in
     """The next times of an item, so many at the most."""
     times = upcoming(item, settings, now=await site.board.table.now())
     async with site.searching:
-        return await in_thread(_next_times, times, count, site.clock)
+        return await in_thread(_next_times, times, count, site.board.clock)
 
 
 def _next_times(times: Iterator[datetime], count: int, clock: Clock) -> ComingTimes:
@@ -361,7 +367,7 @@ def workers_signature(site: Site, request: Request) -> object:
 async def leases_page(site: Site, request: Request) -> WebPage:
     """The groups of partitions, and the partitions of one."""
     name = request.query_params.get("group", "")
-    groups = await site.shared(_groups)
+    groups = await site.shared(read_groups, site.board)
     chosen = next((one for one in groups if one.name == name), None)
     return WebPage(
         template="leases.html",
@@ -375,13 +381,9 @@ async def leases_page(site: Site, request: Request) -> WebPage:
     )
 
 
-async def _groups(site: Site) -> list[GroupLeases]:
-    return await read_groups(site.board)
-
-
 async def leaders_page(site: Site, request: Request) -> WebPage:
     """The elections."""
-    found, trouble = await site.shared(_leaders)
+    found, trouble = await site.shared(read_leaders, site.board)
     damaged = {one.item.id: why for one in found.statuses if (why := election_problem(one))}
     lost = unreadable_words(leaders_board(site.board.name), found.unreadable)
     return WebPage(
@@ -396,19 +398,12 @@ async def leaders_page(site: Site, request: Request) -> WebPage:
     )
 
 
-async def _leaders(site: Site) -> tuple[Elections, str]:
-    return await read_leaders(site.board)
-
-
 # ---- a report
 
 
 async def report_page(site: Site, request: Request) -> WebPage:
     """The report that the last run of an item wrote. Raises Missing, NoReport."""
-    item_id = request.query_params.get("id", "")
-    item = await site.board.item(item_id) if item_id else None
-    if item is None:
-        raise Missing(item_id)
+    item = await _item_of(site, request)
     report: dict[str, Any] = {}
     problem = ""
     try:
@@ -450,9 +445,9 @@ def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str
 
 async def actions_page(site: Site, request: Request) -> WebPage:
     """What people did, the newest first."""
-    found = await site.shared(_actions, of=site.snapshot.changes_here)
+    found = await site.shared(_actions, site.board, of=site.snapshot.changes_here)
     return WebPage(template="actions.html", title="Actions", values={"found": found})
 
 
-async def _actions(site: Site) -> list[Action]:
-    return await actions(site.board, limit=PAGE)
+async def _actions(board: BoardTable) -> list[Action]:
+    return await actions(board, limit=PAGE)

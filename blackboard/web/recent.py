@@ -7,12 +7,13 @@ its item: while one is among them, the runs of the item are read again now and t
 deletes meanwhile is still among the runs of an item, until it has another run.
 """
 
+import asyncio
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from blackboard.display.queries import RunQuery, last_heard, newest_runs
+from blackboard.display.queries import ListedRun, RunCursor, RunQuery, last_heard, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.protocol.reading import BoardTable
 
@@ -20,6 +21,9 @@ OF_AN_ITEM = 50
 """Newest runs of an item that are read."""
 MOST_KEPT = 40_000
 """Runs that are kept."""
+LONGEST = 5.0
+"""Seconds that a search may take to get to the time where it begins, and from there: on a large
+board few runs may match."""
 ABANDONED_LAST = 60.0
 """Seconds for which runs are kept where one was abandoned, at the least."""
 ABANDONED_SHARE = 0.1
@@ -50,10 +54,18 @@ class RecentRuns:
         self._order: list[tuple[datetime, str]] = []
         """When which item was heard of, sorted: pages read many at once, which end in any order."""
         self._number = 0
+        self._searching = asyncio.Lock()
 
-    async def newest(self, items: Sequence[Item], query: RunQuery, *, limit: int) -> list[Run]:
-        """The newest runs of items, of each the newest few."""
-        return await newest_runs(self._board, items, query, limit=limit, runs_of=self._of)
+    async def newest(
+        self, items: Sequence[Item], query: RunQuery, *, limit: int
+    ) -> tuple[list[ListedRun], RunCursor | None]:
+        """The newest runs of items, of each the newest few; cut or refused as `newest_runs` does.
+        Searches wait for each other: the next finds what the one before has read.
+        """
+        async with self._searching:
+            return await newest_runs(
+                self._board, items, query, limit=limit, runs_of=self._of, longest=LONGEST
+            )
 
     async def _of(self, item: Item) -> AsyncIterator[Run]:
         version = item.fence, item.stop, item.running

@@ -4,6 +4,7 @@ They are made of the newest runs of each item, as `recent.py` keeps them; where 
 item, of its whole history.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from blackboard.display.queries import RunCursor, RunQuery, newest_runs
-from blackboard.inputs import number_of
+from blackboard.inputs import LONGEST_TEXT, number_of
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
+from blackboard.rules.next_run import TOLERANCE
 from blackboard.rules.transitions import FAILING
 from blackboard.web.charts import RunSpan, first_of_days, heat_map, spans_of, timeline
-from blackboard.web.filters import LONGEST, values_of
+from blackboard.web.filters import LONGEST, toggled, values_of
 from blackboard.web.pages import RunLine
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, zone_of
@@ -54,10 +56,12 @@ class RunFilter:
 
     @classmethod
     def of(cls, said: QueryParams) -> "RunFilter":
-        """From the names and values of an address; what makes no sense is left out."""
+        """From the names and values of an address; what makes no sense is left out. Raises
+        BadInput for more values of a name than a page can mean.
+        """
         known = {one.value for one in Outcome}
         return cls(
-            item=said.get("id", ""),
+            item=said.get("id", "")[:LONGEST_TEXT],
             search=said.get("q", "").strip()[:LONGEST],
             types=values_of(said, "type"),
             outcomes=tuple(one for one in values_of(said, "outcome") if one in known),
@@ -92,9 +96,7 @@ class RunFilter:
 
     def toggled(self, outcome: str) -> list[tuple[str, str]]:
         """The address with one of its outcomes more, or without it."""
-        there = self.outcomes
-        left = tuple(one for one in there if one != outcome)
-        return replace(self, outcomes=left if outcome in there else (*there, outcome)).pairs()
+        return replace(self, outcomes=toggled(self.outcomes, outcome)).pairs()
 
 
 def moment_in(text: str) -> datetime | None:
@@ -106,17 +108,22 @@ def moment_in(text: str) -> datetime | None:
     return moment if moment.tzinfo is not None and 1970 < moment.year < 9000 else None
 
 
-def cursor_text(run: Run) -> str:
+def cursor_text(cursor: RunCursor) -> str:
     """The place of a run in a list, as an address says it."""
-    return f"{run.stop.isoformat()},{run.fence},{run.id}"
+    stop, item_id, fence = cursor
+    return f"{-stop},{-fence},{item_id}"
 
 
 def cursor_in(text: str) -> RunCursor | None:
     """The place that an address says; None for any other text."""
     stop, _, rest = text.partition(",")
     fence, _, item_id = rest.partition(",")
-    moment, number = moment_in(stop), number_of(fence, digits=12)
-    return (-moment.timestamp(), item_id, -number) if moment and number is not None else None
+    number = number_of(fence, digits=12)
+    try:
+        time = float(stop)
+    except ValueError:
+        return None
+    return (-time, item_id, -number) if number is not None and math.isfinite(time) else None
 
 
 def items_of(site: Site) -> list[Item]:
@@ -125,29 +132,42 @@ def items_of(site: Site) -> list[Item]:
     return [*(entry.item for entry in snapshot.entries.values()), *snapshot.removed.values()]
 
 
-async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> list[Run]:
-    """The newest runs that match: of one item from its whole history, of all items the newest few
-    of each.
+async def page_of(
+    site: Site, item: Item | None, query: RunQuery, *, size: int
+) -> tuple[list[Run], str]:
+    """The newest runs that match, and the place after which there may be more, else "": of one item
+    from its whole history, of all items the newest few of each.
     """
-    if not filters.item:
-        return await site.runs.newest(items_of(site), filters.query(), limit=limit)
-    item = await site.board.item(filters.item)
-    items = [] if item is None else [item]
-    return await newest_runs(site.board, items, filters.query(), limit=limit)
+    limit = size + 1  # one more shows whether there are more
+    if item is None:
+        found, place = await site.runs.newest(items_of(site), query, limit=limit)
+    else:
+        found, place = await newest_runs(site.board, [item], query, limit=limit)
+    if len(found) > size:
+        place = found[size - 1][0]
+    return [run for _, run in found[:size]], cursor_text(place) if place else ""
+
+
+async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> tuple[list[Run], str]:
+    """As `page_of`, by the address of a page."""
+    item = await site.board.item(filters.item) if filters.item else None
+    if filters.item and item is None:
+        return [], ""
+    return await page_of(site, item, filters.query(), size=limit)
 
 
 async def runs_page(site: Site, request: Request) -> WebPage:
     """The newest runs of the board."""
     await site.snapshot.fresh()
     filters = RunFilter.of(request.query_params)
-    found = await newest_of(site, filters, limit=OF_A_LIST + 1)
+    found, after = await newest_of(site, filters, limit=OF_A_LIST)
     return WebPage(
         template="runs.html",
         title="Runs",
         values={
             "filters": filters,
-            "lines": [RunLine.of(run) for run in found[:OF_A_LIST]],
-            "after": cursor_text(found[OF_A_LIST - 1]) if len(found) > OF_A_LIST else "",
+            "lines": [RunLine.of(run) for run in found],
+            "after": after,
             "outcomes": [one.value for one in Outcome],
             "page_size": OF_A_LIST,
             "of_an_item": OF_AN_ITEM,
@@ -174,7 +194,7 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     filters = replace(
         RunFilter.of(query), since=until - span, until=None, after=None, begun_by=until, outcomes=()
     )
-    runs = await newest_of(site, filters, limit=MOST_DRAWN)
+    runs, after = await newest_of(site, filters, limit=MOST_DRAWN)
     spans = spans_of(runs) + _under_way(site, filters, now)
     picture = await site.compute(
         partial(timeline, spans, since=until - span, until=until, by=by, zone=zone_of(request))
@@ -193,7 +213,7 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
             "earlier": until - span / 2,
             "later": until + span / 2 if until + span / 2 < now else None,
             "filters": filters,
-            "is_cut": len(runs) == MOST_DRAWN,
+            "is_cut": bool(after),
             "runs": len(runs),
             "most": MOST_DRAWN,
         },
@@ -254,9 +274,13 @@ async def failures_page(site: Site, request: Request) -> WebPage:
     now, zone = await site.board.table.now(), zone_of(request)
     since = first_of_days(DAYS, until=now, zone=zone)
     filters = replace(
-        RunFilter.of(request.query_params), since=since, until=None, after=None, outcomes=()
+        RunFilter.of(request.query_params),
+        since=since,
+        until=now + TOLERANCE,
+        after=None,
+        outcomes=(),
     )
-    runs = await newest_of(site, filters, limit=MOST_COUNTED)
+    runs, after = await newest_of(site, filters, limit=MOST_COUNTED)
     items = await site.compute(_failures_of, runs)
     failed = [one for one in items if one.failed]
     return WebPage(
@@ -268,7 +292,8 @@ async def failures_page(site: Site, request: Request) -> WebPage:
             "runs": len(runs),
             "failed": sum(one.failed for one in failed),
             "of_an_item": OF_AN_ITEM,
-            "of_all": MOST_COUNTED if len(runs) == MOST_COUNTED else None,
+            "is_cut": bool(after),
+            "most": MOST_COUNTED,
             "bad": FAILING_NAMES,
         },
     )

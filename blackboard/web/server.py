@@ -61,6 +61,12 @@ class PageConnection(H11Protocol):
         if len(self.connections) > most_connections():
             self._make_room()
 
+    def _should_upgrade(self) -> bool:
+        """Answer a request for another protocol, such as WebSocket, as any other: uvicorn would log
+        advice to install one.
+        """
+        return False
+
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         self._since = self.loop.time()

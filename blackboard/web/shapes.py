@@ -21,7 +21,7 @@ from blackboard.rules.applied import LONGEST_NAME
 from blackboard.rules.status import STATES
 from blackboard.schedule.times import EARLIEST, LATEST
 from blackboard.spec import Spec
-from blackboard.web.filters import LONGEST
+from blackboard.web.filters import LONGEST, MOST_VALUES
 
 MOST_RUNS = 1_000
 MOST_TIMES = 100
@@ -31,6 +31,7 @@ LAST_PAGE = 10**6 - 1
 ItemId = Annotated[str, Meta(min_length=1, description="The id of an item.")]
 Reason = Annotated[str, Meta(max_length=LONGEST_TEXT, description="Why; it is recorded.")]
 Moment = Annotated[datetime, Meta(tz=True)]
+AnyType = Annotated[list[str], Meta(max_length=MOST_VALUES, description="Any of these types.")]
 Fence = Annotated[int, Meta(ge=0, lt=10**12)]
 
 
@@ -57,10 +58,10 @@ class ItemsQuery(RequestFields, frozen=True):
     ] = ""
     state: Annotated[
         list[Annotated[str, Meta(extra_json_schema={"enum": [*STATES]})]],
-        Meta(description="Any of these states."),
+        Meta(max_length=MOST_VALUES, description="Any of these states."),
     ] = []
-    type: Annotated[list[str], Meta(description="Any of these types.")] = []
-    tag: Annotated[list[str], Meta(description="Any of these tags.")] = []
+    type: AnyType = []
+    tag: Annotated[list[str], Meta(max_length=MOST_VALUES, description="Any of these tags.")] = []
     sort: Annotated[
         str,
         Meta(
@@ -96,8 +97,10 @@ class RunsQuery(RequestFields, frozen=True):
             extra_json_schema={"minLength": 1},
         ),
     ] = UNSET
-    type: Annotated[list[str], Meta(description="Any of these types.")] = []
-    outcome: Annotated[list[Outcome], Meta(description="Any of these outcomes.")] = []
+    type: AnyType = []
+    outcome: Annotated[
+        list[Outcome], Meta(max_length=MOST_VALUES, description="Any of these outcomes.")
+    ] = []
     since: Annotated[Moment | UnsetType, Meta(description="Runs that stopped then or later.")] = (
         UNSET
     )
@@ -180,10 +183,13 @@ OPTIONS = tuple(name for name in Spec.__struct_fields__ if name != "params")
 """What an edit may say of how an item is run; "" takes back what the item says."""
 
 
+_NUMBER, _TEXTS = int | Literal[""] | UnsetType, list[str] | Literal[""] | UnsetType
+KINDS: dict[Any, str] = {_NUMBER: "a number", _TEXTS: "a list of texts"}
+"""The types of options that are no text, in words."""
+
+
 def _option(kind: Any) -> Any:
-    if kind == int | None:
-        return int | Literal[""] | UnsetType
-    return list[str] | Literal[""] | UnsetType if kind == list[str] | None else str | UnsetType
+    return {int | None: _NUMBER, list[str] | None: _TEXTS}.get(kind, str | UnsetType)
 
 
 EditBody = msgspec.defstruct(
@@ -249,7 +255,8 @@ class ItemsAnswer(Answered, frozen=True):
 
 class RunsAnswer(Answered, frozen=True):
     """Runs, the newest first; with `next` as `after` the following ones are answered. It is null
-    where there are none.
+    where there are none. A search that takes long answers fewer than `limit`, or none, with `next`;
+    one that takes long to get to the time where it begins is refused: name an item or a type.
     """
 
     runs: list[RunSummary]

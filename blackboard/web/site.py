@@ -26,7 +26,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from blackboard import __version__
-from blackboard.clock import Clock
 from blackboard.display.columns import worker_name
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -42,6 +41,7 @@ from blackboard.web.refusals import path_of, root_of
 from blackboard.web.snapshot import Snapshot
 
 T = TypeVar("T")
+P = TypeVar("P")
 SHARE = 20
 """Of the time, reading something for all viewers takes one part in so many at the most."""
 COMPUTED_AT_ONCE = 2
@@ -94,7 +94,6 @@ class Site:
     """The same, which leave no record of who did it: for one item of many."""
     store: str
     settings: Settings
-    clock: Clock
     access: Access
     snapshot: Snapshot
     runs: RecentRuns
@@ -143,30 +142,32 @@ class Site:
             return await in_thread(function, *values)
 
     async def shared(
-        self, read: Callable[["Site"], Awaitable[T]], *, of: object = None, at_least: float = 0.0
+        self,
+        read: Callable[[P], Awaitable[T]],
+        place: P,
+        *,
+        of: object = None,
+        at_least: float = 0.0,
     ) -> T:
-        """What `read` finds, read once for all that ask while it is good: `SHARE` times as long as
-        the reading took, `at_least` so many seconds, and while `of` is the same. An error is kept
-        in the same way.
+        """What `read` finds at the site or its board, read once for all that ask while it is good:
+        `SHARE` times as long as the reading took, `at_least` so many seconds, and while `of` is the
+        same. An error is kept in the same way.
         """
-        reading = self._readings.get(read)
-        if reading is None or reading.of != of or self._is_over(reading):
+        reading, now = self._readings.get(read), self.board.clock.monotonic()
+        if reading is None or reading.of != of or (reading.task.done() and now >= reading.until):
             reading = self._readings[read] = _Reading(of)
-            reading.task = asyncio.create_task(self._read(reading, read, at_least))
+            reading.task = asyncio.create_task(self._read(reading, read, place, at_least))
         found: T = await asyncio.shield(reading.task)  # others wait for it too
         return found
 
-    def _is_over(self, reading: _Reading) -> bool:
-        return reading.task.done() and self.clock.monotonic() >= reading.until
-
     async def _read(
-        self, reading: _Reading, read: Callable[["Site"], Awaitable[T]], at_least: float
+        self, reading: _Reading, read: Callable[[P], Awaitable[T]], place: P, at_least: float
     ) -> T:
-        began = self.clock.monotonic()
+        began = self.board.clock.monotonic()
         try:
-            return await read(self)
+            return await read(place)
         finally:
-            ended = self.clock.monotonic()
+            ended = self.board.clock.monotonic()
             reading.until = ended + max(SHARE * (ended - began), at_least)
 
     async def close(self) -> None:
@@ -182,7 +183,8 @@ class Site:
         """A whole page; `stream` is the address that keeps it live, if any."""
         html = self._rendered(request, page, layout="base.html", stream=stream)
         response = HTMLResponse(html, page.status)
-        self.keep_session(request, response)
+        if made := getattr(request.state, "new_session", ""):
+            self.set_cookie(request, response, made)
         return response
 
     def fragment(self, request: Request, page: WebPage) -> str:
@@ -214,7 +216,7 @@ class Site:
             "has_sessions": bool(self.access.token)
             and visitor is not None
             and not visitor.by_header,
-            "csrf": self.csrf(request),
+            "csrf": self.sessions.csrf(self.session(request)),
             "server": self.sessions.mark,
             "zone": zone_name(request),
             "snapshot": self.snapshot,
@@ -223,10 +225,6 @@ class Site:
         }
 
     # ---- sessions
-
-    def csrf(self, request: Request) -> str:
-        """What a form of this visitor carries."""
-        return self.sessions.csrf(self.session(request))
 
     def session(self, request: Request) -> str:
         """The visitor's session: the one in the cookie, else a new one for the answer."""
@@ -238,12 +236,6 @@ class Site:
             made = self.sessions.new_session("")
             request.state.new_session = made
         return made
-
-    def keep_session(self, request: Request, response: Response) -> None:
-        """Set the cookie of a session that was made for this answer."""
-        made: str | None = getattr(request.state, "new_session", None)
-        if made:
-            self.set_cookie(request, response, made)
 
     def set_cookie(self, request: Request, response: Response, session: str) -> None:
         """Hand a session to the browser; "" ends the one that it has."""

@@ -29,7 +29,6 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TypeVar
 
-from blackboard.clock import Clock
 from blackboard.errors import BadRow, BlackboardError
 from blackboard.model import Action, Item, Lock, Mark, State, Token
 from blackboard.protocol.actions import actions
@@ -108,7 +107,7 @@ def entry_of(status: ItemStatus, labels: Labels) -> Entry:
 class Snapshot:
     """The items of one board, by id."""
 
-    def __init__(self, board: BoardTable, clock: Clock) -> None:
+    def __init__(self, board: BoardTable) -> None:
         self.board = board
         self.entries: dict[str, Entry] = {}
         self.removed: dict[str, Item] = {}
@@ -121,13 +120,13 @@ class Snapshot:
         """How often viewers have changed items."""
         self.at: datetime | None = None
         """The store's time at which it was read last; None: never."""
-        self.trouble = ""
+        self.problem: TableError | None = None
         """Why the last look failed."""
         self.paused: Mark | None = None
         """Who paused the board, if it is paused."""
         self.present: Sequence[Sighting] = ()
         """The workers that have announced themselves."""
-        self._clock = clock
+        self._clock = board.clock
         self._ids: Sequence[str] | None = None
         self._traces: dict[str, Trace] = {}
         """What the last look saw of the items that were locked or due."""
@@ -162,6 +161,11 @@ class Snapshot:
     def found(self, item_id: str) -> Entry | Item | None:
         """An item, or its tombstone; None: there is neither."""
         return self.entries.get(item_id) or self.removed.get(item_id)
+
+    @property
+    def trouble(self) -> str:
+        """Why the last look failed, in words; "": it did not."""
+        return str(self.problem or "")
 
     @property
     def age(self) -> float:
@@ -241,23 +245,21 @@ class Snapshot:
     # ---- looking
 
     async def look(self) -> None:
-        """Read what has changed. What the store does not answer is kept as `trouble`."""
+        """Read what has changed. What the store does not answer is kept as `problem`."""
         async with self._looking:
             began = self._clock.monotonic()
             before = self.version
             try:
                 await self._look(began)
                 await self._look_around()
-                trouble = ""
+                self._has(None)
             except (BlackboardError, TableError) as problem:
-                trouble = str(problem)
+                self._has(problem)
             except Exception as problem:  # noqa: BLE001 - the next look may succeed
-                trouble = f"a fault of the server, which is in its log: {problem!r}"
-                if trouble != self.trouble:
+                fault = f"a fault of the server, which is in its log: {problem!r}"
+                if fault != self.trouble:
                     _log.exception("the board cannot be read")
-            if trouble != self.trouble:
-                self.trouble = trouble
-                self.version += 1
+                self._has(TableError(fault))
             self._looked_at = self._clock.monotonic()
             if self._is_small or self._full_at < began:  # else the next look is no such reading
                 self._look_took = self._looked_at - began
@@ -273,18 +275,23 @@ class Snapshot:
 
     async def reread(self, ids: Iterable[str]) -> None:
         """Read some items now: they were changed by a viewer, who does not wait for a look that is
-        under way. What the store does not answer is kept as `trouble`: they are changed.
+        under way. What the store does not answer is kept as `problem`: they are changed.
         """
         before, ids = self.version, set(ids)
         self._unread |= ids
         try:
             self._put_all(await self._read(ids, {}, await self.board.table.now()))
         except (BlackboardError, TableError) as problem:
-            self.trouble = str(problem)
-            self.version += 1
+            self._has(problem)
         self.changes_here += 1
         self._unread |= ids  # a look may have read them later than this, and put them before
         self._announce(since=before)
+
+    def _has(self, problem: BlackboardError | TableError | None) -> None:
+        """Keep why the board cannot be read; None: it can be."""
+        was = self.trouble
+        self.problem = TableError(str(problem)) if isinstance(problem, BlackboardError) else problem
+        self.version += self.trouble != was
 
     def _announce(self, *, since: int) -> None:
         """Wake those that wait for another version, if there is one."""

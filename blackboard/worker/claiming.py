@@ -93,7 +93,7 @@ class Claimer:
                     nonlocal grant
                     grant = await stack.enter_async_context(self._asked(item))
                     if not grant.allows(item.id):
-                        grant.keep_for_locks()
+                        self.permits.keep_for_locks(grant.limits)
                         raise NoPermit(grant.limits)
                     return not self._slots.closed
 

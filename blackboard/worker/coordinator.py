@@ -1,6 +1,7 @@
 """The coordinator: one elected worker does the housekeeping of the board.
 
-    each 5 minutes   counts the items, for `show` and `status`
+    each 5 minutes   counts the items, for `show` and `status`; plans those anew that a clock has
+                     planned which was ahead, when it is back
     each hour        examines the rows, as `doctor` does, and emits what it finds; repairs nothing
     each day         deletes rows that are older than their retention and that no other part of
                      the program deletes: histories that no release prunes, tombstones, actions,
@@ -28,7 +29,7 @@ from datetime import timedelta
 
 from blackboard.doctor import Examination, examine
 from blackboard.election import Election, Term
-from blackboard.errors import BadInput, BadRow
+from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.events import (
     BoardCounted,
     BoardExamined,
@@ -37,19 +38,24 @@ from blackboard.events import (
     CoordinatorEnded,
     HousekeepingTrouble,
     Housekept,
+    TimesPutRight,
 )
 from blackboard.model import Statistics
 from blackboard.notify.notice_rows import forget_removed
 from blackboard.protocol import keys, mail
 from blackboard.protocol.actions import forget_old_actions
+from blackboard.protocol.edits import bring_back
 from blackboard.protocol.leaders import COORDINATOR, open_elections
+from blackboard.protocol.planning import planning_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
-from blackboard.protocol.statistics import count, write_statistics
+from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.breaker import HOUSEKEEPING
 from blackboard.rules.status import COUNTED_EVERY, ItemStatus
+from blackboard.rules.wrong_clock import problem_of_times
 from blackboard.subscribers import Events
 from blackboard.table import TableError
+from blackboard.worker.steady_clock import SteadyClock
 
 MOST_FAILING = 10_000
 """Items that are reported as failing."""
@@ -102,6 +108,7 @@ class Housekeeping:
     board: BoardTable
     events: Events
     settings: CoordinatorSettings
+    steady: SteadyClock
     term: int = 0
     is_over: Callable[[], bool] = lambda: False
     """Whether the term is over."""
@@ -129,6 +136,34 @@ class Housekeeping:
         self.events.emit(BoardCounted, items=counted.items, failing=tuple(failing))
         await self.pause()
         self.written = await write_statistics(self.board, counted, over=self.written)
+
+    async def plan_anew(self) -> None:
+        """Plans items anew whose times only a wrong clock explains, once after the store's clock
+        came back from ahead, and reports those that cannot be. Stops when the clock jumps again.
+        """
+        returned = self.steady.returned
+        if returned is None:
+            return
+        async for item in self.board.items(pause=self.pause):
+            planning, now = planning_of(self.board, item), await self.board.table.now()
+            if self.steady.doubtful or self.steady.returned != returned:
+                return
+            if planning is None or item.running:
+                continue
+            if problem := problem_of_times(item, planning, now=now):
+                await self._bring_back(item.id, problem)
+        if self.steady.returned == returned:
+            self.steady.returned = None
+
+    async def _bring_back(self, item_id: str, problem: str) -> None:
+        try:
+            done = await bring_back(self.board, item_id)
+        except BlackboardError as refusal:
+            self.events.emit(HousekeepingTrouble, message=f"plan {item_id} anew: {refusal}")
+            return
+        if done.changed:
+            due, ready = done.item.slot, done.item.ready
+            self.events.emit_of(done.item, TimesPutRight, problem=problem, due=due, ready=ready)
 
     async def examine(self) -> None:
         """Examines the rows, unless the board is very large, or it is not known how large it is."""
@@ -207,6 +242,8 @@ class Coordinator:
     owner: str
     events: Events
     settings: CoordinatorSettings
+    steady: SteadyClock
+    """The store's clock, as `board` follows it."""
     _failures: int = 0
     """Entries into the election that failed, one after the other."""
 
@@ -250,6 +287,7 @@ class Coordinator:
             board=self.board,
             events=self.events,
             settings=settings,
+            steady=self.steady,
             term=term.fence,
             is_over=lambda: bool(term.lost),
         )
@@ -260,6 +298,7 @@ class Coordinator:
                     group.create_task(one)
                     for one in (
                         self._keep(house.count, times.counts_every),
+                        self._keep(house.plan_anew, times.counts_every),
                         self._keep(house.examine, times.examines_every, after=times.settles),
                         self._keep(house.prune, settings.prunes_every, after=times.settles),
                     )

@@ -70,8 +70,8 @@ class LeaseGrab:
     """Claims a partition and starts its pump. Returns whether this node holds it."""
     release: Callable[[str], None]
     """Asks a pump to end. `ended` is to be called when it has, and its lock is released."""
-    guard: Callable[[], LockHolders | None]
-    """The newest view of the lock rows; None: the rule is as published."""
+    holders: Callable[[], LockHolders]
+    """The newest view of the lock rows."""
     may_race: Callable[[], bool] = lambda: True
     """Whether it may take part in races: not where the bus is away, for example."""
     grab: Grab = field(init=False)
@@ -108,7 +108,7 @@ class LeaseGrab:
             await self.clock.sleep(MOMENT)
 
     def take(self, event: Event) -> None:
-        self.grab, actions = self.grab.step(event, self.clock.monotonic(), self.guard())
+        self.grab, actions = self.grab.step(event, self.clock.monotonic(), self.holders())
         of_partitions = defaultdict[str, list[Action]](list)
         for action in actions:
             if isinstance(action, WakeAt):
@@ -186,7 +186,7 @@ class GroupRaces:
             start=self.start,
             claim=self.claim,
             release=self.release,
-            guard=lambda: self._holders,
+            holders=lambda: self._holders,
             may_race=lambda: self.decide,
         )
 

@@ -56,7 +56,7 @@ class GroupRows:
         not answer: the next call goes on with these names.
         """
         if self.to_make is None:
-            self.to_make = self._named_since()
+            self.to_make = self.names.named(first=self.made is None, again=self._lacks_some)
         names = self.to_make
         if names is None:
             return
@@ -73,21 +73,6 @@ class GroupRows:
         """Notes that the board of the group is gone: the next `keep` makes it anew."""
         if self.to_make is None:
             self.to_make = self.made
-
-    def _named_since(self) -> tuple[str, ...] | None:
-        """The names that are due to be made, if there are any. It does not wait for an answer."""
-        names = self.names
-        is_due = names.are_due and (names.may_change or self._lacks_some)
-        if self.made is None or is_due:
-            names.ask()
-        names.give_up_late()
-        answer = names.answer()
-        if answer is None:
-            return None
-        if answer.problem:
-            names.report(answer.problem)
-            return None
-        return answer.names
 
     def _cannot_make(self, problem: BlackboardError | Refused | str) -> None:
         what = f"the partitions of {self.group} cannot be made: {problem}"

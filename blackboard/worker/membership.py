@@ -13,9 +13,10 @@ from datetime import datetime
 from blackboard import __version__
 from blackboard.events import StoreAway
 from blackboard.model import Member, replace
+from blackboard.protocol.board_row import Remade
 from blackboard.protocol.keys import workers_partition
 from blackboard.protocol.members import ANNOUNCE_EVERY, announce, forget, workers
-from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unavailable, units

@@ -29,7 +29,7 @@ UNANSWERED_EVERY = 600.0
 
 
 class NamesAnswer(NamedTuple):
-    """What was declared, or what a function answers."""
+    """What a function answers."""
 
     names: tuple[str, ...] = ()
     problem: str = ""
@@ -70,36 +70,42 @@ class PartitionNames:
         """The values in the last answer that can be no partition."""
 
     @property
-    def may_change(self) -> bool:
-        """Whether a function names them."""
-        return not isinstance(self._declared, tuple)
-
-    @property
-    def are_due(self) -> bool:
-        """Whether it is time to ask again."""
-        return self._clock.monotonic() >= self._asked_at + NAMED_EVERY
-
-    @property
     def given_up_in(self) -> float:
         """Seconds that are left for an answer; 0: none is waited for."""
         if self._asking is None:
             return 0.0
         return max(self._asked_at + ANSWERED_WITHIN - self._clock.monotonic(), 0.0)
 
-    def ask(self) -> None:
-        """Begins to ask for the names, unless that is under way."""
-        if self._asking is not None:
-            return
-        self._asked_at, self._given_up = self._clock.monotonic(), False
+    def named(self, *, first: bool, again: bool) -> tuple[str, ...] | None:
+        """The names that are due to be made: at the `first` calls, and then once in a while, where
+        a function gives them or they are needed `again`. None: they are not due, or a function has
+        not answered yet, which is not waited for. A problem is reported.
+        """
+        is_due = first or self._clock.monotonic() >= self._asked_at + NAMED_EVERY
         if isinstance(self._declared, tuple):
-            self._asking = asyncio.get_running_loop().create_future()
-            self._asking.set_result(NamesAnswer(self._declared))
-            return
-        self._asking = asyncio.ensure_future(self._answer_of(self._declared))
+            if not (first or (is_due and again)):
+                return None
+            self._asked_at = self._clock.monotonic()
+            return self._declared
+        if is_due and self._asking is None:
+            self._ask(self._declared)
+        self._give_up_late()
+        return self._taken()
+
+    def cancel(self) -> None:
+        """Cancels the request, at the end of the worker."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    # ---- a function is asked
+
+    def _ask(self, names: Names) -> None:
+        self._asked_at, self._given_up = self._clock.monotonic(), False
+        self._asking = asyncio.ensure_future(self._answer_of(names))
         self._asking.add_done_callback(self._answered)
 
-    def answer(self) -> NamesAnswer | None:
-        """The answer, which is given out once; None: there is none yet."""
+    def _taken(self) -> tuple[str, ...] | None:
+        """The names in the answer, which is taken once."""
         asking = self._asking
         if asking is None or not asking.done():
             return None
@@ -107,9 +113,13 @@ class PartitionNames:
         if asking.cancelled() or self._given_up:
             return None
         self._reported = -math.inf
-        return asking.result()
+        answer = asking.result()
+        if answer.problem:
+            self._report(answer.problem)
+            return None
+        return answer.names
 
-    def give_up_late(self) -> None:
+    def _give_up_late(self) -> None:
         """Cancels a request that was not answered in its time, and reports that seldom."""
         if self._asking is None or self._asking.done() or self.given_up_in > 0:
             return
@@ -119,19 +129,14 @@ class PartitionNames:
         if now >= self._reported + UNANSWERED_EVERY:
             self._reported = now
             problem = f"their function has not answered within {ANSWERED_WITHIN:g} s"
-            self.report(f"{problem}: it is asked again")
+            self._report(f"{problem}: it is asked again")
 
-    def report(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         """Reports that there are no names."""
         what = f"the partitions of {self._group} cannot be named: {problem}"
         self._events.emit(GroupTrouble, message=what)
 
-    def cancel(self) -> None:
-        """Cancels the request, at the end of the worker."""
-        if self._asking is not None:
-            self._asking.cancel()
-
-    # ---- a function
+    # ---- a function answers
 
     def _answered(self, asking: "asyncio.Future[NamesAnswer]") -> None:
         self._then(None if asking.cancelled() else asking.result().names)

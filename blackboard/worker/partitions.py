@@ -29,12 +29,13 @@ from blackboard.events import (
     LockOverridden,
 )
 from blackboard.handlers.handler import Handler, Pump
-from blackboard.model import VERSION, Claim, Ended, Item, Lock, Member, Outcome, Token, replace
+from blackboard.model import Claim, Ended, Item, Lock, Member, Outcome, Token, replace
+from blackboard.protocol.board_row import BoardGone
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import bring_back
 from blackboard.protocol.finished_runs import Released
 from blackboard.protocol.members import Sighting, announce, forget, workers
-from blackboard.protocol.reading import BoardGone, BoardTable
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale
 from blackboard.rules.next_run import is_ahead
@@ -476,7 +477,7 @@ class GroupWorker:
         except (BadInput, ValueError) as problem:
             self._leave(token, problem)
             return False
-        return token.version <= VERSION
+        return True
 
     def _leave(self, one: Lock | Token, problem: Exception) -> None:
         if one.id not in self._left_alone:

@@ -69,10 +69,6 @@ class Grant:
     def limits(self) -> frozenset[LimitName]:
         return frozenset(limit.name for limit in self._limits.values())
 
-    def keep_for_locks(self) -> None:
-        """Keeps the next permits of these limits for stale locks."""
-        self._permits.keep_for_locks(self.limits)
-
     def take_unused(self) -> list[HeldPermit]:
         """Takes out the permits that no claim has used."""
         unused, self._granted = list(self._granted.values()), {}

@@ -269,9 +269,9 @@ def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask,
     handler.
     """
     claim = held.claim
-    params = written = params_of(claim.spec, claim.once)
+    params = written = params_of(claim.spec, claim.item.once)
     mask = NOTHING
-    if is_expanded(claim.spec) or is_expanded(claim.once):
+    if is_expanded(claim.spec) or is_expanded(claim.item.once):
         params = expand(written, environ)
         if params != written:
             mask = mask_of(written, environ)

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 from weakref import WeakSet
 
 EXIT_CODE = 128 + signal.SIGTERM
@@ -75,6 +75,26 @@ def release(block: Block) -> bool:
     if not _blocks:
         reset()
     return block.is_terminated and not any(one.is_terminated for one in tuple(_blocks))
+
+
+async def leave(
+    group: asyncio.TaskGroup,
+    block: OfTask,
+    cancelled: asyncio.CancelledError | None,
+    traceback: TracebackType | None,
+) -> None:
+    """Removes a block and leaves its task group, at its end or when it is cancelled. Raises the
+    first error of the group, and SystemExit where the program is to end now.
+    """
+    ends_program = release(block)
+    try:
+        await group.__aexit__(type(cancelled) if cancelled else None, cancelled, traceback)
+    except BaseExceptionGroup as problems:
+        raise problems.exceptions[0] from None
+    except asyncio.CancelledError:
+        if ends_program:
+            raise SystemExit(EXIT_CODE) from None
+        raise
 
 
 def reset() -> None:

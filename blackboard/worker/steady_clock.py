@@ -14,8 +14,7 @@ from blackboard.subscribers import Events
 CONFIRMED_AFTER = 10.0
 """The least seconds from the first reading of the clock that is off to one that confirms it."""
 PROVEN_AFTER = 3600.0
-"""Seconds in which the store's clock has to go on without a jump before rows are deleted for their
-age."""
+"""Seconds in which the store's clock has to go on without a jump before it is trusted."""
 _SECOND = timedelta(seconds=1)
 _JUMP = TOLERANCE / _SECOND
 
@@ -28,15 +27,17 @@ class SteadyClock:
     suspended, or that the clock is wrong for a moment. Items that are claimed or planned by a wrong
     time are set back by as much (`rules/wrong_clock.py`). So the worker goes on by the time that it
     had, and claims nothing, until it asks the store again some seconds later, and that is off by
-    the same. (Between two replies the time of a store on another host is extrapolated, and confirms
-    nothing.)
+    the same. (Between two replies the time of a remote store is only estimated. An estimate
+    confirms nothing.)
 
     All stores are treated alike; on SQLite the clock is that of the host, and needs it most. The
     cost is one more request after a machine was suspended.
 
     Not promised: a clock that stays wrong is followed, and so is one that was wrong from the start.
-    But what is claimed by a wrong clock is mended later, and what is deleted is gone: so rows are
-    deleted for their age only after an hour in which the clock has not jumped (`proven_in`).
+    So two things are done only by a clock that has gone on for an hour without a jump. Rows are
+    deleted for their age (`proven_in`). And where such a clock jumps ahead, and is back later, what
+    was planned meanwhile is planned anew (`returned`); for by one that is behind all items wait for
+    too long, and slots would run twice.
     """
 
     def __init__(self, clock: Clock, events: Events) -> None:
@@ -52,6 +53,12 @@ class SteadyClock:
         """When the store last answered a request that was made to confirm a jump."""
         self._followed_since = clock.monotonic()
         """Since when the clock has not jumped, in monotonic seconds."""
+        self._proven: float | None = None
+        """Where the clock was, as `_ahead`, when it had gone on for an hour and jumped ahead; None:
+        it has not, or it is there again."""
+        self.returned: float | None = None
+        """When the clock came back from ahead, in monotonic seconds. None: it did not, it has
+        jumped since, or what was planned meanwhile was planned anew."""
 
     def proven_in(self) -> float:
         """Seconds until rows may be deleted for their age; 0: they may be."""
@@ -95,14 +102,20 @@ class SteadyClock:
         return whole_milliseconds(EPOCH + (now + self._ahead) * _SECOND)
 
     def _settle(self, ahead: float, how: str) -> None:
-        if self._elsewhere is not None:
+        if self._ahead is not None and self._elsewhere is not None:
             self._events.emit(ClockJumped, message=f"the store's clock {how}")
+            if self._proven is not None and abs(ahead - self._proven) <= _JUMP:
+                self.returned, self._proven = self._clock.monotonic(), None
+            elif abs(ahead - self._ahead) > _JUMP:
+                self.returned = None
         self._ahead, self._elsewhere = ahead, None
 
     def _doubt(self, ahead: float, now: float) -> None:
         assert self._ahead is not None
         self._elsewhere, self._since = ahead, now
         by = ahead - self._ahead
+        if by > 0 and now - self._followed_since >= PROVEN_AFTER:
+            self._proven = self._ahead
         self._events.emit(
             ClockJumped,
             message=f"the store's clock jumped {'ahead' if by > 0 else 'back'} by {span(abs(by))}: "

@@ -118,7 +118,8 @@ class StoreBreaker:
         """The same board, asked with the priority of this need."""
         asked = board.table.table if isinstance(board.table, RetryingTable) else board.table
         table = GuardedTable(asked, self, need)
-        return board.asked_through(table, breaker=table)
+        proven_in = self.steady.proven_in
+        return board.asked_through(table, breaker=table, clock_proven_in=proven_in)
 
     def opens_in(self, need: Need, partition: str) -> float:
         """Seconds until a request would be let through; 0: at once."""
@@ -297,10 +298,6 @@ class GuardedTable(ForwardingTable):
     async def ready(self, partition: str) -> None:
         """Waits, after a request that failed, until the next one would be let through."""
         await self._breaker.ready(self._need, partition)
-
-    def clock_proven_in(self) -> float:
-        """Seconds until the store's clock has gone on for long enough to delete rows by it."""
-        return self._breaker.steady.proven_in()
 
     async def now(self) -> datetime:
         return self._breaker.steady.follow(await self.table.now())

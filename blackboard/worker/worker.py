@@ -20,9 +20,10 @@ from typing import Any
 from blackboard.events import FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
 from blackboard.model import Lock, Token
 from blackboard.phrases import plural
+from blackboard.protocol.board_row import Remade
 from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.finished_runs import Released
-from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.protocol.reading import BoardTable
 from blackboard.subscribers import Events
 from blackboard.table import TableError, Unusable
 from blackboard.tasks import until_one_ends
@@ -34,8 +35,7 @@ from blackboard.worker.release_queue import LAST_RELEASES, Releases
 from blackboard.worker.running import Runs
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 from blackboard.worker.wake import Wake
-from blackboard.worker.walk import Walk
-from blackboard.worker.walk_result import WalkResult
+from blackboard.worker.walk import Walk, WalkResult
 
 CROWDED_PAUSE = 0.2
 """Seconds, at the most, until the next walk when other workers were faster. No `Backoff`: a lost

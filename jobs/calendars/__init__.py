@@ -4,6 +4,7 @@ An item is a city. Its params:
 
     feeds      addresses, or objects with url, name and primary, or the text of a list (see
                `params.py`); of an event in several feeds the copy of a primary one is kept
+    feeds_file the path of a list on the worker's machine, in place of `feeds`; each run reads it
     timezone   the city's zone, an IANA name; also that of times that name none
     days       how many days the calendar covers, 90 by default
     from       its first day, as 2026-08-21; by default the day the run is due
@@ -46,7 +47,6 @@ def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
     from .aggregation import aggregate_city  # noqa: PLC0415 - workers that only list it wait less
     from .params import RunContext, city_of, job_settings  # noqa: PLC0415
 
-    city = city_of(item.id, item.params, due=ctx.due, zone=item.timezone)
     run = RunContext(
         fence=ctx.fence,
         fenced=ctx.fenced,
@@ -56,4 +56,5 @@ def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
         lost=lambda: bool(ctx.lost),
     )
     settings = job_settings(ctx.settings)
+    city = city_of(item.id, item.params, due=ctx.due, zone=item.timezone, allowed=settings.policy)
     return asyncio.run(aggregate_city(city, settings=settings, run=run))

@@ -19,7 +19,7 @@ from blackboard.errors import BlackboardError
 from blackboard.phrases import command
 
 from .addresses import redacted
-from .cache import FOLDER, Cache, FetchCache, Level, Past, key_of, load_cache, parser_version
+from .cache import FOLDER, Cache, FetchCache, Level, key_of, load_cache, parser_version
 from .harvest import Harvest, Harvester, Status
 from .merge import Drop, FeedSource, Merged, merged
 from .output import calendar_file, events_file
@@ -135,11 +135,6 @@ def duplicates(drops: Sequence[Drop]) -> tuple[Counter[int], Counter[int]]:
     how many of others for its own.
     """
     return Counter(one.source for one in drops), Counter(one.kept for one in drops)
-
-
-def past_of(harvest: Harvest, count: int) -> Past:
-    """What is kept of a feed for the next run."""
-    return msgspec.structs.replace(harvest.past, events=count)
 
 
 def _feed(one: Harvest, name: str, count: int) -> dict[str, Any]:
@@ -275,7 +270,10 @@ def _kept(
     then none of them counts as gone.
     """
     keys = [key_of(one.feed.url) for one in harvests]
-    pasts = [past_of(one, count) for one, count in zip(harvests, counts, strict=True)]
+    pasts = [
+        msgspec.structs.replace(one.past, events=count)
+        for one, count in zip(harvests, counts, strict=True)
+    ]
     entries = [one.entry for one in harvests]
     if all(one.status is Status.FAILED for one in harvests):
         pasts = [

@@ -1,8 +1,9 @@
 """The bounds of what a hostile feed may cost its reader.
 
-The processor time of each series is limited by a timer of this process's own processor time, so a
-busy machine refuses nothing that an idle one takes. Code that does not return to the interpreter is
-ended from outside: the parent kills the process at its deadline.
+The processor time of each series, and of each time zone that a feed defines, is limited by a timer
+of this process's own processor time, so a busy machine refuses nothing that an idle one takes. Code
+that does not return to the interpreter is ended from outside: the parent kills the process at its
+deadline.
 """
 
 import gc
@@ -18,14 +19,13 @@ LAST_SECONDS = 0.01
 REFUSED_BEFORE_HURRY = 5
 SERIES_EVENTS = 5_000
 FEED_SECONDS = 15.0
-"""Seconds of processor time for all series of a feed that are refused."""
+"""Seconds of processor time for all series and zones of a feed. After that, each has LAST_SECONDS.
+"""
 FEED_EVENTS = 50_000
 LONG_SERIES = 500
 """Events from which on a series is left out when it would use up nearly all of FEED_EVENTS."""
 FEED_TEXT = 64 * 1024 * 1024
 """Characters, when what an event says is counted once for each time it takes place."""
-STEPS = 250_000
-"""Steps from its start that a rule by the second or minute is followed, at most."""
 
 _AGAIN = 0.05
 """Seconds of processor time until the timer goes off again."""
@@ -34,23 +34,24 @@ _LOSING = frozenset({"__del__", "_remove"})
 
 
 class TooMuch(Exception):
-    """A series exceeds a bound."""
+    """A series or a zone exceeds a bound."""
 
 
 class Budget:
-    """The processor time that each series of one feed is given: plenty, until some had to be
-    refused; then little; and next to none when those that were refused have used up what the
-    feed is given for them. What can be worked out in time costs the others nothing.
+    """The processor time that each series and each zone of one feed is given: plenty, until some
+    had to be refused; then little; and what a usual one needs when all together have used up what
+    the feed is given.
     """
 
     def __init__(self) -> None:
         self._refused = 0
-        self._wasted = 0.0
+        self._used = 0.0
 
     @contextmanager
-    def series(self, what: str) -> Iterator[None]:
+    def bounded(self, what: str) -> Iterator[None]:
+        """Ends the block with TooMuch when its time is over."""
         seconds = SERIES_SECONDS if self._refused < REFUSED_BEFORE_HURRY else HURRY_SECONDS
-        if self._wasted >= FEED_SECONDS:
+        if self._used >= FEED_SECONDS:
             seconds = LAST_SECONDS
         begun = process_time()
         try:
@@ -58,8 +59,9 @@ class Budget:
                 yield
         except TooMuch:
             self._refused += 1
-            self._wasted += process_time() - begun
             raise
+        finally:
+            self._used += process_time() - begun
 
 
 def _loses(frame: FrameType | None) -> bool:

@@ -265,11 +265,7 @@ class FetchCache:
         except (OSError, ValueError, RecursionError):
             return None
         return Fetched(
-            content=content,
-            etag=head.etag,
-            modified=head.modified,
-            charset=head.charset,
-            way=None,
+            content=content, etag=head.etag, modified=head.modified, charset=head.charset, way=None
         )
 
     def _write_head(self, key: str, head: _Head) -> None:

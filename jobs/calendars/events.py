@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from .addresses import meant, redacted
-from .lengths import LONGEST, Length, length_of
 from .lines import CONTROL, Block, Line
 from .records import Text
-from .rules import ended_in, not_followed, tidy
-from .times import LATEST, Moment, Zones
+from .rules import Rule, ended_in, not_followed, tidy
+from .times import LATEST, LONGEST, Length, Moment, Zones, length_of
 
 _LONG, _SHORT = 32_000, 2_000
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -90,15 +89,11 @@ def without_markup(text: str) -> str:
     if "&" not in text and "<" not in text:
         return text
     for _twice in range(2):
-        text = _ENTITY.sub(_character, text)
+        text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
     text = _BREAKING.sub("\n", _HIDDEN.sub(" ", text))
     text = CONTROL.sub("", _INLINE.sub("", text)).replace("\xa0", " ")
     lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(filter(None, lines)).encode("utf-8", "replace").decode()
-
-
-def _character(found: re.Match[str]) -> str:
-    return html.unescape(found[0])
 
 
 def plain_words(text: str) -> str:
@@ -165,6 +160,8 @@ class Vevent:
     block: Block
     number: int
     start: Moment
+    is_floating: bool = False
+    """Whether the start is a time that names no zone."""
     end: Moment | None = None
     """What the DTEND says."""
     length: Length | None = None
@@ -178,8 +175,8 @@ class Vevent:
     """The place, normalized."""
     title: str = ""
     """The title, normalized."""
-    rules: list[str] = field(default_factory=list)
-    exceptions: list[str] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    exceptions: list[Rule] = field(default_factory=list)
     """Rules whose times are taken out: EXRULE."""
     additions: list[Moment] = field(default_factory=list)
     periods: list[tuple[Moment, Moment]] = field(default_factory=list)
@@ -204,6 +201,7 @@ def read_vevent(block: Block, number: int, zones: Zones, order: str) -> Vevent:
         raise ValueError("an event without DTSTART")
     zones.unknown.clear()
     member = Vevent(block, number, zones.moment(line, block), order=order)
+    member.is_floating = member.start.zone not in {"", "UTC"} and "TZID" not in line.params.upper()
     member.place = plain_words(without_markup(plain(block.value("LOCATION"), 2_000)))
     member.title = plain_words(without_markup(plain(block.value("SUMMARY"), 2_000)))
     return _Reading(block, zones, member).read()
@@ -256,7 +254,7 @@ class _Reading:
             self._member.mended.append(str(problem))
             return None
 
-    def _rules(self, name: str) -> list[str]:
+    def _rules(self, name: str) -> list[Rule]:
         rules = []
         days = self._zones.of_days(self._block.zone)
         for line in self._block.all(name):

@@ -159,9 +159,7 @@ class Harvester:
             raise FetchFailed(waiting(until), until=until)
         entry = self._cache.usable(key_of(feed.url), self._city.window)
         fetched = await self._fetcher.fetch(
-            feed.url,
-            etag=entry.etag if entry else "",
-            modified=entry.modified if entry else "",
+            feed.url, etag=entry.etag if entry else "", modified=entry.modified if entry else ""
         )
         if fetched.content is None:
             assert entry is not None, "a server says `unchanged` only when it was asked"

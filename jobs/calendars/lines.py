@@ -26,6 +26,11 @@ KEPT = SEVERAL | {
     *("SUMMARY", "DESCRIPTION", "LOCATION", "URL", "STATUS", "CLASS", "GEO"),
 }
 """The properties that are read."""
+_OF_ZONE = frozenset(
+    {"BEGIN", "END", "TZID", "X-LIC-LOCATION"}
+    | {"DTSTART", "RRULE", "RDATE", "TZOFFSETFROM", "TZOFFSETTO"}
+)
+"""The properties of a VTIMEZONE that are read."""
 _RUNS_ON = frozenset({"SUMMARY", "DESCRIPTION", "LOCATION", "CATEGORIES"})
 """Text, which a line that is no property continues. After a date such a line is left out."""
 _RULES = frozenset({"RRULE", "EXRULE"})
@@ -97,8 +102,8 @@ class Line:
 
 @dataclass(slots=True)
 class Block:
-    """One VEVENT's lines, and the zone and the number in the file of the calendar that it stood
-    in.
+    """The lines of one VEVENT or VTIMEZONE, and the zone and the number in the file of the calendar
+    that it stood in.
     """
 
     lines: list[Line] = field(default_factory=list)
@@ -118,12 +123,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """The parts of a feed that are read. Zones are whole VTIMEZONE components as text, each with
-    the number of its calendar: another may mean another zone by the same name.
-    """
+    """The parts of a feed that are read. Two calendars may mean two zones by one name."""
 
     events: list[Block]
-    zones: list[tuple[int, str]]
+    zones: list[Block]
 
 
 def why_no_calendar(body: bytes) -> str:
@@ -251,9 +254,9 @@ class _Reader:
 
     def __init__(self) -> None:
         self.events: list[Block] = []
-        self.zones: list[tuple[int, str]] = []
+        self.zones: list[Block] = []
         self._event: Block | None = None
-        self._zone: list[str] | None = None
+        self._zone: Block | None = None
         self._inner = 0
         self._zones_said: dict[str, str] = {}
         """What the calendar says of its zone, by property."""
@@ -261,6 +264,10 @@ class _Reader:
         self._first_event = 0
         """The number of the first event of the calendar."""
         self._last_kept = False
+        self._singles: dict[str, Line] = {}
+        """Properties of the event that count once."""
+        self._rest: list[str] = []
+        """Lines that go on with the last property of the event."""
 
     def run(self, text: str) -> Sections:
         for line in text.split("\n"):
@@ -269,11 +276,11 @@ class _Reader:
             if not line.strip():
                 continue
             if word.startswith("BEGIN:"):
-                self._begin(word[6:].strip(), line)
+                self._begin(word[6:].strip())
             elif word.startswith("END:"):
-                self._end(word[4:].strip(), line)
+                self._end(word[4:].strip())
             elif self._zone is not None:
-                self._zone.append(line)
+                self._of_zone(self._zone, line)
             elif self._event is not None and not self._inner:
                 self._property(self._event, line)
             elif self._event is None and line.lstrip()[:2].upper() in _OF_CALENDAR:
@@ -281,7 +288,7 @@ class _Reader:
         self._close_calendar()
         return Sections(self.events, self.zones)
 
-    def _begin(self, name: str, line: str) -> None:
+    def _begin(self, name: str) -> None:
         if name in {"VEVENT", "VTIMEZONE"}:
             self._close()
         if name == "VCALENDAR":
@@ -289,26 +296,28 @@ class _Reader:
         elif name == "VEVENT":
             self._event = Block(calendar=self._calendar)
         elif name == "VTIMEZONE":
-            self._zone = [line]
+            self._zone = Block(calendar=self._calendar)
         elif self._zone is not None:
-            self._zone.append(line)
+            self._zone.lines.append(Line("BEGIN", "", name))
         else:
             self._inner += 1
 
-    def _end(self, name: str, line: str) -> None:
-        if self._zone is not None:
-            self._zone.append(line)
+    def _end(self, name: str) -> None:
         if name in {"VCALENDAR", "VEVENT", "VTIMEZONE"}:
             self._close()
+        elif self._zone is not None:
+            self._zone.lines.append(Line("END", "", name))
         elif self._inner:
             self._inner -= 1
 
     def _close(self) -> None:
         if self._event is not None:
+            self._join(self._event)
             self.events.append(self._event)
         if self._zone is not None:
-            self.zones.append((self._calendar, "\r\n".join(self._zone) + "\r\n"))
+            self.zones.append(self._zone)
         self._event, self._zone, self._inner, self._last_kept = None, None, 0, False
+        self._singles = {}
 
     def _close_calendar(self) -> None:
         """Its zone is that of all its events, wherever it says so."""
@@ -329,6 +338,11 @@ class _Reader:
             value = "".join(value.split(";")[4:5]).strip()
         self._zones_said[name] = value
 
+    def _of_zone(self, zone: Block, line: str) -> None:
+        found = _LINE.fullmatch(line)
+        if found is not None and found[1].upper() in _OF_ZONE:
+            zone.lines.append(Line(found[1].upper(), "", found[3].strip()))
+
     def _property(self, event: Block, line: str) -> None:
         found = _LINE.fullmatch(line)
         if found is None or not _DATE.match(found[3]):
@@ -336,26 +350,39 @@ class _Reader:
         if found is None:
             self._overrun(event, line)
             return
+        self._join(event)
         name = found[1].upper()
         wanted = name in KEPT and not (name in _FILES and _INLINE.search(found[2]))
-        before = None if name in SEVERAL else event.first(name)
-        self._last_kept = wanted and (before is None or not before.value.strip())
+        value = _text_value(found[2], found[3]) if wanted else ""
+        before = self._singles.get(name)
+        is_better = before is None or (not before.value.strip() and bool(value.strip()))
+        self._last_kept = wanted and is_better
         if self._last_kept:
             if before is not None:
                 event.lines.remove(before)
-            event.lines.append(Line(name, found[2], _text_value(found[2], found[3])))
+            event.lines.append(Line(name, found[2], value))
+            if name not in SEVERAL:
+                self._singles[name] = event.lines[-1]
 
     def _overrun(self, event: Block, line: str) -> None:
         """Text that ran over the end of its line belongs to the property before it, and so does
         what can only be the rest of a rule. After any other property it is left out.
         """
-        if not self._last_kept:
-            return
-        last = event.lines[-1]
-        if last.name in _RUNS_ON:
-            event.lines[-1] = Line(last.name, last.params, f"{last.value}\\n{line}")
-        elif last.name in _RULES and _RULE_REST.fullmatch(line.strip()) and "=" in line:
-            event.lines[-1] = Line(last.name, last.params, last.value.rstrip() + line.strip())
+        name = event.lines[-1].name if self._last_kept else ""
+        if name in _RUNS_ON:
+            self._rest.append(f"\\n{line}")
+        elif name in _RULES and _RULE_REST.fullmatch(line.strip()) and "=" in line:
+            self._rest.append(line.strip())
+
+    def _join(self, event: Block) -> None:
+        """Ends the last property."""
+        if self._rest:
+            last = event.lines.pop()
+            before = last.value.rstrip() if last.name in _RULES else last.value
+            event.lines.append(Line(last.name, last.params, before + "".join(self._rest)))
+            if last.name not in SEVERAL:
+                self._singles[last.name] = event.lines[-1]
+            self._rest = []
 
 
 _HEAD = 64 * 1024

@@ -9,9 +9,9 @@ does not understand is for a closer one.
 import re
 from datetime import date, timedelta
 
-from .lengths import LONGEST, length_of
 from .lines import Block
 from .records import Window
+from .times import LONGEST, length_of
 
 _SLACK = timedelta(days=2)
 """By how much an event must clear the window, whatever the zone."""

@@ -85,9 +85,10 @@ def _feeds_in(line: str, above: str) -> Iterator[Listed]:
         yield Listed(one.rstrip("\"'>,;"), name, bool(marks))
 
 
-_TAKEN = ("feeds", "timezone", "days", "from", "private", "out")
+_TAKEN = ("feeds", "feeds_file", "timezone", "days", "from", "private", "out")
 _MOST_DAYS = 1_000
 _MOST_FEEDS = 2_000
+_LONGEST_LIST = 4_000_000
 _EARLIEST, _LATEST = 1900, 2200
 _NO_ADDRESS = 'not a feed: an address is missing, or {"url": ..., "name": ...}'
 
@@ -124,9 +125,11 @@ def city_of(
     *,
     due: datetime,
     zone: str = "UTC",
+    allowed: Policy | None = None,
 ) -> City:
-    """Reads an item's params. `from` is by default the day of `due` in the city's zone, so that
-    a retry asks for the same days. `zone` is the item's own, for when `timezone` is not given.
+    """Reads an item's params, and the file of its list where that is `allowed`. `from` is by
+    default the day of `due` in the city's zone, so that a retry asks for the same days. `zone` is
+    the item's own, for when `timezone` is not given.
 
     Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `CityFeed`.
     """
@@ -137,7 +140,8 @@ def city_of(
         raise BadInput("params.from", f"{first} is out of range", f"{_EARLIEST} to {_LATEST}")
     private = _switch("params.private", params.get("private", False))
     window = Window(first, _days(params.get("days", 90)), named, private)
-    return City(id=item_id, feeds=_feeds(params), window=window, out=_out(params.get("out", "out")))
+    feeds = _feeds(params, allowed or Policy())
+    return City(id=item_id, feeds=feeds, window=window, out=_out(params.get("out", "out")))
 
 
 def _zone(name: Any) -> str:
@@ -186,19 +190,45 @@ def _out(value: Any) -> Path:
     return Path(value).expanduser()
 
 
-def _feeds(params: Mapping[str, Any]) -> tuple[CityFeed, ...]:
+def _feeds(params: Mapping[str, Any], allowed: Policy) -> tuple[CityFeed, ...]:
     given = params.get("feeds")
-    if isinstance(given, str):
+    if given is not None and "feeds_file" in params:
+        raise BadInput("params.feeds_file", "stands beside feeds", "leave one")
+    if "feeds_file" in params:
+        listed = _in_file(params["feeds_file"], allowed)
+    elif isinstance(given, str):
         listed = read_feeds(given)
     elif isinstance(given, list | tuple):
         listed = [_listed(entry) for entry in given]
     else:
-        raise BadInput("params.feeds", "is missing or no list", "addresses, or the text of a list")
+        remedy = "addresses, or the text of a list; or the path of one as feeds_file"
+        raise BadInput("params.feeds", "is missing or no list", remedy)
     if not listed:
         raise BadInput("params.feeds", "has no feed in it", "one address or more")
     if len(listed) > _MOST_FEEDS:
         raise BadInput("params.feeds", f"{len(listed)} feeds are too many", f"{_MOST_FEEDS:,}")
     return tuple(_made_feed(one, number) for number, one in enumerate(listed, start=1))
+
+
+def _in_file(given: Any, allowed: Policy) -> list[Listed]:
+    """The feeds of a list that is a file. Of a line without an address nothing is shown: the file
+    may be something else.
+    """
+    field_name = "params.feeds_file"
+    if not allowed.files:
+        raise BadInput(field_name, "files are not allowed", 'allow = ["file"] in [jobs.calendars]')
+    try:
+        path = Path(given).expanduser()
+        if not path.is_file():
+            raise BadInput(field_name, f"{given!r} is no file")
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_LONGEST_LIST + 1)
+    except (OSError, TypeError, ValueError, RuntimeError) as problem:
+        raise BadInput(field_name, f"{given!r} cannot be read: {problem}") from None
+    if len(text) > _LONGEST_LIST:
+        long = f"{given!r} has more than {_LONGEST_LIST:,} characters"
+        raise BadInput(field_name, long, f"a list of {_MOST_FEEDS:,} feeds at the most")
+    return [one if _ADDRESS.match(one.url) else Listed("", "") for one in read_feeds(text)]
 
 
 def _listed(entry: Any) -> Listed:

@@ -8,9 +8,7 @@ It is started by path, not as part of a package, because the folder of a job may
 name. It dies with its parent, and takes no more memory than it was given.
 """
 
-import ctypes
 import hashlib
-import os
 import resource
 import signal
 import sys
@@ -21,7 +19,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from .budget import FEED_EVENTS, FEED_TEXT, LONG_SERIES, Budget, TooMuch, processor_time
+from blackboard.runners.interpreter import die_with, reset_signals
+
+from .budget import FEED_EVENTS, FEED_TEXT, LONG_SERIES, Budget, TooMuch
 from .events import Vevent, access_of, plain, read_vevent, text_of_vevent
 from .lines import Block, NotACalendar, Sections, read_calendar
 from .outside import are_outside
@@ -29,7 +29,6 @@ from .records import ANSWER, HEAD, Ask, Occurrence, Parsed, Text
 from .series import Instance, instances_of
 from .times import Zones
 
-_ZONE_SECONDS = 2.0
 _NOT_IN_UID = frozenset({"IMAGE", "ATTACH", "GEO", "CLASS"})
 _TEXT_BESIDES = 500
 """Characters that an event costs besides its description."""
@@ -62,7 +61,10 @@ def _meaning(sections: Sections, orders: list[str]) -> str:
         chosen = times[block.value("UID")] > 1
         parts.append(f"{order}\n{block.value('SEQUENCE')}" if chosen else order)
     digest = hashlib.sha256()
-    zones = sorted(f"{calendar}\n{zone}" for calendar, zone in sections.zones)
+    zones = sorted(
+        "\n".join([str(zone.calendar), *(f"{one.name}:{one.value}" for one in zone.lines)])
+        for zone in sections.zones
+    )
     for part in (*sorted(parts), *zones):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(raw) + raw)
@@ -86,14 +88,12 @@ class _Feed:
         self._private = 0
         self._mended = 0
         self._mending = ""
-        for calendar, zone in sections.zones:
+        for zone in sections.zones:
             try:
-                with processor_time(_ZONE_SECONDS, "a time zone of its own"):
-                    self._zones.learn(zone, calendar)
+                with self._budget.bounded("a time zone of its own"):
+                    self._zones.learn(zone)
             except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad zone
                 self._problem = f"a VTIMEZONE is not understood: {_reason(problem)}"
-                if isinstance(problem, TooMuch):
-                    break
 
     def parsed(self, meaning: str) -> Parsed:
         texts: list[Text] = []
@@ -113,7 +113,8 @@ class _Feed:
                 occurrences.append(Occurrence(text, one.start, one.end, one.recurrence))
                 characters += len(texts[text].description) + _TEXT_BESIDES
             if len(occurrences) > FEED_EVENTS or characters > FEED_TEXT:
-                return Parsed(meaning=meaning, error=f"more than {len(occurrences):,} events")
+                problem = f"more than {len(occurrences):,} events"
+                return Parsed(meaning=meaning, error=problem, large=True)
         seen = len(self._events)
         error = self._problem if seen and self._skipped == seen else ""
         return Parsed(
@@ -202,15 +203,10 @@ def _made_uid(block: Block) -> str:
     return hashlib.sha256(order.encode("utf-8", "surrogatepass")).hexdigest()[:32] + "@no-uid"
 
 
-_PR_SET_PDEATHSIG = 1
-
-
 def main(parent: int, memory: int) -> None:
     """Serves feeds until its input ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        return
+    die_with(parent)
+    reset_signals(())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit(memory)
     warnings.simplefilter("ignore")
@@ -236,7 +232,8 @@ def _serve(source: BinaryIO, sink: BinaryIO, memory: int) -> bool:
     try:
         answer = msgspec.json.encode(parse(feed, ask))
     except (MemoryError, RecursionError):
-        answer = msgspec.json.encode(Parsed(error=f"needs more than {memory >> 20} MiB of memory"))
+        problem = f"needs more than {memory >> 20} MiB of memory"
+        answer = msgspec.json.encode(Parsed(error=problem, large=True))
     sink.write(ANSWER.pack(len(answer)) + answer)
     sink.flush()
     return True

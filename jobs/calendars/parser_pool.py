@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +24,7 @@ from typing import Self
 import msgspec
 
 from blackboard.runners.commands import how_it_ended
+from blackboard.runners.interpreter import program, python
 
 from .records import ANSWER, HEAD, Ask, Parsed
 
@@ -89,7 +89,7 @@ def _locked(path: Path) -> int | None:
 
 _FOLDER = str(Path(__file__).resolve().parent)
 _BOOT = """
-import sys, types
+import types
 package = types.ModuleType("calendars_child")
 package.__path__ = [sys.argv[1]]
 sys.modules["calendars_child"] = package
@@ -159,21 +159,19 @@ class ParserPool:
             except BaseException:
                 await self._end(process)
                 raise
-            if parsed.error or len(body) > _SMALL or self._spent(process):
+            is_over = asyncio.get_running_loop().time() > self._all[process][1]
+            if parsed.large or len(body) > _SMALL or is_over:
                 await self._end(process)
             else:
                 self._idle.append(process)
                 self._rests(process)
             return parsed
 
-    def _spent(self, process: asyncio.subprocess.Process) -> bool:
-        return asyncio.get_running_loop().time() > self._all[process][1]
-
     async def _start(self) -> asyncio.subprocess.Process:
         place = await self._places.take()
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", _BOOT, _FOLDER, str(os.getpid()), str(self._memory)),
+                *python("-c", program(_BOOT), _FOLDER, str(os.getpid()), str(self._memory)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

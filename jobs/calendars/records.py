@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-PARSER = 6
+PARSER = 7
 """Raise it when the same bytes would give other events: cached ones are then parsed again."""
 
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, 23, 59, 59, tzinfo=UTC)
@@ -134,6 +134,8 @@ class Parsed(msgspec.Struct, frozen=True):
     """The first reason for mending one."""
     error: str = ""
     """Why the feed as a whole is refused."""
+    large: bool = False
+    """Whether its reader may have become large."""
 
 
 def is_day(moment: str) -> bool:

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class Requester:
         self._clock = clock
         self._folder = folder
         self._threads = ThreadPoolExecutor(_RESOLVERS, "calendars-names")
-        self._resolve = resolve or self._look_up
+        self._resolve = resolve or partial(resolve_host, threads=self._threads)
         self._no_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls: ssl.SSLContext | None = None
 
@@ -126,9 +127,6 @@ class Requester:
             raise TimedOut(f"no connection within {self._limits.connect:g} s")
         assert problem is not None, "a host that was judged has an address"
         raise NoConnection(f"no connection: {error_line(problem)}")
-
-    async def _look_up(self, host: str, port: int) -> list[Address]:
-        return await resolve_host(host, port, threads=self._threads)
 
     async def _judged(self, url: httpx2.URL) -> list[Address]:
         port = _port_of(url)
@@ -297,4 +295,5 @@ def _joined(url: httpx2.URL, place: str) -> str:
 def _broken_off(problem: httpx2.HTTPError) -> str:
     if "without sending complete message body" in str(problem):
         return "cut off: the connection ended before the feed did"
-    return f"{error_line(problem)} while reading"
+    said = error_line(problem).partition(": bytearray(")[0]  # without what came, as Python has it
+    return f"{said} while reading"

@@ -74,12 +74,7 @@ class FetchFailed(Exception):
     """No feed. The text is one line and never holds the address, which may be secret."""
 
     def __init__(
-        self,
-        problem: str,
-        *,
-        why: Why = Why.TROUBLE,
-        said: str = "",
-        until: datetime | None = None,
+        self, problem: str, *, why: Why = Why.TROUBLE, said: str = "", until: datetime | None = None
     ) -> None:
         super().__init__(problem)
         self.why = why

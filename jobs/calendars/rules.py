@@ -17,23 +17,22 @@ series has. Where all that decides nothing, it is the feed's zone. A feed that n
 UTC, unless the start fits the rule in the city's zone alone.
 """
 
-import math
 import re
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from dateutil.rrule import rrulestr
 from icalendar.timezone import tzp
 
-from blackboard.schedule.rrule import NUMBERS, one_kind
+from blackboard.schedule.rrule import NUMBERS, expansion
 
-from .budget import SERIES_EVENTS, STEPS, TooMuch
-from .records import Window
 from .times import Moment, cut
 from .zone_names import guessed_zone
 
-_ONE_DAY = timedelta(days=1)
-_UNIT = {"SECONDLY": 1, "MINUTELY": 60}
+Rule = dict[str, str]
+"""The parts of a rule by their names."""
+
+_SECOND = timedelta(seconds=1)
 _TIMES = ("BYHOUR", "BYMINUTE", "BYSECOND")
 _NUMBERS = r"[+-]?\d{1,4}(?:,[+-]?\d{1,4})*"
 _WEEKDAY = "(?:MO|TU|WE|TH|FR|SA|SU)"
@@ -53,17 +52,15 @@ _PARTS = {
 }
 _BY = re.compile("BY(?!DAY).*")
 _LEFT_OUT = re.compile(r"\b(?:SKIP\s*=\s*(?:BACK|FOR)WARD|INTERVAL\s*=\s*0+)\b", re.IGNORECASE)
-_UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?(?![\dTZ])")
 _OF_DATES = frozenset({"000000", "235959"})
 """Times in UTC that only fill up a date."""
-_ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a rule is tried out in no zone
 
 
-def tidy(value: str) -> str:
+def tidy(value: str) -> Rule:
     """A rule in standard form. Raises ValueError when it cannot be read."""
     text = " ".join(value.split()).strip(";").upper().removeprefix("RRULE:")
     given = [part.strip() for part in text.split(";") if part.strip()]
-    parts: dict[str, str] = {}
+    parts: Rule = {}
     for number, part in enumerate(given, start=1):
         name, _equals, said = (re.sub(r"\s*([,=])\s*", r"\1", part)).partition("=")
         if name.startswith("X-"):
@@ -80,14 +77,10 @@ def tidy(value: str) -> str:
         datetime.fromisoformat(parts["UNTIL"])
     _drop_defaults(parts)
     _check_numbers(parts)
-    if "BYDAY" in parts and parts["FREQ"] in {"MONTHLY", "YEARLY"}:
-        parts["BYDAY"] = ",".join(one_kind(parts["BYDAY"].split(","), parts))
-    rule = ";".join(f"{name}={parts[name]}" for name in sorted(parts, key="FREQ".__ne__))
-    rrulestr(_endless(rule), dtstart=_ANY_DAY)
-    return rule
+    return parts
 
 
-def _drop_defaults(parts: dict[str, str]) -> None:
+def _drop_defaults(parts: Rule) -> None:
     """Removes the parts that say nothing, or nothing that can be followed."""
     for name in ("RSCALE", "SKIP"):
         parts.pop(name, None)
@@ -97,7 +90,7 @@ def _drop_defaults(parts: dict[str, str]) -> None:
         del parts["COUNT"]
 
 
-def _check_numbers(parts: dict[str, str]) -> None:
+def _check_numbers(parts: Rule) -> None:
     """Raises ValueError for the month 13, for which dateutil would search to the last year."""
     for name in filter(_BY.fullmatch, parts):
         least, most = NUMBERS[name]
@@ -111,22 +104,33 @@ def not_followed(value: str) -> list[str]:
     return [f"{''.join(said.upper().split())} is not followed" for said in _LEFT_OUT.findall(value)]
 
 
-def ended_in(rule: str, start: Moment, zone: str) -> str:
+def ended_in(rule: Rule, start: Moment, zone: str) -> Rule:
     """A rule with its UNTIL as RFC 5545 has it for such a start: a day for days, else an instant. A
-    local time is one of the start's zone. `zone` is that of the feed's days.
+    local time is one of the start's zone. `zone` is that of the feed's days. Days have no times.
     """
-    found = _UNTIL.search(rule)
-    if found is None:
-        return rule
-    wall = cut(datetime.fromisoformat(f"{found[1]}T{found[2] or '235959'}"))
     if start.is_day:
-        until = f"{_day_of(Moment(wall, 'UTC' if found[3] else start.zone), zone):%Y%m%d}"
-    elif found[3]:
+        rule = {name: said for name, said in rule.items() if name not in _TIMES}
+    if "UNTIL" not in rule:
+        return rule
+    day, _t, time = rule["UNTIL"].removesuffix("Z").partition("T")
+    in_utc = rule["UNTIL"].endswith("Z")
+    wall = cut(datetime.fromisoformat(f"{day}T{time or '235959'}"))
+    if start.is_day:
+        until = _day_of(Moment(wall, "UTC" if in_utc else start.zone), zone).isoformat()
+    elif in_utc:
         return rule
     else:
-        there = tzp.timezone(start.zone if found[2] or start.zone != "UTC" else zone)
-        until = f"{wall.replace(tzinfo=there).astimezone(UTC):%Y%m%dT%H%M%SZ}"
-    return rule.replace(found[0], f"UNTIL={until}")
+        there = tzp.timezone(start.zone if time or start.zone != "UTC" else zone)
+        until = wall.replace(tzinfo=there).astimezone(UTC).isoformat()
+    return {**rule, "UNTIL": until}
+
+
+def until_of(rule: Rule) -> date | None:
+    """The last day, or instant, of a rule that is `ended_in` days or times."""
+    said = rule.get("UNTIL")
+    if said is None:
+        return None
+    return datetime.fromisoformat(said) if "T" in said else date.fromisoformat(said)
 
 
 def _day_of(moment: Moment, zone: str) -> date:
@@ -151,34 +155,8 @@ def at_start(moment: Moment, start: Moment, *, days: str) -> Moment:
     return Moment(datetime.combine(moment.wall - ahead, start.wall.time()), "UTC")
 
 
-def refuse_bomb(rule: str, start: Moment, window: Window) -> None:
-    """Raises TooMuch. A rule by the second or minute is followed from its start, step by step; of
-    one with many hours, minutes and seconds, all times of a step are made before any is looked at.
-    """
-    parts = _parts(rule)
-    at_once = math.prod(len(parts[name].split(",")) for name in _TIMES if name in parts)
-    if at_once > SERIES_EVENTS:
-        raise TooMuch(f"FREQ={parts['FREQ']} with {at_once:,} times a step is too much")
-    unit = _UNIT.get(parts["FREQ"])
-    if unit is None:
-        return
-    seconds = unit * max(1, int(parts.get("INTERVAL") or 1))
-    last = datetime.combine(window.end, datetime.min.time())
-    until = re.match(r"(\d{4})(\d\d)(\d\d)", parts.get("UNTIL", ""))
-    if until:
-        last = min(last, datetime.combine(date(*map(int, until.groups())) + _ONE_DAY, last.time()))
-    steps = (last - start.wall).total_seconds() / seconds
-    plain = not any(name.startswith("BY") for name in parts)
-    if plain and parts.get("COUNT", "").isdigit():
-        steps = min(steps, int(parts["COUNT"]))
-    first = datetime.combine(window.first, datetime.min.time())
-    inside = (last - max(first, start.wall)).total_seconds() / seconds
-    if steps > STEPS or (plain and min(steps, inside) > SERIES_EVENTS):
-        raise TooMuch(f"FREQ={parts['FREQ']} makes more than {SERIES_EVENTS:,} events")
-
-
 def meant_start(
-    start: Moment, rules: list[str], *, calendar: str, city: str, points: list[Moment]
+    start: Moment, rules: list[Rule], *, calendar: str, city: str, points: list[Moment]
 ) -> Moment:
     """The start of a series, in the zone in which it repeats: its own, unless that is UTC. `points`
     are times that the series has by what else is said of it.
@@ -187,7 +165,7 @@ def meant_start(
         return start
     named = guessed_zone(calendar)
     choices = [named, "UTC"] if named and named != "UTC" else ["UTC", city]
-    if any("BY" in rule for rule in rules):
+    if any(name.startswith("BY") for rule in rules for name in rule):
         choices = [zone for zone in choices if fits(rules, _wall(start, zone))] or choices[:1]
 
     def agreeing(zone: str) -> int:
@@ -198,34 +176,21 @@ def meant_start(
     return Moment(_wall(start, zone), zone)
 
 
-def has_start(rules: list[str], start: Moment) -> bool:
+def has_start(rules: list[Rule], start: Moment) -> bool:
     """Whether the start of a series is one of its times: unless all of its rules end before it."""
-
-    def reaches(rule: str) -> bool:
-        found = _UNTIL.search(rule)
-        if found is None:
-            return True
-        end = datetime.fromisoformat(found[0].removeprefix("UNTIL="))
-        return (end.date() if start.is_day else end) >= start.time
-
-    return not rules or any(map(reaches, rules))
+    ends = [until_of(rule) for rule in rules]
+    return not ends or any(end is None or end >= start.time for end in ends)
 
 
-def fits(rules: list[str], wall: datetime) -> bool:
+def fits(rules: list[Rule], wall: datetime) -> bool:
     """Whether a start is among the times of one of its own rules."""
-    return any(next(iter(rrulestr(_endless(rule), dtstart=wall)), None) == wall for rule in rules)
+    for rule in rules:
+        with suppress(ValueError, OverflowError):  # it may contradict itself in one zone only
+            if next(expansion(rule, wall).after(wall - _SECOND), None) == wall:
+                return True
+    return False
 
 
 def _wall(start: Moment, zone: str) -> datetime:
     there = start.wall.replace(tzinfo=ZoneInfo("UTC")).astimezone(ZoneInfo(zone))
     return there.replace(tzinfo=None)
-
-
-def _parts(rule: str) -> dict[str, str]:
-    return dict(part.partition("=")[::2] for part in rule.split(";"))
-
-
-def _endless(rule: str) -> str:
-    """The rule without its end, which may be an instant or a day."""
-    parts = _parts(rule).items()
-    return ";".join(f"{name}={said}" for name, said in parts if name not in {"UNTIL", "COUNT"})

@@ -1,9 +1,10 @@
 """Turns the VEVENTs that share a UID into the times at which they take place.
 
-A series is its recurring VEVENT with its exclusions, additions and overrides. dateutil expands its
-rules. An exclusion or an override names one time, as an instant, whatever zone it is written in; an
-exclusion that is a day names all times of that day. An override is there even if its time is
-excluded. Publishers also give one UID to several VEVENTs that are no series:
+A series is its recurring VEVENT with its exclusions, additions and overrides. Its rules are
+expanded as those of schedules. An exclusion or an override names one time, as an instant, whatever
+zone it is written in; an exclusion that is a day names all times of that day. Where the start names
+no zone, an exclusion in UTC that is no time of the series is a wall time. An override is there even
+if its time is excluded. Publishers also give one UID to several VEVENTs that are no series:
 
     SEQUENCE differs in each                    versions of one event: the highest is kept
     the same start, title and place             the same event twice: one is kept
@@ -20,20 +21,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import IntEnum
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from dateutil.rrule import rrulestr
 from icalendar.timezone import tzp
+
+from blackboard.schedule.rrule import expansion
 
 from .budget import SERIES_EVENTS, Budget, TooMuch
 from .events import Vevent
-from .lengths import LONGEST
 from .records import Edges, Window, instant_of, instant_text, is_day
-from .rules import at_start, has_start, meant_start, refuse_bomb
-from .times import LATEST, Moment
+from .rules import Rule, at_start, has_start, meant_start, until_of
+from .times import LATEST, LONGEST, Moment
 from .zone_names import zone_of_days
 
-_NONE, _DAY = timedelta(0), timedelta(days=1)
+_NONE, _SECOND, _DAY = timedelta(0), timedelta(seconds=1), timedelta(days=1)
 _EPOCH_YEAR = 1970
 
 
@@ -75,13 +76,13 @@ def instances_of(
     overrides = _highest([member for member in members if member.recurrence is not None])
     series = [member for member in mains if member.recurs]
     shared = len(mains) > 1
-    with budget.series("an event"):
+    with budget.bounded("an event"):
         found = [_single(member, shared=shared) for member in mains if not member.recurs]
     for main in series:
-        with budget.series(f"the series from {main.start.wall:%Y-%m-%d}"):
+        with budget.bounded(f"the series from {main.start.wall:%Y-%m-%d}"):
             found += _series(main, overrides, window)
     if not series:
-        with budget.series("a change to a series"):
+        with budget.bounded("a change to a series"):
             found += [_single(member) for member in overrides]
     inside = [one for one in found if edges.meet(one.start, one.end)]
     kept = _once(inside)
@@ -132,18 +133,7 @@ def _highest(overrides: list[Vevent]) -> list[Vevent]:
     return list(best.values())
 
 
-class _Ranked(Protocol):
-    """An instance with its rank."""
-
-    @property
-    def place(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def rank(self) -> tuple[int, int, str]: ...
-
-
-R = TypeVar("R", bound=_Ranked)
+R = TypeVar("R", Vevent, Instance)
 
 
 def _places(same: list[R]) -> list[R]:
@@ -193,11 +183,9 @@ def _single(member: Vevent, *, shared: bool = False) -> Instance:
 
 
 def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Instance]:
-    """The times of one series, and its overrides. Of its own times only the start if dateutil
-    fails on a rule.
+    """The times of one series, and its overrides. Of its own times only the start if a rule
+    cannot be followed.
     """
-    for rule in (*main.rules, *main.exceptions):
-        refuse_bomb(rule, main.start, window)
     points = [*main.exclusions, *(one.recurrence for one in overrides if one.recurrence)]
     start = meant_start(
         main.start, main.rules, calendar=main.block.zone, city=window.zone, points=points
@@ -209,14 +197,20 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
         one if one.recurrence is None else replace(one, recurrence=named(one.recurrence))
         for one in overrides
     ]
-    taken = {_text(named(one).time) for one in main.exclusions}
-    taken |= {_text(one.recurrence.time) for one in overrides if one.recurrence}
     whole = {one.wall.date() for one in main.exclusions if one.is_day}
     clock = tzp.timezone(days if start.zone in {"", "UTC"} else start.zone)
     try:
+        own = [*_own_times(main, overrides, window), *_periods(main)]
+        places = {one.recurrence for one in own}
+        taken = {_text(one.recurrence.time) for one in overrides if one.recurrence}
+        for moment in main.exclusions:
+            place = _text(named(moment).time)
+            if main.is_floating and moment.zone == "UTC" and place not in places:
+                place = _text(replace(moment, zone=start.zone).time)
+            taken.add(place)
         found = [
             one
-            for one in (*_own_times(main, overrides, window), *_periods(main))
+            for one in own
             if one.recurrence not in taken and not (whole and _day(one.recurrence, clock) in whole)
         ]
     except (TooMuch, MemoryError):
@@ -243,9 +237,9 @@ def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> Iterato
     lasts = max(_NONE, *(_end(one, one.start.time) - one.start.time for one in members))
     near = partial(
         _near,
-        start=start,
-        begin=datetime.combine(window.first, time(), zone) - _DAY - lasts - max(moves),
-        stop=datetime.combine(window.end, time(), zone) + _DAY - min(moves),
+        start=main.start,
+        begin=datetime.combine(window.first, time()) - _DAY - lasts - max(moves),
+        stop=datetime.combine(window.end, time()) + _DAY - min(moves),
     )
     firsts = [start] if has_start(main.rules, main.start) else []
     times = dict.fromkeys([*firsts, *(one.time for one in main.additions), *near(main.rules)])
@@ -259,12 +253,17 @@ def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> Iterato
         yield _instance(member, _span(member, one + moved), place, origin)
 
 
-def _near(rules: list[str], *, start: date, begin: datetime, stop: datetime) -> Iterator[date]:
-    """The times of rules from one time to another."""
-    first = start if isinstance(start, datetime) else datetime.combine(start, time())
+def _near(rules: list[Rule], *, start: Moment, begin: datetime, stop: datetime) -> Iterator[date]:
+    """The times of rules from one wall time to another."""
     for rule in rules:
-        for one in rrulestr(rule, dtstart=first).between(begin, stop, inc=True):
-            yield one if isinstance(start, datetime) else one.date()
+        until = until_of(rule)
+        for number, wall in enumerate(expansion(rule, start.wall).after(begin - _SECOND)):
+            one = replace(start, wall=wall).time
+            if wall > stop or (until is not None and one > until):
+                break
+            if number == SERIES_EVENTS:
+                raise TooMuch(f"FREQ={rule['FREQ']} makes more than {SERIES_EVENTS:,} events")
+            yield one
 
 
 def _periods(main: Vevent) -> list[Instance]:

@@ -1,4 +1,4 @@
-"""Reads the dates, times and zones of a feed, well-formed or not.
+"""Reads the dates, times, durations and zones of a feed, well-formed or not.
 
 Understood besides RFC 5545: dashes and colons (2026-08-21 19:00), no seconds, offsets, a
 date marked as a time and a time marked as a date, 24:00, AM and PM, and a date with the text of a
@@ -6,6 +6,9 @@ broken line after it. A zone is, in this order, one that is known by its name, t
 VTIMEZONE, one that is probably meant (`zone_names.py`); else the feed's X-WR-TIMEZONE, unless that
 is UTC, which many programs write by default; else the city's zone, which also holds for floating
 times. A floating time beside a start is one of the start's zone.
+
+Weeks and days of a DURATION are nominal: a day later is the same hour of the next day, whatever the
+clocks do in between. Hours, minutes and seconds are exact (RFC 5545, 3.3.6).
 
 A datetime holds the years 1 to 9999. What is `within` `EARLIEST` and `LATEST` is two days away from
 its ends, so that no zone and no day added leads out of it.
@@ -18,7 +21,6 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from icalendar import Timezone
 from icalendar.timezone import tzp
 
-from .lengths import Length
 from .lines import Block, Line
 from .zone_names import guessed_zone, known_zone, zone_name, zone_of_days
 
@@ -30,15 +32,47 @@ _MOMENT = re.compile(
 )
 _TZID = re.compile(r';\s*TZID\s*=\s*(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _DATE_ONLY = re.compile(r";\s*VALUE\s*=\s*DATE\s*(?:;|$)", re.IGNORECASE)
-_TZID_LINE = re.compile(r"^TZID[^:\n]*:(.*)$", re.IGNORECASE | re.MULTILINE)
-_LOCATION_LINE = re.compile(r"^X-LIC-LOCATION[^:\n]*:(.*)$", re.IGNORECASE | re.MULTILINE)
+_OFFSET = re.compile(r"([+-]?)(\d\d):?(\d\d)(?::?(\d\d))?")
+_CHANGE = re.compile(r"(\d{8})(T\d{6})?[^,]*")
 _MORE_DIGITS = re.compile(r"\s*T?\d", re.IGNORECASE)
+
+_DURATION = re.compile(
+    r"([+-]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)", re.IGNORECASE
+)
+LONGEST = timedelta(days=36_525)
+"""A longer DURATION is ignored, and so is a longer one from start to end in a series."""
+_MOST_DIGITS = 12
 
 _DAY = timedelta(days=1)
 _OWN = "feed-zone-"
-_FREQUENCY = re.compile(r"FREQ\s*=\s*([A-Z]+)")
 _HORIZON = datetime(2300, 1, 1)  # noqa: DTZ001 - the wall of a zone of a feed
 EARLIEST, LATEST = datetime(1, 1, 3), datetime(9999, 12, 29)  # noqa: DTZ001 - walls of any zone
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Nominal days, and exact seconds after them."""
+
+    days: int
+    seconds: int
+
+    def after(self, start: date) -> date:
+        """The end of what begins at a day, or at an aware time."""
+        if not isinstance(start, datetime):
+            return start + timedelta(days=max(1, self.days))
+        later = (start + timedelta(days=self.days)).astimezone(UTC)
+        return later + timedelta(seconds=self.seconds)
+
+
+def length_of(said: str) -> Length | None:
+    """The length that a DURATION says; None when it is none, or goes back in time."""
+    found = _DURATION.fullmatch(said.strip())
+    if found is None or found[1] == "-" or not any(found.groups()[1:]):
+        return None
+    weeks, days, hours, minutes, seconds = (
+        int(part[:_MOST_DIGITS]) if part else 0 for part in found.groups()[1:]
+    )
+    return Length(weeks * 7 + days, hours * 3_600 + minutes * 60 + seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +116,33 @@ class Zones:
         self._of_any: dict[str, str] = {}
         """The first of each name, for calendars that do not define it."""
         self._learned: dict[str, str] = {}
+        """By their clocks."""
         self._tried = 0
         self.unknown: set[str] = set()
         """Names of zones that were asked for and are not known."""
         tzp.use_default()
 
-    def learn(self, component: str, calendar: int = 0) -> None:
+    def learn(self, zone: Block) -> None:
         """Makes a VTIMEZONE of the feed's own known in its calendar, where no known zone has its
         name. Its rules are followed to the horizon here, and never further: what that takes is seen
-        at once.
+        at once. ValueError, or another error of a library, where its clocks cannot be read.
         """
-        named, located = _TZID_LINE.search(component), _LOCATION_LINE.search(component)
-        name = zone_name(named[1]) if named else ""
-        if not name or known_zone(name) or (calendar, name) in self._own:
+        name = zone_name(zone.value("TZID"))
+        if not name or known_zone(name) or (zone.calendar, name) in self._own:
             return
-        alias = self._learned.get(component) or (known_zone(located[1].strip()) if located else "")
-        if not alias:
+        found = known_zone(zone.value("X-LIC-LOCATION")) or self._with_clocks(_clocks(zone))
+        self._own[zone.calendar, name] = found
+        self._of_any.setdefault(name, found)
+
+    def _with_clocks(self, clocks: str) -> str:
+        if clocks not in self._learned:
             alias = f"{_OWN}{self._tried}"
             self._tried += 1
-            own = Timezone.from_ical(component)
-            own["TZID"] = alias
-            if set(_FREQUENCY.findall(component.upper())) - {"YEARLY"}:
-                raise ValueError(f"{name[:60]}: its clocks change more often than every year")
-            tzp.cache_timezone_component(own)
+            lines = ("BEGIN:VTIMEZONE", f"TZID:{alias}", clocks, "END:VTIMEZONE", "")
+            tzp.cache_timezone_component(Timezone.from_ical("\r\n".join(lines)))
             _HORIZON.replace(tzinfo=tzp.timezone(alias)).utcoffset()
-        self._learned[component] = self._own[calendar, name] = alias
-        self._of_any.setdefault(name, alias)
+            self._learned[clocks] = alias
+        return self._learned[clocks]
 
     def name(self, tzid: str, block: Block) -> str:
         """The zone for a TZID, which may be empty, or unknown: it is then noted."""
@@ -125,16 +160,18 @@ class Zones:
         """The zone in which a day of the feed begins."""
         return zone_of_days(calendar, self._city)
 
-    def moment(self, line: Line, block: Block, local: str = "") -> Moment:
+    def moment(self, line: Line, block: Block, local: str | None = None) -> Moment:
         """The single date or time of a property; ValueError when it is none. `local` is the zone of
-        the start, where there is one.
+        the start, beside which it stands; None for the start itself.
         """
         found = self.periods(line, block, local)
         if not found:
             raise ValueError(f"{line.name} is empty")
         return found[0][0]
 
-    def periods(self, line: Line, block: Block, local: str = "") -> list[tuple[Moment, str]]:
+    def periods(
+        self, line: Line, block: Block, local: str | None = None
+    ) -> list[tuple[Moment, str]]:
         """All dates or times of a property, each with the text after its slash: an end, a duration,
         or nothing.
         """
@@ -148,19 +185,21 @@ class Zones:
             if start.strip()
         ]
 
-    def _one(self, text: str, tzid: str, block: Block, local: str, *, day: bool) -> Moment:
+    def _one(self, text: str, tzid: str, block: Block, local: str | None, *, day: bool) -> Moment:
         found = _MOMENT.fullmatch(text) or _MOMENT.match(text)
         if found is None or _MORE_DIGITS.match(text, found.end()):
             raise ValueError(f"{text[:40]!r} is no date")
         year, month, of_month = (int(part) for part in found.groups()[:3])
-        if day or found[4] is None:
-            return Moment(datetime(year, month, of_month), "")  # noqa: DTZ001 - a day has no zone
+        wall = datetime(year, month, of_month)  # noqa: DTZ001 - the zone comes beside it
+        if found[4] is None or (day and local == ""):
+            return Moment(wall, "")
         past = timedelta(
             hours=_hour(found[4], found[7]),
             minutes=_below(found[5], 60),
             seconds=_below(found[6], 61),
         )
-        wall = datetime(year, month, of_month)  # noqa: DTZ001 - the zone comes beside it
+        if day and not past:
+            return Moment(wall, "")
         wall = (wall if past < _DAY else cut(wall)) + past
         offset = found[8]
         if offset is None:
@@ -170,6 +209,30 @@ class Zones:
         minutes = int(offset[1:3]) * 60 + int(offset[-2:])
         there = timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes))
         return Moment(cut(wall).replace(tzinfo=there).astimezone(UTC).replace(tzinfo=None), "UTC")
+
+
+def _clocks(zone: Block) -> str:
+    """The clocks of a VTIMEZONE, in the form that libraries read. ValueError."""
+    return "\r\n".join(
+        f"{line.name}:{_clock_value(line)}"
+        for line in zone.lines
+        if line.name not in {"TZID", "X-LIC-LOCATION"}
+    )
+
+
+def _clock_value(line: Line) -> str:
+    value = "".join(line.value.split()).upper()
+    if line.name in {"DTSTART", "RDATE"}:
+        changes = _CHANGE.findall(value)
+        value = ",".join(day + (time or "T000000") for day, time in changes)
+    elif line.name.startswith("TZOFFSET"):
+        found = _OFFSET.fullmatch(value)
+        if found is None:
+            raise ValueError(f"{line.name}: {line.value[:40]!r} is no offset")
+        value = "".join([found[1] or "+", *filter(None, found.groups()[1:])])
+    elif line.name == "RRULE" and "FREQ=YEARLY" not in value:
+        raise ValueError(f"{value[:60]!r}: clocks that change more often than every year")
+    return value
 
 
 def cut(wall: datetime) -> datetime:

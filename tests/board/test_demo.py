@@ -421,10 +421,10 @@ def shown(rows: Sequence[str]) -> list[str]:
 
 def test_a_table_stays_in_its_place_below_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     live, terminal = screen(monkeypatch, height=10)
-    live.say(["one"])
+    live.write(["one"])
     live.show(picture("a waits", "b waits"))
     live.show(picture("a runs, at last", "b"))
-    live.say(["two", "three"])
+    live.write(["two", "three"])
     live.show(picture("a", "b"))
     assert terminal.text == ["one", "two", "three", *shown(["a", "b"])]
 
@@ -432,10 +432,10 @@ def test_a_table_stays_in_its_place_below_what_is_said(monkeypatch: pytest.Monke
 def test_what_is_said_scrolls_away_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     live, terminal = screen(monkeypatch, height=8)
     for word in ("one", "two", "three", "four"):
-        live.say([word])
+        live.write([word])
         live.show(picture("a", "b"))
     live.close()
-    live.say(["the end"])
+    live.write(["the end"])
     told = ["one", "two", "three", "four", *shown(["a", "b"]), "the end", ""]
     assert terminal.text == told
     assert len(terminal.lines) == 8
@@ -443,7 +443,7 @@ def test_what_is_said_scrolls_away_above_the_table(monkeypatch: pytest.MonkeyPat
 
 def test_another_size_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     live, terminal = screen(monkeypatch, height=9)
-    live.say(["one"])
+    live.write(["one"])
     live.show(picture("a", "b"))
     sized(monkeypatch, width=30, height=7)
     live.show(picture("a", "b"))

@@ -17,6 +17,7 @@ from blackboard.protocol.members import announce
 from blackboard.protocol.rows import data_of
 from blackboard.spec import RunSettings, Spec
 from blackboard.table import ANY, Delete, Insert
+from blackboard.tables.base import ForwardingTable
 from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault, FaultyTable
@@ -328,3 +329,13 @@ async def test_what_the_store_says_of_itself_is_told(scene: Scene) -> None:
         ("store", "row 3 missing from index")
     ]
     assert not report.clean
+
+
+@story
+async def test_a_log_of_the_store_that_grows_is_told_also_by_a_coordinator(scene: Scene) -> None:
+    class Growing(FaultyTable):
+        trouble = "the log grows"
+
+    board = await make_board(ForwardingTable(Growing(scene.table.table)), scene.clock)
+    report = await examine(board, Examination(quick=True))
+    assert [(one.code, one.problem) for one in report.findings] == [("store", "the log grows")]

@@ -22,7 +22,7 @@ from blackboard.protocol.members import announce
 from blackboard.protocol.permits import LEASE, Limit, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import raise_floor
-from blackboard.protocol.statistics import count, write_statistics
+from blackboard.protocol.status import count, write_statistics
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace, Value
 from tests.cli.command_line import CommandLine, blackboard

@@ -28,9 +28,10 @@ from blackboard.errors import BadInput, BlackboardError, BoardClosed
 from blackboard.model import Message, MessageKind, Outcome, Run, replace
 from blackboard.protocol import edits, keys
 from blackboard.protocol.leaders import open_elections, read_elections
-from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
+from blackboard.protocol.status import read_status
 from blackboard.table import ANY, Insert, Merge, Replace, Row, Unavailable, read
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import make_board

@@ -21,6 +21,7 @@ from blackboard.events import (
     RunStarted,
     SlotSkipped,
     Walked,
+    WorkerStopped,
     WorkerStopping,
 )
 from blackboard.model import Outcome
@@ -105,6 +106,20 @@ def test_what_a_subscriber_says_of_its_failure_names_no_secret() -> None:
     assert "hush" not in "".join(event.message for event in other.heard + fails.heard)
 
 
+def test_a_subscriber_without_a_name_is_named_by_its_class_or_function() -> None:
+    def refuses(_event: BoardEvent) -> None:
+        raise ValueError
+
+    events, other = Events(), Fails()
+    events.subscribe(Fails(KeyError(1)))
+    events.subscribe(refuses)
+    events.subscribe(other)
+    emit_walk(events)
+    told = [event for event in other.heard if isinstance(event, EventsMissed)]
+    assert [one.subscriber.rpartition(".")[2] for one in told] == ["Fails", "refuses"]
+    assert all(one.message.startswith(f"{one.subscriber} fails (") for one in told)
+
+
 def test_two_subscribers_that_fail_do_not_tell_each_other_for_ever() -> None:
     events, one, another = Events(), Fails(KeyError(1)), Fails(KeyError(2))
     events.subscribe(one)
@@ -179,6 +194,14 @@ def test_no_text_is_made_where_no_subscriber_asks_for_it(monkeypatch: pytest.Mon
     assert events.failures == 0
     with pytest.raises(AssertionError):
         _ = heard[0].message
+
+
+def test_an_event_without_words_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="blackboard")
+    events = Events("me")
+    events.subscribe(log_event)
+    events.emit(WorkerStopped, runs=0, requests={})
+    assert caplog.messages == ["worker stopped"]
 
 
 def test_a_run_is_shown_without_what_its_handler_printed() -> None:

@@ -48,9 +48,9 @@ from blackboard.events import (
 )
 from blackboard.model import Token
 from blackboard.protocol import edits
+from blackboard.protocol.board_row import Remade
 from blackboard.protocol.claims import claim
 from blackboard.protocol.keys import item_key, lock_key
-from blackboard.protocol.reading import Remade
 from blackboard.table import ANY, Merge, TableError
 from blackboard.worker import sigterm
 from blackboard.worker.worker import Worker
@@ -291,6 +291,7 @@ def test_what_is_done_to_an_item_whose_lock_is_damaged_is_no_error(url: str) -> 
         (lambda board: board.item("absent"), "no item 'absent'"),
         (lambda board: board.edit("absent", every="1h"), "no item 'absent'"),
         (lambda board: board.edit("there", unset=["x"]), "unset: there is no 'x'"),
+        (lambda board: board.edit("there", reason="storm"), "edit: nothing is changed"),
         (lambda board: board.run("there", params={"x": None}), "params.x: null"),
         (lambda board: board.add("there", "feed"), "is on this board already"),
         (lambda board: board.worker().work("whenever"), "until: 'whenever' is none"),
@@ -351,6 +352,14 @@ def test_what_is_not_there_is_made_only_when_asked(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="no board 'other'"):
             async with opened(store, create=False, name="other"):
                 pass
+
+    asyncio.run(story())
+
+
+def test_a_board_in_memory_is_made_whenever_it_is_opened() -> None:
+    async def story() -> None:
+        async with opened("memory:", create=False) as board:
+            await board.add("a", "feed")
 
     asyncio.run(story())
 

@@ -147,6 +147,16 @@ def test_a_link_that_leads_back_to_a_folder_above_is_passed_over(
     assert not [one for one in code.changed() if one.startswith(str(tmp_path))]
 
 
+def test_links_that_lead_nowhere_are_passed_over(tmp_path: Path) -> None:
+    """An editor leaves some beside a file while it is edited."""
+    text = "from blackboard import handler\n\n@handler\ndef feed(item, ctx): ...\n"
+    (tmp_path / "jobs.py").write_text(text)
+    for name, target in (("a", "b"), ("b", "a"), ("c.py", "c.py"), ("d.py", "gone")):
+        (tmp_path / name).symlink_to(target)
+    assert [*load(["jobs.py"], tmp_path)] == ["feed"]
+    assert not [one for one in code.changed() if one.startswith(str(tmp_path))]
+
+
 def test_a_clash_of_names_is_told_with_both_paths(tmp_path: Path) -> None:
     for folder in ("a/clashing", "b/clashing", "json"):
         (tmp_path / folder).mkdir(parents=True)

@@ -231,7 +231,7 @@ def test_what_the_class_refuses_by_itself_no_item_can_have(
 
 @pytest.mark.parametrize("kind", [int, dict, "ReportParams", lambda: 1])
 def test_what_is_no_class_of_params_is_refused_where_it_is_declared(kind: Any) -> None:
-    with pytest.raises(BadInput, match=r"handler 't' .* is no dataclass"):
+    with pytest.raises(BadInput, match=r"handler 't' .* is no dataclass .* validate `item.params`"):
 
         @handler("t", params=kind)
         def run(item: Item, ctx: Context) -> None: ...

@@ -143,16 +143,13 @@ async def test_a_fence_rises_above_the_history_and_the_lock_that_went(scene: Sce
 
 
 @story
-async def test_a_repair_of_an_item_that_has_moved_is_refused_and_judged_anew(
-    scene: Scene,
-) -> None:
+async def test_a_repair_of_an_item_that_has_moved_is_refused_and_judged_anew(scene: Scene) -> None:
     await scene.add()
     await plant(scene, await another_token(scene))
 
     async def claim_it() -> None:
         await scene.other.table.commit(
-            scene.other.partition("davis"),
-            [Merge(keys.item_key("davis"), {"failures": 3}, ANY)],
+            scene.other.partition("davis"), [Merge(keys.item_key("davis"), {"failures": 3}, ANY)]
         )
 
     scene.table.script(claim_it)

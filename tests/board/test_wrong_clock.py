@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from blackboard.display.health import alarms_of
+from blackboard.display.queries import ListedRun, RunQuery, newest_runs
 from blackboard.doctor import Examination, examine
 from blackboard.model import Outcome, State, replace
 from blackboard.protocol import reading
 from blackboard.protocol.additions import add
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import pass_over
-from blackboard.protocol.edits import edit, pause, resume, run_now
+from blackboard.protocol.edits import bring_back, edit, pause, resume, run_now
 from blackboard.protocol.planning import planning_of
 from blackboard.rules.due import Move
 from blackboard.rules.status import status_of
@@ -353,3 +354,42 @@ async def test_a_healthy_board_of_all_kinds_says_nothing(scene: Scene) -> None:
     await edit(scene.other, "every", lambda spec, _: spec)
     assert (await found(scene.board)).findings == []
     assert (await scene.item("retry")).outcome == Outcome.FAILED
+
+
+async def ran(scene: Scene, item_id: str) -> None:
+    scene.later(minutes=1)
+    await scene.let_go(await scene.claimed(item_id))
+
+
+@pytest.mark.of_one_store("runs are listed above the store")
+@story
+async def test_runs_that_ended_in_the_future_hide_no_others(scene: Scene) -> None:
+    """Of an item the order is that of its fences, whatever the clock was."""
+    for name in ("davis", "keene", "elko"):
+        await scene.add(name)
+    await ran(scene, "davis")
+    await set_clock(scene, DAY)
+    for name in ("davis", "davis", "keene"):
+        await run_now(scene.other, name)
+        await ran(scene, name)
+    await set_clock(scene, -DAY)
+    for name in ("davis", "keene"):
+        await bring_back(scene.board, name)
+    await ran(scene, "elko")
+    await ran(scene, "davis")
+    items = [one async for one in scene.board.items()]
+    at_once, _ = await newest_runs(scene.board, items, RunQuery(), limit=9)
+    assert [(run.id, run.fence) for _, run in at_once] == [
+        ("davis", 4),
+        ("elko", 1),
+        ("davis", 3),
+        ("davis", 2),
+        ("davis", 1),
+        ("keene", 1),
+    ]
+    listed, after = list[ListedRun](), None
+    for _ in at_once:
+        page, _ = await newest_runs(scene.board, items, RunQuery(after=after), limit=1)
+        after, _ = page[0]
+        listed += page
+    assert listed == at_once

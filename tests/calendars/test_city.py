@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard import BadInput
+from jobs.calendars.addresses import Policy
 from jobs.calendars.params import CityFeed, Listed, city_of, read_feeds
 
 DUE = datetime(2026, 8, 21, 2, tzinfo=UTC)
@@ -185,3 +186,45 @@ LISTS = {
 @pytest.mark.parametrize(("text", "expected"), LISTS.values(), ids=LISTS)
 def test_lists_are_read_as_people_write_them(text: str, expected: list[tuple[str, str]]) -> None:
     assert read_feeds(text) == [Listed(url, name) for url, name in expected]
+
+
+FILES = Policy(files=True)
+
+
+def test_a_list_of_feeds_may_be_a_file_that_each_run_reads(tmp_path: Path) -> None:
+    listed = tmp_path / "feeds.txt"
+    listed.write_text("# One\nhttps://a.org/one.ics\n\nroot:x:0:0\n")
+    made = city_of("town", {"feeds_file": str(listed)}, due=DUE, allowed=FILES)
+    assert [(one.url, one.name) for one in made.feeds] == [
+        ("https://a.org/one.ics", "One"),
+        ("", "feed 2"),
+    ]
+    listed.write_text("\n".join(f"https://{'a' * 90}.org/{number}.ics" for number in range(505)))
+    made = city_of("town", {"feeds_file": str(listed)}, due=DUE, allowed=FILES)
+    assert len(made.feeds) == 505
+
+
+@pytest.mark.parametrize(
+    ("params", "allowed", "problem"),
+    [
+        ({"feeds_file": "feeds.txt"}, Policy(), "files are not allowed"),
+        ({"feeds_file": "feeds.txt", "feeds": FEEDS}, FILES, "beside feeds"),
+        ({"feeds_file": "/dev/zero"}, FILES, "is no file"),
+        ({"feeds_file": "nowhere/feeds.txt"}, FILES, "is no file"),
+        ({"feeds_file": "a\0b"}, FILES, "feeds_file"),
+        ({"feeds_file": 7}, FILES, "cannot be read"),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_refused(
+    params: dict[str, Any], allowed: Policy, problem: str
+) -> None:
+    with pytest.raises(BadInput, match=problem) as refused:
+        city_of("town", params, due=DUE, allowed=allowed)
+    assert refused.value.field == "params.feeds_file"
+
+
+def test_of_a_list_that_is_too_long_no_part_is_read(tmp_path: Path) -> None:
+    listed = tmp_path / "feeds.txt"
+    listed.write_text(f"# {'x' * 4_000_000}\nhttps://a.org/one.ics")
+    with pytest.raises(BadInput, match="more than 4,000,000 characters"):
+        city_of("town", {"feeds_file": str(listed)}, due=DUE, allowed=FILES)

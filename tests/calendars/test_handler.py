@@ -70,6 +70,16 @@ def test_without_the_setting_nothing_of_this_machine_is_fetched(tmp_path: Path) 
         assert not site.asked
 
 
+def test_a_list_that_is_a_file_is_read_where_files_are_allowed(tmp_path: Path) -> None:
+    (tmp_path / "one.ics").write_bytes(ONE)
+    listed = tmp_path / "feeds.txt"
+    listed.write_text(f"file://{tmp_path}/one.ics\n")
+    item = Item("town", "calendars", {"feeds_file": str(listed), "out": str(tmp_path)})
+    assert aggregate(item, context([], allow=["file"]))["events"] == 1
+    with pytest.raises(BadInput, match=r"params\.feeds_file: files are not allowed"):
+        aggregate(item, context([]))
+
+
 def test_bad_params_and_settings_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"params\.feeds"):
         aggregate(Item("town", "calendars", {"out": str(tmp_path)}), context([]))

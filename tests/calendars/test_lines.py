@@ -1,6 +1,7 @@
 """What is repaired in a feed's bytes before a library sees them."""
 
 import gzip
+from time import process_time
 
 import pytest
 
@@ -207,3 +208,24 @@ def test_a_zone_that_stands_behind_its_events_is_theirs() -> None:
 def test_an_empty_line_does_not_hide_the_next_of_its_name(name: str) -> None:
     (block,) = read_calendar(calendar(f"{name}:\n{name}: \n{name}:20260901\n{name}:2")).events
     assert [line.value for line in block.all(name)] == ["20260901"]
+
+
+QUADRATIC = {
+    "text that runs over": ("DESCRIPTION:One", "a line that runs over its end"),
+    "a rule that runs over": ("RRULE:FREQ=DAILY", "BYDAY=MO"),
+    "a property again": ("EXDATE:20260901", "EXDATE:20260902\nSUMMARY:Again"),
+    "an empty property again": ("EXDATE:20260901", "EXDATE:20260902\nSUMMARY:"),
+    "an encoded blank again": (
+        "EXDATE:20260901",
+        "EXDATE:20260902\nSUMMARY;ENCODING=QUOTED-PRINTABLE:=20",
+    ),
+}
+
+
+@pytest.mark.parametrize(("first", "line"), QUADRATIC.values(), ids=QUADRATIC)
+def test_an_event_of_many_lines_costs_little_time(first: str, line: str) -> None:
+    body = calendar(f"UID:1\n{first}" + f"\n{line}" * 60_000)
+    begun = process_time()
+    (block,) = read_calendar(body).events
+    assert process_time() - begun < 2
+    assert len(block.lines) < 61_000

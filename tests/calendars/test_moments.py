@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.calendars.lines import Block, Line
+from jobs.calendars.lines import Block, Line, read_calendar
 from jobs.calendars.times import Moment, Zones
 from jobs.calendars.zone_names import guessed_zone, known_zone
 from tests.calendars.support import calendar, event, read, times, window
@@ -26,6 +26,8 @@ def text(moment: Moment) -> str:
         (";VALUE=DATE", "20260901", "", "2026-09-01"),
         ("", "20260901", "", "2026-09-01"),
         (";VALUE=DATE", "20260901T000000", "", "2026-09-01"),
+        (";VALUE=DATE", "20260901T193000", "", f"2026-09-01 19:30 {NEW_YORK}"),
+        (";VALUE=DATE", "20260901T193000Z", "", "2026-09-01 19:30 UTC"),
         (";VALUE=DATE-TIME", "20260901T190000Z", "", "2026-09-01 19:00 UTC"),
         ("", "2026-09-01T19:00:00Z", "", "2026-09-01 19:00 UTC"),
         ("", "2026-09-01 19:00", "", f"2026-09-01 19:00 {NEW_YORK}"),
@@ -216,42 +218,115 @@ TZOFFSETFROM:+0300
 TZOFFSETTO:+0300
 END:STANDARD
 END:VTIMEZONE
-""".replace("\n", "\r\n")
+"""
+
+
+def own(name: str = "Ours", *more: str) -> Block:
+    """A zone as it is read from a feed, with more lines in its only part."""
+    end = "END:STANDARD"
+    said = OWN.format(name=name).replace(end, "\n".join((*more, end)))
+    return read_calendar(calendar(head=said)).zones[0]
 
 
 def test_a_feed_may_bring_its_own_zone_but_not_redefine_a_known_one() -> None:
     zones = Zones(NEW_YORK)
-    zones.learn(OWN.format(name="Ours"))
-    zones.learn(OWN.format(name="Europe/Paris"))
+    zones.learn(own())
+    zones.learn(own("Europe/Paris"))
     assert zones.name("Ours", Block()) == "feed-zone-0"
     assert zones.name("Europe/Paris", Block()) == "Europe/Paris"
-    zones.learn(OWN.format(name="EST"))
+    zones.learn(own("EST", "RDATE:20000101T000000"))
     assert zones.name("EST", Block()) == "feed-zone-1"
 
 
 @pytest.mark.parametrize("frequency", ["SECONDLY", "HOURLY", "DAILY", "monthly"])
 def test_a_zone_whose_clocks_change_more_often_than_every_year_is_none(frequency: str) -> None:
     """To follow its rules to an event takes as long as they are many."""
-    rule = f"TZOFFSETTO:+0300\r\nRRULE:FREQ={frequency}\r\n"
-    bad = OWN.format(name="Ours").replace("TZOFFSETTO:+0300\r\n", rule)
     zones = Zones(NEW_YORK)
     with pytest.raises(ValueError, match="more often"):
-        zones.learn(bad)
+        zones.learn(own("Ours", f"RRULE:FREQ={frequency}"))
     assert zones.name("Ours", Block()) == NEW_YORK
-    zones.learn(OWN.format(name="Ours"))
+    zones.learn(own())
     line = Line("DTSTART", ";TZID=Ours", "99991231T000000")
-    assert text(zones.moment(line, Block()).within()) == "2300-01-01 00:00 feed-zone-1"
+    assert text(zones.moment(line, Block()).within()) == "2300-01-01 00:00 feed-zone-0"
 
 
 def test_the_zone_of_one_feed_is_not_known_to_the_next() -> None:
-    Zones(NEW_YORK).learn(OWN.format(name="Ours"))
+    Zones(NEW_YORK).learn(own())
     assert Zones(NEW_YORK).name("Ours", Block()) == NEW_YORK
 
 
 def test_a_zone_that_says_where_it_is_is_the_zone_of_that_place() -> None:
     zones = Zones(NEW_YORK)
-    zones.learn(OWN.format(name="Ours\r\nX-LIC-LOCATION:Europe/Athens"))
+    zones.learn(own("Ours\nX-LIC-LOCATION:Europe/Athens"))
+    zones.learn(own("Other"))
     assert zones.name("Ours", Block()) == "Europe/Athens"
+    assert zones.name("Other", Block()) == "feed-zone-0"
+
+
+BERLIN = """BEGIN:VTIMEZONE
+TZID:Ours
+BEGIN:STANDARD
+DTSTART:20001029T030000
+RRULE:FREQ=YEARLY;BYMONTH=10;BYDAY=-1SU
+TZNAME:A
+TZOFFSETFROM:+0200
+TZOFFSETTO:+0100
+END:STANDARD
+BEGIN:DAYLIGHT
+DTSTART:20000326T020000
+RRULE:FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU
+TZOFFSETFROM:+0100
+TZOFFSETTO:+0200
+END:DAYLIGHT
+END:VTIMEZONE
+"""
+CLOCKS = {
+    "RFC 5545, 3.8.3.2": ("TZNAME:A", "TZNAME;LANGUAGE=fr-CA:HNE"),
+    "RFC 5545, 3.8.3.1": ("TZID:Ours", "TZID;X-A=B:Ours"),
+    "stamps of a part": ("TZNAME:A", "LAST-MODIFIED:20200101T000000Z\nDTSTAMP:20200101T000000Z"),
+    "a text of a part": ("TZNAME:A", "DESCRIPTION;LANGUAGE=de:Winterzeit"),
+    "RFC 7808": ("TZID:Ours", "TZID:Ours\nTZUNTIL:20300101T000000Z"),
+    "changes as days": (
+        "RRULE:FREQ=YEARLY;BYMONTH=10;BYDAY=-1SU",
+        "RDATE;VALUE=DATE:20251026,20261025",
+    ),
+    "changes as periods": (
+        "RRULE:FREQ=YEARLY;BYMONTH=10;BYDAY=-1SU",
+        "RDATE;VALUE=PERIOD:20251026T030000/PT1H,20261025T030000/20261025T040000",
+    ),
+    "a start that is a day": ("DTSTART:20001029T030000", "DTSTART;VALUE=DATE:20001029"),
+    "offsets with colons": ("TZOFFSETFROM:+0200", "TZOFFSETFROM:+02:00"),
+    "offsets with seconds": ("TZOFFSETTO:+0200", "TZOFFSETTO:+02:00:00"),
+    "offsets without a sign": ("TZOFFSETTO:+0200", "TZOFFSETTO:0200"),
+    "white space in a rule": ("RRULE:FREQ=YEARLY", "RRULE: FREQ = yearly"),
+}
+
+
+@pytest.mark.parametrize(("line", "written"), CLOCKS.values(), ids=CLOCKS)
+def test_the_clocks_of_a_zone_are_read_whatever_else_it_says(line: str, written: str) -> None:
+    assert line in BERLIN
+    starts = [f"DTSTART;TZID=Ours:2026{month}09T120000" for month in ("07", "12")]
+    feed = calendar(
+        *(f"UID:{start}\nSUMMARY:E\n{start}" for start in starts),
+        head=BERLIN.replace(line, written),
+    )
+    parsed = read(feed, window=window("2026-07-01", days=200))
+    assert parsed.problem == ""
+    assert [one.start for one in parsed.occurrences] == [
+        "2026-07-09T10:00:00Z",
+        "2026-12-09T11:00:00Z",
+    ]
+
+
+@pytest.mark.parametrize("offset", ["", "+2", "+02000", "east", "+2500"])
+def test_a_zone_whose_offset_is_none_is_reported(offset: str) -> None:
+    feed = calendar(
+        "UID:1\nSUMMARY:E\nDTSTART;TZID=Ours:20260909T120000",
+        head=BERLIN.replace("TZOFFSETTO:+0200", f"TZOFFSETTO:{offset}"),
+    )
+    parsed = read(feed)
+    assert parsed.problem.startswith("a VTIMEZONE is not understood: ")
+    assert [one.start for one in parsed.occurrences] == ["2026-09-09T16:00:00Z"]
 
 
 def test_two_calendars_of_a_file_may_mean_two_zones_by_one_name() -> None:

@@ -20,7 +20,8 @@ from tests.support.patience import patience
 ONE = calendar(event("1", "One"))
 ROOT = Path(__file__).resolve().parents[2]
 # Nothing that is refused, only more than can be read in half a second.
-HEAVY = calendar(*(event(str(n), "S", "19000101T180000Z", "RRULE:FREQ=DAILY") for n in range(400)))
+LONG = "RRULE:FREQ=DAILY;COUNT=99999"
+HEAVY = calendar(*(event(str(n), "S", "19000101T180000Z", LONG) for n in range(400)))
 
 
 def children() -> list[psutil.Process]:
@@ -70,6 +71,24 @@ def test_a_reader_that_dies_is_an_answer_and_the_next_is_read() -> None:
             assert not (await parsers.parse(ONE, Ask(window()))).error
 
     asyncio.run(go())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="as the files of Linux's /proc say")
+def test_a_reader_gets_the_signals_that_the_program_blocks() -> None:
+    """The timer that ends a bad rule is a signal, and the mask of signals is inherited."""
+
+    async def go() -> None:
+        async with ParserPool(size=1, deadline=30, memory=2 << 30) as parsers:
+            await parsers.parse(ONE, Ask(window()))
+            (process,) = children()
+            status = await asyncio.to_thread(Path(f"/proc/{process.pid}/status").read_text)
+            assert int(status.partition("SigBlk:")[2].split()[0], 16) == 0
+
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGVTALRM])
+    try:
+        asyncio.run(go())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def test_a_feed_that_needs_too_much_memory_is_an_answer() -> None:

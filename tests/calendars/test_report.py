@@ -11,9 +11,10 @@ import pytest
 from jobs.calendars.aggregation import level_of
 from jobs.calendars.cache import Level
 from jobs.calendars.params import RunContext
+from jobs.calendars.records import PARSER
 from jobs.calendars.responses import Limits
 from tests.calendars.serving import Answer, Site, serving
-from tests.calendars.support import LOCAL, aggregate, calendar, event, report, whole_report
+from tests.calendars.support import LOCAL, aggregate, calendar, event, read, report, whole_report
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 MANY = calendar(*(event(f"{n}@m", f"M{n}", f"202609{n:02d}T180000Z") for n in range(1, 11)))
@@ -173,6 +174,31 @@ def test_a_loss_that_a_clock_noted_ahead_of_time_ends_a_week_from_now() -> None:
     level, warnings = level_of(Level(100, now + timedelta(days=3_000)), 10, now)
     assert (level.lost_since, len(warnings)) == (now, 1)
     assert level_of(level, 10, now + timedelta(days=7)) == (Level(10), [])
+
+
+ODD = {
+    "DTSTART;VALUE=DATE:20260902T120000": ["2026-09-02T16:00:00Z"],
+    "DTSTART:20260902T180000\nRRULE:FREQ=DAILY;COUNT=2\nEXDATE:20260903T180000Z": [
+        "2026-09-02T22:00:00Z"
+    ],
+    "DTSTART;VALUE=DATE:20260902\nRRULE:FREQ=DAILY;BYHOUR=9,10;COUNT=2": [
+        "2026-09-02",
+        "2026-09-03",
+    ],
+    "DTSTART:20260902T180000Z\nRRULE:FREQ=WEEKLY;BYDAY=MO,WE;BYSETPOS=1;COUNT=1": [
+        "2026-09-02T18:00:00Z",
+        "2026-09-07T18:00:00Z",
+    ],
+}
+
+
+def test_odd_feeds_have_other_events_only_by_another_parser() -> None:
+    """Cached events are used as long as its number is the same: with a change here, raise it."""
+    found = {
+        lines: [one.start for one in read(calendar(f"UID:1\nSUMMARY:E\n{lines}")).occurrences]
+        for lines in ODD
+    }
+    assert (PARSER, found) == (7, ODD)
 
 
 def test_another_parser_reads_all_anew_and_keeps_what_is_known(tmp_path: Path) -> None:

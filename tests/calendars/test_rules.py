@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from jobs.calendars.rules import ended_in, tidy
+from jobs.calendars.rules import ended_in, tidy, until_of
 from jobs.calendars.times import Moment
 from tests.calendars.support import calendar, event, read, window
 
@@ -61,7 +61,7 @@ def test_a_date_that_ends_times_in_utc_is_that_day_whole(start: str, hour: str, 
 @pytest.mark.parametrize("zone", ["UTC", LOS_ANGELES, "Asia/Tokyo", ""])
 def test_an_end_at_the_end_of_time_can_be_read(until: str, zone: str) -> None:
     start = Moment(datetime(2026, 9, 1, 18), zone)  # noqa: DTZ001 - a wall
-    assert ended_in(f"FREQ=DAILY;UNTIL={until}", start, "Asia/Tokyo").startswith("FREQ=DAILY;UNTIL")
+    assert until_of(ended_in({"FREQ": "DAILY", "UNTIL": until}, start, "Asia/Tokyo"))
 
 
 EVENING = "T18:00:00Z"
@@ -102,11 +102,58 @@ def test_a_time_that_is_named_for_days_is_its_day(time: str) -> None:
     assert found == ["2026-09-08", "2026-09-10"]
 
 
+@pytest.mark.parametrize("end", ["20260910T235959", "20260910T000000Z"])
+def test_an_end_that_is_marked_as_a_day_is_one_beside_a_day(end: str) -> None:
+    head = "UID:e\nSUMMARY:E\nDTSTART;VALUE=DATE:20260908"
+    parsed = read(calendar(f"{head}\nDTEND;VALUE=DATE:{end}"))
+    assert [(one.start, one.end) for one in parsed.occurrences] == [("2026-09-08", "2026-09-10")]
+
+
+OF_WALLS = {
+    "a wall that is written as UTC": ("", "20260909T110000Z", [8, 10]),
+    "an instant": ("", "20260909T180000Z", [8, 10]),
+    "an instant, beside a zone": (f";TZID={LOS_ANGELES}", "20260909T180000Z", [8, 10]),
+    "neither": ("", "20260909T120000Z", [8, 9, 10]),
+    "a wall beside a zone": (f";TZID={LOS_ANGELES}", "20260909T110000Z", [8, 9, 10]),
+}
+
+
+@pytest.mark.parametrize(("params", "excluded", "expected"), OF_WALLS.values(), ids=OF_WALLS)
+def test_an_exclusion_in_utc_of_floating_times_may_be_their_wall(
+    params: str, excluded: str, expected: list[int]
+) -> None:
+    start = f"DTSTART{params}:20260908T110000"
+    found = starts(start, "RRULE:FREQ=DAILY;COUNT=3", f"EXDATE:{excluded}")
+    assert found == [f"2026-09-{day:02d}{EVENING}" for day in expected]
+
+
+def test_an_exclusion_of_times_in_utc_is_an_instant_also_where_the_feed_names_a_zone() -> None:
+    lines = "DTSTART:20260908T180000Z", "RRULE:FREQ=DAILY;COUNT=3", "EXDATE:20260909T110000Z"
+    assert starts(*lines, named=LOS_ANGELES) == days(8, 10, EVENING)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("FREQ=DAILY;UNTIL=20260910;BYHOUR=9;BYMINUTE=0", days(8, 10)),
+        ("FREQ=DAILY;COUNT=4;BYHOUR=9,17;BYSECOND=30", days(8, 11)),
+        ("BYMINUTE=1,2,3,4;FREQ=DAILY;COUNT=2", days(8, 9)),
+    ],
+)
+def test_days_have_no_times(rule: str, expected: list[str]) -> None:
+    assert starts("DTSTART;VALUE=DATE:20260908", f"RRULE:{rule}") == expected
+
+
 MIXED = {
     "some weekdays with a number": (
         "FREQ=MONTHLY;BYDAY=1TU,FR;COUNT=6",
         ["09-01", "09-04", "09-11", "09-18", "09-25", "10-02"],
     ),
+    "positions in the week of the start": (
+        "FREQ=WEEKLY;BYDAY=MO,TU,WE;BYSETPOS=2,3;COUNT=4",
+        ["09-01", "09-02", "09-08", "09-09"],
+    ),
+    "a week of the year without a day": ("FREQ=YEARLY;BYWEEKNO=36,37;COUNT=2", ["09-01", "09-08"]),
     "numbers alone": ("FREQ=MONTHLY;BYDAY=1TU,2FR;COUNT=3", ["09-01", "09-11", "10-06"]),
     "a calendar of its own name": ("RSCALE=GREGORIAN;FREQ=DAILY;COUNT=2", ["09-01", "09-02"]),
     "with what to do where a day is missing": (
@@ -120,6 +167,15 @@ MIXED = {
 def test_rules_that_libraries_do_not_follow(rule: str, expected: list[str]) -> None:
     found = starts("DTSTART;VALUE=DATE:20260901", f"RRULE:{rule}")
     assert found == [f"2026-{day}" for day in expected]
+
+
+def test_positions_of_a_rule_by_the_hour_are_those_of_its_hours() -> None:
+    """A case of libical (icalrecur_test.txt)."""
+    minutes = "BYMINUTE=0,10,20,30,40,50;BYSETPOS=-2,3"
+    rule = f"RRULE:FREQ=HOURLY;BYHOUR=15,17,19;{minutes};INTERVAL=2;COUNT=5"
+    found = starts("DTSTART;TZID=UTC:20260923T154000", rule)
+    times = ["23T15:40", "23T17:20", "23T17:40", "23T19:20", "23T19:40"]
+    assert found == [f"2026-09-{time}:00Z" for time in times]
 
 
 @pytest.mark.parametrize(("skip", "mended"), [("omit", 0), ("backward", 1), ("Forward", 1)])
@@ -153,7 +209,10 @@ def test_numbers_that_no_rule_can_have_cost_no_time_and_leave_the_start(
 
 def test_white_space_in_a_rule_costs_no_time() -> None:
     many = " " * 1_000_000
-    assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == "FREQ=DAILY;COUNT=2"
+    assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == {
+        "FREQ": "DAILY",
+        "COUNT": "2",
+    }
 
 
 @pytest.mark.parametrize("rule", ["RSCALE=CHINESE;FREQ=YEARLY", "FREQ=DAILY;SKIP=SOMETIMES"])

@@ -1,15 +1,17 @@
 """`blackboard log --actions`: which commands leave what, and which leave nothing."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from blackboard.cli.export import item_text
 from blackboard.model import Outcome
+from blackboard.protocol.actions import BEGUN
+from blackboard.protocol.actions import actions as read_actions
 from blackboard.protocol.reading import BoardTable
-from blackboard.table import Unavailable
+from blackboard.table import Delete, Op, Table, Unavailable, commit_again
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -237,13 +239,68 @@ def test_what_an_apply_had_done_when_it_ended_in_the_middle_is_recorded(
     assert sorted(action["ids"]) == ["davis", "dayton", "new-davis"]
 
 
+@pytest.mark.parametrize("command", ["pause", "run", "edit --every 4h", "apply"])
+def test_a_command_for_many_items_is_recorded_before_the_first_is_changed(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """So a process that is killed in the middle leaves who it was."""
+    found: list[Any] = []
+
+    async def killed(board: BoardTable, *_: object, **__: object) -> object:
+        found.extend(await read_actions(board, limit=9))
+        raise Unavailable("cable cut")
+
+    items = towns("export", "--json").json
+    towns.write("\n".join(item_text({**one, "every": "4h"}) for one in items), "towns.toml")
+    verb, *options = command.split()
+    function = {"run": "run_now", "apply": "edit"}.get(verb, verb)
+    monkeypatch.setattr(f"blackboard.protocol.edits.{function}", killed)
+    monkeypatch.setattr("blackboard.cli.many.AT_ONCE", 1)
+    asked = verb, "towns.toml" if verb == "apply" else "*", *options, "--reason", "storm"
+    assert f"0 of {len(items)} are done" in towns(*asked, code=3).err
+    (action,) = found
+    assert (action.verb, action.count, action.reason) == (verb, len(items), "storm")
+    assert action.detail == BEGUN
+    assert actions(towns) == [], "nothing was changed"
+
+
+def test_many_items_are_left_as_they_are_where_the_store_does_not_take_the_record(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise Unavailable("cable cut")
+
+    monkeypatch.setattr("blackboard.protocol.actions.commit_again", away)
+    assert "cable cut" in towns("pause", "*", code=3).err
+    assert not towns.item("davis").is_paused
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_store_that_does_not_take_how_it_ended_keeps_that_it_was_begun(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, *, changed: bool
+) -> None:
+    async def away(table: Table, partition: str, ops: Sequence[Op]) -> None:
+        if any(isinstance(one, Delete) for one in ops):
+            raise Unavailable("cable cut")
+        await commit_again(table, partition, ops)
+
+    if not changed:
+        towns("pause", "*")
+    monkeypatch.setattr("blackboard.protocol.actions.commit_again", away)
+    assert towns("pause", "*").err == (
+        "blackboard: warning: pause: `log --actions` says that it was begun, and not how it ended: "
+        "cable cut\n"
+    )
+    assert actions(towns)[0]["detail"] == BEGUN
+
+
 def test_a_store_that_does_not_take_the_record_is_a_warning(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: object, **__: object) -> None:
+    async def away(*_: object) -> None:
         raise Unavailable("cable cut")
 
-    monkeypatch.setattr("blackboard.cli.actions.record_action", away)
+    monkeypatch.setattr("blackboard.protocol.actions.commit_again", away)
     said = towns("pause", "davis")
     assert said.out == "davis is paused\n"
     assert said.err == (

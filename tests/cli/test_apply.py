@@ -124,6 +124,30 @@ def test_an_item_that_moves_to_another_file_belongs_to_that(blackboard: CommandL
     assert blackboard.ids() == ["ann", "ben"]
 
 
+def test_a_file_that_was_moved_hides_no_other_change(blackboard: CommandLine) -> None:
+    """All its items belong to another path then."""
+    many = [f"town-{number}" for number in range(7)]
+    blackboard.write(items(*many), "one.toml")
+    blackboard("apply", "one.toml")
+    blackboard.write(items(*many) + "retries = 2\n", "two.toml")
+    changed, moved, numbers = blackboard("apply", "two.toml").out.splitlines()
+    assert changed.startswith("~ town-6: retries: unset -> 2; declared by: ")
+    assert moved.startswith("~ town-0, town-1, town-2, town-3, town-4 and 1 more: declared by: ")
+    assert "one.toml -> " in moved
+    assert "two.toml (--source NAME " in moved
+    assert numbers == "0 to add, 7 to change, 0 to remove, 0 unchanged"
+    assert "nothing to do" in blackboard("apply", "two.toml").out
+
+
+def test_an_item_that_moves_to_or_from_a_source_needs_no_other(blackboard: CommandLine) -> None:
+    blackboard.write(items("ann"), "one.toml")
+    blackboard("apply", "one.toml")
+    assert "NAME" not in blackboard("apply", "one.toml", "--source", "towns").out
+    assert "NAME" not in blackboard("apply", "one.toml", "--source", "others").out
+    assert "declared by: others -> /" in (said := blackboard("apply", "one.toml").out)
+    assert "NAME" not in said
+
+
 def test_files_in_several_places_have_a_source(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -591,7 +615,7 @@ def test_what_is_exported_is_applied_to_the_same_items(blackboard: CommandLine) 
     said = blackboard("export").out
     assert len(tomllib.loads(said)["items"]) == 4
     file = blackboard.write(said, "items.toml")
-    assert "bare: declared by: unset -> /" in blackboard("apply", str(file)).out
+    assert ": declared by: unset -> /" in blackboard("apply", str(file)).out
     assert blackboard("apply", str(file)).out == "nothing to do: 4 items as declared\n"
     blackboard("--board", "copy", "apply", str(file))
     assert blackboard("--board", "copy", "export").out == said

@@ -171,7 +171,7 @@ blackboard() {
 try() {
     code=0
     blackboard "$@" >"$told/out" 2>"$told/err" || code=$?
-    echo "$code|$(wc -c <"$told/out")|$(cat "$told/err")"
+    echo "$code|$(wc -c <"$told/out")|$(tr '\\n' ' ' <"$told/err")"
 }
 """
 

@@ -1,6 +1,7 @@
 """What the command line says of a board that a wrong clock has set back."""
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ def test_a_board_that_was_set_back_is_told_and_put_right(
         1,
         [["D11", "davis"], ["D11", "toronto"]],
     )
+    _, lines = said("log", "davis")
+    assert re.match(r"365[23]d.* ahead \(clock\)  davis", lines[1]), lines
     code, lines = said("doctor", "--repair")
     assert code == 0
     assert [line.endswith("[repaired]") for line in lines[:2]] == [True, True]

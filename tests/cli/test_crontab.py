@@ -237,7 +237,11 @@ def test_every_line_that_cannot_be_taken_is_named(
 @pytest.mark.parametrize(
     ("named", "linked", "written", "zone"),
     [
-        (":Europe/Berlin", "Asia/Tokyo", "Asia/Seoul", "Europe/Berlin"),
+        (":Europe/Berlin", "Asia/Tokyo", "Asia/Seoul", "Asia/Tokyo"),
+        ("EST5EDT,M3.2.0,M11.1.0", "", "Asia/Seoul", "Asia/Seoul"),
+        (":Asia/Tokyo", "Asia/Tokyo", "", "Asia/Tokyo"),
+        ("Europe/Berlin", "", "", "Europe/Berlin"),
+        ("/usr/share/zoneinfo/Europe/Berlin", "", "", "Europe/Berlin"),
         ("", "Asia/Tokyo", "Asia/Seoul", "Asia/Tokyo"),
         ("", "", "Asia/Seoul\n", "Asia/Seoul"),
         ("", "", "", "UTC"),
@@ -264,6 +268,28 @@ def test_the_zone_is_that_of_this_host_or_a_warning_says_that_it_is_not_known(
     said = blackboard("import-crontab", "-", "--json")
     assert said.json[0]["timezone"] == zone
     assert ("UTC is taken; --tz names it" in said.err) == (zone == "UTC")
+    is_other = bool(named) and not named.endswith(zone)
+    assert (f"{zone} is taken; --tz names another" in said.err) == is_other
+
+
+@pytest.mark.parametrize(
+    "named", [":{0}/localtime", "{0}/zoneinfo/Asia/Tokyo", ":Asia/Tokyo", "Japan"]
+)
+def test_another_name_of_the_zone_of_this_host_is_no_other_zone(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    zones, localtime = blackboard.folder / "zoneinfo", blackboard.folder / "localtime"
+    (zones / "Asia").mkdir(parents=True)
+    for name in ("Asia/Tokyo", "Japan"):
+        (zones / name).write_bytes(b"JST-9")
+    localtime.symlink_to(zones / "Asia/Tokyo")
+    monkeypatch.setattr("zoneinfo.TZPATH", (str(zones),))
+    monkeypatch.setenv("TZ", named.format(blackboard.folder))
+    monkeypatch.setattr(crontab, "LOCALTIME", localtime)
+    monkeypatch.setattr(crontab, "TIMEZONE", blackboard.folder / "timezone")
+    monkeypatch.setattr("sys.stdin", piped("0 3 * * * /usr/bin/a\n"))
+    said = blackboard("import-crontab", "-", "--json")
+    assert (said.json[0]["timezone"], said.err) == ("Asia/Tokyo", "")
 
 
 def test_a_program_with_a_user_of_its_name_is_no_user(

@@ -412,7 +412,8 @@ def test_check_names_a_rename_that_was_interrupted(towns: CommandLine) -> None:
     towns.on_board(pause)
     said = towns("check", code=1).out
     assert [line.split()[:2] for line in said.splitlines()] == [["renaming", "davis"]]
-    assert said.endswith("is being renamed: `blackboard rename davis 'new davis'` finishes it\n")
+    assert "is being renamed: `blackboard rename davis 'new davis'` finishes it" in said
+    assert "; while davis is there, `blackboard resume davis` and then `blackboard rm " in said
     assert "D14" in towns("doctor", code=1).out
     towns("rename", "davis", "new davis")
     assert "renam" not in towns("check", code=1).out

@@ -9,8 +9,7 @@ import pytest
 
 import blackboard as package
 from blackboard.blocking import BlockingElection
-from blackboard.cli.listing import Listing
-from blackboard.cli.sharing import elections_of
+from blackboard.cli.listing import Listing, elections_of
 from blackboard.display.layout import text_of
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable

@@ -9,7 +9,7 @@ import pytest
 
 from blackboard.display.sharing import last_move
 from blackboard.handlers.handler import Handler, handlers_of, pump
-from blackboard.handlers.registry import Registry
+from blackboard.handlers.registry import by_type
 from blackboard.model import Claim, Ended, Mark, Outcome, Token, replace
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import claim
@@ -50,7 +50,7 @@ def _town(blackboard: CommandLine) -> CommandLine:
 async def group(board: BoardTable) -> BoardTable:
     """The group's board, made where it is not there."""
     found = board.group("clicks")
-    found.resolve = resolver(Settings(), Registry([PUMP]))
+    found.resolve = resolver(Settings(), by_type([PUMP]))
     table = board.table
     await BoardTable.create(
         table,
@@ -117,6 +117,16 @@ def test_neither_show_nor_types_names_a_schedule_of_partitions(
         '@pump("clicks", partitions=3)\nasync def clicks(partition, ctx): ...\n'
     )
     assert "every" not in town("types", "--jobs", str(jobs)).out
+
+
+def test_who_removes_a_partition_reads_that_its_checkpoint_is_lost(town: CommandLine) -> None:
+    on_group = ("--board", "blackboard.clicks")
+    town.on_board(group)
+    town(*on_group, "edit", "1", "--checkpoint", "741")
+    assert town(*on_group, "rm", "1", "2").out == (
+        "1 is removed; its checkpoint 741 is lost: a pump that still names it begins it anew\n"
+        "2 is removed\n"
+    )
 
 
 def test_a_partition_that_nobody_holds_is_no_alarm_for_as_long_as_a_lease(

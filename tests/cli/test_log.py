@@ -252,7 +252,8 @@ def test_only_items_that_can_matter_are_read(towns: CommandLine) -> None:
             return runs(item_id, **about)
 
         board.runs = counted  # type: ignore[method-assign]
-        return await newest_runs(board, items, RunQuery(), limit=1)
+        found, _ = await newest_runs(board, items, RunQuery(), limit=1)
+        return [run for _, run in found]
 
     assert [one.id for one in towns.on_board(newest)] == ["backup"]
     assert asked == ["backup"]

@@ -15,6 +15,7 @@ import pytest
 from blackboard.cli.many import AT_ONCE, for_each
 from blackboard.cli.progress import MANY
 from blackboard.protocol import additions, edits
+from blackboard.protocol.actions import BEGUN
 from blackboard.tables.base import MAX_ROWS
 from tests.cli.command_line import ROOT, CommandLine, blackboard, processed
 from tests.support.processes import eventually
@@ -163,6 +164,8 @@ def test_an_apply_that_was_killed_is_repeated_and_goes_on(blackboard: CommandLin
     blackboard("init")
     blackboard.write(declared(count))
     file = blackboard.folder / blackboard.store
+    others = 2
+    """The row of the board, and the action that has begun."""
     process = subprocess.Popen(
         [sys.executable, "-m", "blackboard", "apply"],
         cwd=blackboard.folder,
@@ -170,12 +173,12 @@ def test_an_apply_that_was_killed_is_repeated_and_goes_on(blackboard: CommandLin
         stdout=subprocess.DEVNULL,
     )
     try:
-        eventually(lambda: rows_in(file) > 1, "the first items are added")
+        eventually(lambda: rows_in(file) > others, "the first items are added")
         process.send_signal(signal.SIGKILL)
     finally:
         process.kill()
         process.wait()
-    added = rows_in(file) - 1
+    added = rows_in(file) - others
     assert 0 < added < 2 * count
     assert added % 2 == 0, "an item without its token, or a token without its item"
     said = processed("apply", folder=blackboard.folder)
@@ -183,7 +186,10 @@ def test_an_apply_that_was_killed_is_repeated_and_goes_on(blackboard: CommandLin
         f"{count - added // 2} to add, 0 to change, 0 to remove, {added // 2} unchanged"
     )
     action = 1
-    assert rows_in(file) == 1 + 2 * count + action
+    assert rows_in(file) == others + 2 * count + action
+    ended, killed = blackboard("log", "--actions", "--json").json
+    assert ended["count"] == count - added // 2
+    assert (killed["count"], killed["detail"]) == (count, BEGUN)
     assert blackboard("doctor").code == 0
 
 

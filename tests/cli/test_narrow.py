@@ -15,7 +15,7 @@ from blackboard.protocol.additions import ensure
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.members import announce
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.statistics import count, write_statistics
+from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.shares import names_of
 from blackboard.table import ANY, Insert, Merge, Value
 from tests.cli.command_line import CommandLine, blackboard

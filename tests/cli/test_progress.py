@@ -11,7 +11,7 @@ from blackboard.cli.options import JSON_ASKED
 from blackboard.cli.progress import MANY, counted, progress, reading
 from blackboard.doctor import Examination, examine
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.statistics import count, write_statistics
+from blackboard.protocol.status import count, write_statistics
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.clocks import ManualClock
 

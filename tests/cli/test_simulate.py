@@ -224,13 +224,14 @@ def test_of_a_large_board_fewer_hours_are_simulated_than_a_day(
         (("--trouble-every", "x"), "trouble_every: "),
         (("--hours", "0"), "hours: 0"),
         (("--hours", "nan"), "hours: nan"),
+        (("--hours", "0", "--faults", "kil"), "faults: 'kil'"),
         (("--price", "cheap"), "price: 'cheap'"),
         (("--trace", "nowhere/story.txt"), "trace: nowhere/story.txt"),
         (("--workers", "0"), "Invalid value for '--workers'"),
         (("--shards", "1000"), "Invalid value for '--shards'"),
     ],
 )
-def test_bad_input_is_named(blackboard: CommandLine, args: tuple[str, str], named: str) -> None:
+def test_bad_input_is_named(blackboard: CommandLine, args: tuple[str, ...], named: str) -> None:
     assert blackboard.refused(*SMALL, *args).startswith(named)
 
 
@@ -238,7 +239,7 @@ def test_a_board_without_anything_to_simulate_is_said_so(blackboard: CommandLine
     assert "blackboard init" in blackboard.refused("simulate")
     blackboard("init")
     assert "make some up: --items" in blackboard.refused("simulate")
-    assert blackboard.refused("simulate", "--every", "8h").startswith("every: ")
+    assert blackboard.refused("simulate", "--every", "8h", "--hours", "0").startswith("every: ")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.members import announce
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.statistics import count, write_statistics
+from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.status import CURRENT, MOST_TYPES
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, Said, blackboard
@@ -103,6 +103,8 @@ def test_one_line_for_a_prompt_has_what_there_is_and_nothing_else(town: CommandL
     town.on_board(announced)
     assert "; 1 worker; " in town("status", "--line").out
     assert town("status", "--line").out.count("\n") == 1
+    refused = town.refused("status", "--line", "--watch", "soon")
+    assert refused.startswith("watch: it shows the whole screen")
 
 
 def test_programs_have_it_as_json(town: CommandLine) -> None:

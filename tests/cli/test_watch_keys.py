@@ -12,7 +12,6 @@ from blackboard.cli.watch_keys import (
     Act,
     Room,
     Scroll,
-    TypedFilter,
     Verb,
     Watching,
     filter_of,
@@ -190,15 +189,15 @@ def test_a_filter_is_typed_and_taken_back() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", TypedFilter()),
-        ("west us-*", TypedFilter(words=("west", "us-*"))),
-        ("state:failed state:stale x", TypedFilter(words=("x",), states=("failed", "stale"))),
-        ("type:feed type:b*", TypedFilter(words=("type:b*",), types=("feed",))),
-        ("tag:x owner:web", TypedFilter(words=("tag:x", "owner:web"))),
-        ("type:", TypedFilter(words=("type:",))),
+        ("", ItemQuery()),
+        ("west us-*", ItemQuery(words=("west", "us-*"))),
+        ("state:failed state:stale x", ItemQuery(words=("x",), states=("failed", "stale"))),
+        ("type:feed type:b*", ItemQuery(words=("type:b*",), types=("feed",))),
+        ("tag:x owner:web", ItemQuery(words=("tag:x", "owner:web"))),
+        ("type:", ItemQuery(words=("type:",))),
     ],
 )
-def test_a_filter_in_words(text: str, found: TypedFilter) -> None:
+def test_a_filter_in_words(text: str, found: ItemQuery) -> None:
     assert filter_of(text) == found
     query = Watching(filter=text, sort="next", reverse=True).query(ItemQuery(ids=("a",)))
     assert (query.ids, query.sort, query.reverse) == (("a",), "next", True)

@@ -11,7 +11,7 @@ from blackboard.worker.steady_clock import CONFIRMED_AFTER, PROVEN_AFTER, Steady
 from tests.support.clocks import START, ManualClock
 from tests.support.stores import Run, rows_of
 
-YEARS = 3653 * 86_400.0
+HOUR, YEARS = 3600.0, 3653 * 86_400.0
 SECOND = timedelta(seconds=1)
 
 
@@ -127,3 +127,42 @@ def test_rows_are_deleted_by_a_clock_that_has_not_jumped_for_an_hour(
     clock.advance(CONFIRMED_AFTER)
     near(follower.now(), clock.now())
     assert follower.steady.proven_in() == PROVEN_AFTER - CONFIRMED_AFTER
+
+
+@pytest.mark.of_one_store("where the clock has been is noted above the store")
+@pytest.mark.parametrize(
+    ("watched", "jumps", "returned"),
+    [
+        (HOUR, [YEARS, -YEARS], True),
+        (HOUR, [YEARS, YEARS, -2 * YEARS], True),
+        (HOUR, [YEARS, -YEARS - HOUR, HOUR], True),
+        (HOUR, [YEARS], False),
+        (HOUR, [YEARS, -HOUR], False),
+        (HOUR, [YEARS, -YEARS - HOUR], False),
+        (HOUR, [YEARS, -YEARS, -HOUR], False),
+        (HOUR, [-YEARS], False),
+        (HOUR, [-YEARS, YEARS], False),
+        (HOUR, [-YEARS, YEARS, -YEARS], False),
+        (HOUR - CONFIRMED_AFTER, [YEARS, -YEARS], False),
+    ],
+)
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_clock_was_ahead_that_is_back_where_it_had_gone_on_for_an_hour(
+    follower: Follower,
+    clock: ManualClock,
+    watched: float,
+    jumps: list[float],
+    *,
+    returned: bool,
+    confirmed: bool,
+) -> None:
+    """A clock that jumps back alone may be behind: by it all items wait for too long."""
+    clock.advance(watched)
+    follower.now()
+    for number, jump in enumerate(jumps):
+        clock.jump(jump)
+        follower.now()
+        if confirmed or number:
+            clock.advance(CONFIRMED_AFTER)
+            follower.now()
+    assert (follower.steady.returned is not None) is returned

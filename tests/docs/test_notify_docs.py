@@ -42,7 +42,7 @@ def test_every_setting_is_explained_with_its_default() -> None:
     defaults = msgspec.structs.asdict(NotifyTable())
     assert {name for name, _ in rows} == set(defaults)
     for name, shown in rows:
-        known = "all four" if name == "on" else str(defaults[name] or "")
+        known = "all five" if name == "on" else str(defaults[name] or "")
         assert shown.strip(" `") == known, name
 
 

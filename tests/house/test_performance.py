@@ -3,7 +3,8 @@
 import pytest
 
 from benchmarks.curves import picture
-from benchmarks.performance import PAGE, SECTIONS, main, with_block
+from benchmarks.measure import with_block
+from benchmarks.performance import PAGE, SECTIONS, main
 
 
 def test_the_page_has_a_place_for_each_section_and_no_other() -> None:

@@ -16,7 +16,7 @@ from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.members import LOST_AFTER, announce
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.statistics import count, write_statistics
+from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec
 from blackboard.table import Insert

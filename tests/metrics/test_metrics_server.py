@@ -34,9 +34,7 @@ async def asked(where: Endpoint, request: bytes) -> tuple[int, dict[str, str], b
     return int(status.split()[1]), headers, body
 
 
-def served(
-    story: Callable[[WorkerMetrics, Endpoint], Coroutine[Any, Any, None]],
-) -> None:
+def served(story: Callable[[WorkerMetrics, Endpoint], Coroutine[Any, Any, None]]) -> None:
     """Tells a story beside a server."""
 
     async def told() -> None:

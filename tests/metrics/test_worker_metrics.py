@@ -194,16 +194,8 @@ COUNTED: dict[str, tuple[BoardEvent | list[BoardEvent], tuple[str, ...], float]]
     ),
     "one that never began ends": (ended(), ("runs_in_progress", "feed"), 0),
     "a late one": (ended(release="late"), ("releases_total", "late", "feed"), 1),
-    "a long one": (
-        ended(seconds=40.0),
-        ("run_duration_seconds_bucket", "60.0", "feed"),
-        1,
-    ),
-    "not a short one": (
-        ended(seconds=40.0),
-        ("run_duration_seconds_bucket", "30.0", "feed"),
-        0,
-    ),
+    "a long one": (ended(seconds=40.0), ("run_duration_seconds_bucket", "60.0", "feed"), 1),
+    "not a short one": (ended(seconds=40.0), ("run_duration_seconds_bucket", "30.0", "feed"), 0),
     "a partition": (
         RunStarted("w", "07", "clicks", 3, due=START, attempt=1),
         ("partitions_held", "clicks"),

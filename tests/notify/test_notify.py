@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from blackboard.events import NoticeSent, RunEnded
+from blackboard.events import NoticeSent, RunEnded, TimesPutRight
 from blackboard.model import Outcome
 from blackboard.notify.notice_rows import HANDOVER
 from blackboard.notify.settings import NoticeKind
@@ -79,6 +79,20 @@ async def test_what_a_good_run_warns_of_is_told_once_a_day(place: Workplace) -> 
         await told(box, *expected, ("warned", "davis"))
     assert (box.got[0]["outcome"], box.got[0]["error"]) == ("ok", "lost half; and more")
     assert box.got[0]["text"] == "town: davis warns: lost half; and more"
+
+
+@with_workers
+async def test_times_of_a_wrong_clock_that_are_put_right_are_told_once(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    davis, now = await place.item(), place.clock.now()
+    async with notifying(at, box):
+        at.worker.events.emit_of(davis, TimesPutRight, problem="is late", due=now, ready=now)
+        await told(box, ("clock", "davis"))
+        at.worker.events.emit_of(davis, TimesPutRight, problem="is late", due=now, ready=now)
+    (clock,) = box.got
+    assert clock["text"] == "town: davis is late; that is put right"
+    assert clock["attempt"] is None, "it is about no run"
 
 
 @with_workers

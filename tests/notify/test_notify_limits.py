@@ -15,6 +15,7 @@ from blackboard.events import (
     NoticeSent,
     RunEnded,
     StoreEvent,
+    TimesPutRight,
 )
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
@@ -431,6 +432,22 @@ async def test_a_great_many_wait_without_their_texts(
 
 
 @with_workers
+async def test_what_a_wrong_clock_did_is_told_however_many_wait(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It concerns all items, and is not what their last runs warned of."""
+    monkeypatch.setattr(module, "WITH_TEXTS", 0)
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box, on=frozenset({NoticeKind.CLOCK})):
+        await ends(place, at, result={"warnings": ["lost half"]})
+        davis, now = await place.item(), place.clock.now()
+        at.worker.events.emit_of(davis, TimesPutRight, problem="is late", due=now, ready=now)
+        await told(box, ("clock", "davis"))
+    assert box.got[0]["error"] == "is late; that is put right"
+
+
+@with_workers
 async def test_a_line_that_is_full_leaves_the_rest_for_later(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -591,9 +608,7 @@ async def test_a_failure_whose_worker_died_at_once_is_sent_when_items_are_counte
 
 
 @with_workers
-async def test_an_item_that_ran_well_where_nobody_notifies_has_recovered(
-    place: Workplace,
-) -> None:
+async def test_an_item_that_ran_well_where_nobody_notifies_has_recovered(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")
     async with notifying(at, box):

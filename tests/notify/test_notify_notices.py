@@ -25,6 +25,7 @@ COMPOSER = Composer(board="town", worker="rabbit:7301:ab")
         ({"error": "\n\n  first\nsecond"}, "failed: first"),
         ({"event": NoticeKind.OVERDUE}, "is overdue: ready for 2h and not started"),
         ({"event": NoticeKind.WARNED, "error": "lost half; x"}, "warns: lost half; x"),
+        ({"event": NoticeKind.CLOCK, "error": "is late"}, "is late"),
         ({"event": NoticeKind.RECOVERED, "failures": 1}, "recovered after 1 failure"),
         ({"event": NoticeKind.RECOVERED, "failures": 0}, "recovered, 1h 30m late"),
         ({"event": NoticeKind.RECOVERED, "failures": 0, "start": None}, "recovered"),

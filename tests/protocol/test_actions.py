@@ -1,12 +1,15 @@
 """The record of what people do: written once, read the newest first, deleted when it is old."""
 
+import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from blackboard.model import Action, replace
 from blackboard.protocol import keys
 from blackboard.protocol.actions import (
+    BEGUN,
     LONGEST_DETAIL,
     LONGEST_REASON,
     MOST_IDS,
@@ -14,6 +17,7 @@ from blackboard.protocol.actions import (
     changed_fields,
     forget_old_actions,
     record_action,
+    recording_action,
 )
 from blackboard.protocol.edits import edit
 from blackboard.protocol.reading import BoardTable
@@ -25,6 +29,7 @@ from tests.support.stores import rows_of
 from tests.support.verbs import says
 
 OF = keys.actions_partition("town")
+ABOUT: Any = {"by": "ann", "verb": "pause", "reason": "", "via": "cli", "warn": pytest.fail}
 
 
 async def recorded(board: BoardTable, *ids: str, verb: str = "pause", detail: str = "") -> None:
@@ -87,14 +92,67 @@ async def test_what_is_too_long_for_a_row_is_cut(scene: Scene) -> None:
     assert found.detail.endswith("é...")
 
 
-@pytest.mark.parametrize("faults", [[Fault.LOST], [Fault.NEVER], [Fault.NEVER, Fault.LOST]])
+@pytest.mark.parametrize(
+    "faults", [[Fault.LOST], [Fault.NEVER], [Fault.NEVER, Fault.LOST], [Fault.TWICE]]
+)
 @story
-async def test_an_action_without_an_answer_is_recorded_once(
+async def test_an_action_whose_batch_is_lost_or_doubled_is_recorded_once(
     scene: Scene, faults: list[Fault]
 ) -> None:
     scene.table.script(*faults)
     await recorded(scene.board, "davis")
     assert await verbs(scene) == ["pause"]
+
+
+@pytest.mark.parametrize("faults", [[], [Fault.LOST], [Fault.NEVER], [Fault.TWICE]])
+@pytest.mark.parametrize("changed", [["davis", "keene"], []])
+@story
+async def test_an_action_that_was_recorded_when_it_began_is_one_or_none_when_it_has_ended(
+    scene: Scene, changed: list[str], faults: list[Fault]
+) -> None:
+    ids = ["davis", "dayton", "keene"]
+    async with recording_action(scene.board, ids=ids, **ABOUT) as done:
+        (found,) = await actions(scene.other, limit=9)
+        assert (found.count, found.detail) == (3, BEGUN)
+        scene.later(minutes=5)
+        scene.table.script(*faults)
+        done.ids.update(changed)
+    left = [(one.ids, one.detail) for one in await actions(scene.other, limit=9)]
+    assert left == ([(("davis", "keene"), "")] if changed else [])
+
+
+@story
+async def test_an_action_that_lasts_longer_than_actions_are_kept_is_recorded(scene: Scene) -> None:
+    scene.trust_clock()
+    async with recording_action(scene.board, ids=["davis", "keene"], **ABOUT) as done:
+        scene.later(hours=2)
+        await forget_old_actions(scene.board, age=timedelta(hours=1), pause=no_pause)
+        assert await verbs(scene) == []
+        done.ids.add("davis")
+    assert await verbs(scene) == ["pause"]
+
+
+@pytest.mark.parametrize("ids", [["davis"], ["davis", "keene"]])
+@story
+async def test_an_action_that_ends_in_the_middle_has_what_was_changed(
+    scene: Scene, ids: list[str]
+) -> None:
+    async def ends(error: BaseException) -> None:
+        async with recording_action(scene.board, ids=ids, **ABOUT) as done:
+            done.ids.add("davis")
+            raise error
+
+    for error in (Unavailable("cable cut"), asyncio.CancelledError()):
+        with pytest.raises(type(error)):
+            await ends(error)
+    assert [one.ids for one in await actions(scene.other, limit=9)] == [("davis",)] * 2
+
+
+@story
+async def test_an_action_on_one_item_that_changes_nothing_is_not_recorded(scene: Scene) -> None:
+    async with recording_action(scene.board, ids=["davis"], **ABOUT):
+        pass
+    assert await verbs(scene) == []
 
 
 @story
@@ -148,6 +206,8 @@ async def test_actions_are_deleted_when_they_are_old(scene: Scene) -> None:
     await recorded(scene.board, "davis", verb="pause")
     scene.later(days=1)
     age = timedelta(days=1)
+    assert await forget_old_actions(scene.board, age=age, pause=no_pause) == 0, "not watched yet"
+    scene.trust_clock()
     assert await forget_old_actions(scene.board, age=age, pause=no_pause) == many
     assert await verbs(scene) == ["pause"]
     assert newer.key in {row.key for row in await rows_of(scene.table.table, OF)}
@@ -156,6 +216,7 @@ async def test_actions_are_deleted_when_they_are_old(scene: Scene) -> None:
 
 @story
 async def test_old_actions_that_another_worker_deletes_are_left_to_it(scene: Scene) -> None:
+    scene.trust_clock()
     await recorded(scene.board, "davis")
     scene.later(days=2)
 

@@ -58,10 +58,10 @@ async def test_an_item_that_is_there_is_refused_and_the_others_of_its_batch_are_
 
 @story
 async def test_a_batch_without_an_answer_adds_each_item_once(scene: Scene) -> None:
-    for fault in (Fault.LOST, Fault.NEVER):
+    some = {Fault.LOST: IDS[:3], Fault.NEVER: IDS[3:6], Fault.TWICE: IDS[6:9]}
+    for fault, ids in some.items():
         scene.table.script(fault)
-        some = IDS[:5] if fault is Fault.LOST else IDS[5:9]
-        await add_many(scene.board, new(*some), tombstones={})
+        await add_many(scene.board, new(*ids), tombstones={})
     assert await ids_of(scene) == IDS[:9]
     assert {item.fence async for item in scene.board.items()} == {0}
     assert await disagreements(scene.board) == []

@@ -16,13 +16,13 @@ from blackboard import open as open_board
 from blackboard.cli.output import emit
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadRow, BlackboardError
-from blackboard.model import Applied, Mark, QueuedRun, replace
+from blackboard.model import Applied, Mark, QueuedRun, decoded_as, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import pause
 from blackboard.protocol.reading import BoardTable, mark_in
 from blackboard.protocol.rows import data_of, record_of, text_of
-from blackboard.records import decoded, decoded_as, item_record
+from blackboard.records import decoded, item_record
 from blackboard.spec import Labels, decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
 from blackboard.why import explained

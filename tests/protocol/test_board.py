@@ -3,15 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 
+from blackboard.display.queries import select
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, Lock, Token, replace
-from blackboard.protocol import keys
+from blackboard.protocol import keys, reading
 from blackboard.protocol.additions import New, add, add_many
 from blackboard.protocol.edits import remove
-from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import record_of
+from blackboard.protocol.status import read_status
 from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings, Spec
@@ -263,6 +268,39 @@ async def test_items_are_read_without_tombstones_and_a_tombstone_by_its_id(scene
     assert await scene.board.item("never") is None
     assert await scene.board.lock("davis") is None
     assert await scene.board.run("davis", 1) is None
+
+
+@story
+async def test_a_glob_means_the_same_items_whether_all_are_read_or_one_range(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = await make_board(scene.table.table, scene.clock, shards=2, name="wide")
+    ids = ["a", "a*", "a[1]", "ab", "aB", "a b", "aé", "a" * 200, "a" * 119 + "é" * 9, "b"]
+    for one in ids:
+        await add(board, item_id=one, item_type="feed", spec=Spec())
+    read: list[str] = []
+
+    def noted(record_type: Any, row: Row, **extra: float) -> Any:
+        read.append(row.key)
+        return record_of(record_type, row, **extra)
+
+    globs = [
+        "a?",
+        "a *",
+        "a[b]",
+        "a[!b]*",
+        "aé*",
+        "a" * 118 + "*",
+        "a" * 150 + "*",
+        "b*",
+        "*",
+    ]
+    for glob in globs:
+        found = {item.id for item in await select(board, [glob])}
+        assert found == {one for one in ids if fnmatchcase(one, glob)}, glob
+    monkeypatch.setattr(reading, "record_of", noted)
+    assert [item.id for item in await select(board, ["a b*", "b*"])] == ["a b", "b"]
+    assert read == [keys.item_key("a b"), keys.item_key("b")]
 
 
 @story

@@ -2,9 +2,13 @@
 
 from functools import partial
 
+import pytest
+
 from blackboard.model import State
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.edits import remove
+from blackboard.protocol.keys import item_key
+from blackboard.table import ANY, Delete, Insert
 from tests.support.boards import Scene, disagreements, story
 from tests.support.faults import Fault
 
@@ -48,3 +52,19 @@ async def test_a_batch_that_lost_its_race_or_its_answer_is_made_good(scene: Scen
     await ensure(scene.board, IDS[:9], "plain")
     assert [item.id async for item in scene.board.items()] == IDS[:9]
     assert await disagreements(scene.board) == []
+
+
+@pytest.mark.of_one_store("the row is read above the store")
+@story
+async def test_a_row_that_becomes_unreadable_meanwhile_is_named_and_the_others_are_added(
+    scene: Scene,
+) -> None:
+    """Another program writes it just before the batch."""
+    bad = Insert(item_key(IDS[0]), {"x": 1})
+    partition = scene.board.partition(IDS[0])
+    scene.table.script(partial(scene.table.table.commit, partition, [bad]))
+    left = await ensure(scene.board, IDS[:3], "plain")
+    assert list(left) == IDS[:1]
+    assert "cannot be read" in left[IDS[0]]
+    assert [item.id async for item in scene.board.items()] == IDS[1:3]
+    await scene.table.table.commit(partition, [Delete(bad.key, ANY)])

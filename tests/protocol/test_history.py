@@ -95,6 +95,7 @@ def test_runs_that_are_too_many_before_they_are_too_old_are_looked_at_seldom(
 
 async def history(scene: Scene, count: int) -> None:
     """Runs that ended an hour apart, the last just now; their item was added by itself."""
+    scene.trust_clock()
     await scene.add()
     rows = [
         Insert(
@@ -208,6 +209,7 @@ async def no_pause() -> None:
 
 
 async def housekept(scene: Scene, **retention: Any) -> Pruned:
+    scene.trust_clock()
     said = {"runs": 10, "age": timedelta(days=7), **retention}
     return await prune_unreleased(scene.board, retention=Retention(**said), pause=no_pause)
 
@@ -244,18 +246,21 @@ async def test_runs_of_a_newer_version_are_left_alone(scene: Scene) -> None:
 
 
 @story
-async def test_a_repair_prunes_every_history(scene: Scene) -> None:
+async def test_a_repair_prunes_every_history_by_number_alone(scene: Scene) -> None:
+    """It has not watched the clock, which may be a year ahead."""
     await unlooked(scene)
+    scene.later(days=365)
     told = await examine(scene.board, Examination(retention=TEN))
     assert "history" not in {one.code for one in told.findings}
     assert sum((await left_of(scene)).values()) == 120
     mended = await examine(scene.board, Examination(retention=TEN, repair=True))
     (found,) = [one for one in mended.findings if one.code == "history"]
-    assert (found.problem, found.repaired) == ("120 runs kept beyond the retention", True)
-    assert sum((await left_of(scene)).values()) == 0
+    assert (found.problem, found.repaired) == ("60 runs more than are kept", True)
+    assert set((await left_of(scene)).values()) == {10}
     assert (await scene.item("a")).state is State.REMOVED
     again = await examine(scene.board, Examination(retention=TEN, repair=True))
     assert "history" not in {one.code for one in again.findings}
+    await tidied(scene)
 
 
 @story
@@ -263,8 +268,18 @@ async def test_a_foreign_row_hides_no_history_from_a_repair(scene: Scene) -> Non
     await unlooked(scene)
     foreign = [Insert(f"{keys.RUN}{one}", {"x": 1}) for one in ("=", "b", "ba:c")]
     await scene.table.table.commit(scene.board.shard(0), foreign)
-    assert await prune_all(scene.board, retention=TEN) == 120
+    assert await prune_all(scene.board, retention=TEN) == 60
     await scene.table.table.commit(scene.board.shard(0), [Delete(one.key, ANY) for one in foreign])
+    await tidied(scene)
+
+
+async def all_cancelled(scene: Scene) -> None:
+    """Twelve runs, two hours apart, each cancelled."""
+    await scene.add("davis", every="1h")
+    for _ in range(12):
+        scene.later(hours=2)
+        made = await scene.claimed("davis")
+        await cancel(scene.other, "davis", scene.mark(), fence=made.fence)
 
 
 @pytest.mark.of_one_store("which histories are pruned is judged above the store")
@@ -272,13 +287,21 @@ async def test_a_foreign_row_hides_no_history_from_a_repair(scene: Scene) -> Non
 async def test_the_history_of_an_item_whose_runs_are_all_cancelled_is_pruned(
     scene: Scene,
 ) -> None:
-    await scene.add("davis", every="1h")
-    for _ in range(12):
-        scene.later(hours=2)
-        made = await scene.claimed("davis")
-        await cancel(scene.other, "davis", scene.mark(), fence=made.fence)
+    await all_cancelled(scene)
     scene.later(hours=2)
     assert await housekept(scene) == Pruned(runs=2)
+
+
+@pytest.mark.of_one_store("which runs are kept is judged above the store")
+@story
+async def test_a_program_that_has_not_watched_the_clock_prunes_cancelled_runs_by_number(
+    scene: Scene,
+) -> None:
+    """As of an election without a worker: each term that a leader resigns is cancelled."""
+    await all_cancelled(scene)
+    assert await prune(scene.board, "davis", retention=TEN) == 2
+    scene.later(days=365)
+    assert await prune(scene.board, "davis", retention=TEN) == 0
 
 
 @story

@@ -57,6 +57,14 @@ def test_two_ids_never_share_a_key_part(one: str, other: str) -> None:
     assert (keys.encode_id(one) == keys.encode_id(other)) == (one == other)
 
 
+@given(any_text, any_text)
+def test_the_keys_of_all_ids_with_one_beginning_are_a_range(beginning: str, rest: str) -> None:
+    first, last = keys.items_range(beginning)
+    assert first <= keys.item_key(beginning + rest) < last
+    is_beyond = not first <= keys.item_key(rest) < last
+    assert is_beyond or rest.startswith(beginning) or len(first) > 120
+
+
 def test_long_ids_are_told_apart_by_their_digest() -> None:
     parts = {keys.encode_id(LONG + end) for end in ("a", "b", "aa", "=~")}
     assert len(parts) == 4

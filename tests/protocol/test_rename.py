@@ -193,6 +193,19 @@ async def test_a_rename_that_is_interrupted_is_finished_by_the_next(
 
 
 @story
+async def test_a_rename_is_done_although_each_batch_arrives_twice(scene: Scene) -> None:
+    """And makes the copy once."""
+    await served(scene)
+    before, sent = await scene.item(), len(scene.table.batches)
+    scene.table.script(*[Fault.TWICE] * 4)
+    assert (await rename(scene.board, "davis", "woodland", scene.mark())).changed
+    after = await scene.item("woodland")
+    assert (after.state, same(after)) == (State.ACTIVE, same(before))
+    assert scene.table.quiet
+    assert len(scene.table.batches) - sent == 4
+
+
+@story
 async def test_an_edit_meanwhile_is_not_lost(scene: Scene) -> None:
     await served(scene)
 
@@ -276,6 +289,49 @@ async def test_a_copy_is_not_changed_before_its_rename_is_done(
     assert (after.paused, (await scene.item("elko")).state) == (before.paused, State.REMOVED)
 
 
+@pytest.mark.parametrize("request_", [2, 3])
+@story
+async def test_a_copy_is_removed_only_where_the_old_item_was_resumed(
+    scene: Scene, request_: int
+) -> None:
+    await served(scene)
+    before = await scene.item()
+    await killed_at(scene, request_)
+    with pytest.raises(BeingRenamed, match="and then `blackboard rm woodland` undo it"):
+        await remove(scene.board, "woodland")
+    if request_ == 2:
+        await resume(scene.board, "davis", scene.mark())
+        assert (await remove(scene.board, "woodland")).changed
+    else:
+        with pytest.raises(Missing):
+            await resume(scene.board, "davis", scene.mark())
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    (left,) = [item async for item in scene.board.items()]
+    assert (left.id, left.state) == ("davis" if request_ == 2 else "woodland", State.ACTIVE)
+    assert same(left) == same(before)
+    assert len(await scene.tokens()) == 1
+
+
+@pytest.mark.parametrize("request_", range(4))
+@story
+async def test_a_copy_that_is_undone_while_its_rename_is_at_work_leaves_one_item(
+    scene: Scene, request_: int
+) -> None:
+    await served(scene)
+    before = await scene.item()
+
+    async def undone() -> None:
+        for undo in (resume(scene.other, "davis", scene.mark()), remove(scene.other, "woodland")):
+            with suppress(Missing, BeingRenamed):
+                await undo
+
+    scene.table.script(*[Fault.NONE] * request_, undone)
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    (left,) = [item async for item in scene.board.items()]
+    assert (left.id, left.state) == ("woodland", State.ACTIVE)
+    assert same(left) == same(before)
+
+
 @story
 async def test_what_reads_like_the_pause_of_a_rename_and_is_a_persons_ends_as_others(
     scene: Scene,
@@ -329,12 +385,16 @@ async def test_an_item_that_is_resumed_after_its_rename_died_runs_under_one_id(
 
 
 @story
-async def test_a_new_item_of_the_old_id_is_not_copied_over_the_renamed_one(scene: Scene) -> None:
+async def test_a_new_item_of_the_old_id_does_not_replace_the_renamed_one(
+    scene: Scene,
+) -> None:
     """The rename died before its last step, and a file that declares the old id was applied."""
     await served(scene)
     before = await scene.item()
     await killed_at(scene, 3)
     await scene.add("davis", every="7h")
+    with pytest.raises(BeingRenamed):
+        await remove(scene.board, "woodland")
     await rename(scene.board, "davis", "woodland", scene.mark())
     after = await scene.item("woodland")
     assert (same(after), after.state) == (same(before), State.ACTIVE)
@@ -344,12 +404,51 @@ async def test_a_new_item_of_the_old_id_is_not_copied_over_the_renamed_one(scene
 
 
 @story
-async def test_an_item_that_was_removed_after_its_rename_died_stays_removed(scene: Scene) -> None:
+async def test_a_rename_that_died_is_finished_although_the_old_item_was_removed(
+    scene: Scene,
+) -> None:
+    """As by `apply --prune`, where the file has the new id already."""
     await served(scene)
+    before = await scene.item()
     await killed_at(scene, 2)
     await remove(scene.board, "davis")
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    (left,) = [item async for item in scene.board.items()]
+    assert (left.id, left.state, same(left)) == ("woodland", State.ACTIVE, same(before))
+
+
+@pytest.mark.parametrize("request_", [1, 2])
+@story
+async def test_an_item_that_is_removed_while_its_rename_is_at_work_stays_removed(
+    scene: Scene, request_: int
+) -> None:
+    await served(scene)
+
+    async def removed() -> None:
+        assert (await remove(scene.other, "davis")).changed
+
+    scene.table.script(*[Fault.NONE] * request_, removed)
     with pytest.raises(Missing):
         await rename(scene.board, "davis", "woodland", scene.mark())
+    assert [item async for item in scene.board.items()] == []
+
+
+@pytest.mark.parametrize("request_", [2, 3])
+@story
+async def test_a_rename_says_that_its_new_item_was_removed_since(
+    scene: Scene, request_: int
+) -> None:
+    """Another call was faster."""
+    await served(scene)
+
+    async def removed() -> None:
+        await rename(scene.other, "davis", "woodland", scene.mark())
+        assert (await remove(scene.other, "woodland")).changed
+
+    scene.table.script(*[Fault.NONE] * request_, removed)
+    for _ in range(2):
+        with pytest.raises(Missing, match="was renamed to 'woodland', which was removed"):
+            await rename(scene.board, "davis", "woodland", scene.mark())
     assert [item async for item in scene.board.items()] == []
 
 

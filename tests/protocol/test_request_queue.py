@@ -19,7 +19,7 @@ async def params_run(scene: Scene, count: int, outcome: str = "ok") -> list[str]
     found = []
     for _ in range(count):
         made = await scene.claimed("davis")
-        found.append(made.once)
+        found.append(made.item.once)
         await scene.let_go(made, outcome)
         scene.later(minutes=1)
     return found
@@ -66,14 +66,14 @@ async def test_requests_outlast_a_pause_an_edit_an_unlock_a_cancel_and_an_overri
     assert await scene.tokens() == []
     await resume(scene.other, "davis", scene.mark())
     made = await scene.claimed("davis")
-    assert made.once == text_of(MONDAY)
+    assert made.item.once == text_of(MONDAY)
     await unlock(scene.other, "davis", scene.mark(), fence=made.fence)
     again = await scene.claimed("davis")
-    assert (again.once, again.slot) == (made.once, made.slot)
+    assert (again.item.once, again.slot) == (made.item.once, made.slot)
     scene.later(seconds=30)
     taken = await override(scene.board, await scene.lock(), owner="you")
     assert taken is not None
-    assert (taken.once, taken.attempt) == (made.once, again.attempt + 1)
+    assert (taken.item.once, taken.attempt) == (made.item.once, again.attempt + 1)
     await scene.let_go(taken)
     assert await params_run(scene, 3) == [text_of(TUESDAY), '{"n":3}', '{"n":4}']
     assert (await scene.token()).planned.hour == 4

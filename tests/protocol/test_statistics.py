@@ -10,7 +10,7 @@ from blackboard.model import VERSION, Statistics, TypeCounts, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.reading import PAGE
-from blackboard.protocol.statistics import count, read_statistics, write_statistics
+from blackboard.protocol.status import count, read_statistics, write_statistics
 from blackboard.rules.status import CURRENT
 from blackboard.table import ANY, Insert, Merge, Value
 from tests.support.boards import Scene, story

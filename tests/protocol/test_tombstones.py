@@ -38,6 +38,7 @@ async def no_pause() -> None:
 
 
 async def housekept(board: BoardTable) -> Pruned:
+    board.clock_proven_in = lambda: 0.0
     return await prune_unreleased(board, retention=HOURLY, pause=no_pause)
 
 

@@ -19,8 +19,9 @@ from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.members import ANNOUNCE_EVERY, announce, workers
-from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
+from blackboard.protocol.status import read_status
 from blackboard.rules.due import Move
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
 from tests.support.boards import Scene, disagreements, make_board, settings_of, story

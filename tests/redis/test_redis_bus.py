@@ -535,6 +535,7 @@ def test_nodes_share_partitions_on_redis_and_the_rest_takes_what_a_killed_one_ha
             nodes[name].cancel()
             await asyncio.gather(nodes.pop(name), return_exceptions=True)
             pumps.killed(name)
+            pumps.stale(name)
 
         join("fox")
         await until(lambda: pumps.of("fox") == 4, patience(30))

@@ -10,8 +10,8 @@ from blackboard.rules.transitions import brought_back
 from blackboard.rules.wrong_clock import (
     LONGEST_WAIT,
     Planning,
-    ahead,
     is_set_back,
+    problem_of_times,
     still_to_come,
 )
 from blackboard.settings import Settings, resolver
@@ -170,7 +170,7 @@ def test_what_a_clock_that_is_right_explains_is_left_alone(name: str) -> None:
     schedule, said = EXPLAINED[name]
     one, by = made(said), planning(**schedule)
     by = by if one.schedule else replace(by, written=None)
-    assert ahead(one, by, now=NOON) == ""
+    assert problem_of_times(one, by, now=NOON) == ""
     assert one.state is State.REMOVED or brought_back(one, by, now=NOON) == one
 
 
@@ -178,9 +178,9 @@ def test_what_a_clock_that_is_right_explains_is_left_alone(name: str) -> None:
 def test_what_nothing_explains_is_told_and_brought_back(name: str) -> None:
     schedule, said = UNEXPLAINED[name]
     one, by = made(said), planning(**schedule)
-    assert "later than its schedule" in ahead(one, by, now=NOON)
+    assert "later than its schedule" in problem_of_times(one, by, now=NOON)
     back = brought_back(one, by, now=NOON)
-    assert ahead(back, by, now=NOON) == ""
+    assert problem_of_times(back, by, now=NOON) == ""
     assert back.ready <= NOON + 8 * DAY or not back.waits
     assert back.once == one.once or back.slot == back.planned
     assert (back.state is State.DONE) is (name == "a rule that is over")
@@ -192,8 +192,8 @@ def test_a_first_time_that_was_named_explains_no_other_time(name: str) -> None:
     by = planning(**schedule)
     one = made({**said, "first": said["slot"]})
     other = made({**said, "first": NOON + 2 * YEARS})
-    assert ahead(one, by, now=NOON) == ""
-    assert "later than its schedule" in ahead(other, by, now=NOON)
+    assert problem_of_times(one, by, now=NOON) == ""
+    assert "later than its schedule" in problem_of_times(other, by, now=NOON)
 
 
 LONG: dict[str, Said] = {
@@ -216,7 +216,7 @@ def test_a_wait_that_only_a_handler_explains_is_not_judged_without_it(name: str)
         "another": {"t": replace(patient, spec=Spec())},
     }.items():
         by = Planning(settings=resolver(Settings(), handlers)("t", spec), written=schedule)
-        told[known] = ahead(made(LONG[name]), by, now=NOON) != ""
+        told[known] = problem_of_times(made(LONG[name]), by, now=NOON) != ""
         for moment in ("start", "stop"):
             wrong = made({**LONG[name], moment: NOON + YEARS})
             assert is_set_back(wrong, by, now=NOON) is (known != "the handler")
@@ -239,9 +239,9 @@ def test_what_is_done_before_its_time_waits_for_it_again(
     by = planning(**EARLY[name])
     said = {"slot": NOON - HOUR, "state": State.DONE, "schedule": by.settings.text}
     one = made({**said, "start": ran, "stop": ran, "paused": paused})
-    assert "is done, but is due 2026-" in ahead(one, by, now=NOON)
+    assert "is done, but is due 2026-" in problem_of_times(one, by, now=NOON)
     back = brought_back(one, by, now=NOON)
-    assert ahead(back, by, now=NOON) == ""
+    assert problem_of_times(back, by, now=NOON) == ""
     assert back.state is (State.PAUSED if paused else State.ACTIVE)
     assert NOON < back.ready == back.slot == back.planned <= datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -318,9 +318,9 @@ def test_what_is_told_of_a_wrong_clock() -> None:
     by, far = planning(**EVERY), NOON + YEARS
     waits = made({"slot": NOON, "ready": far, "schedule": "every 8h"})
     due = f"is due {later}, later than its schedule"
-    assert ahead(waits, by, now=NOON) == f"{due} (every 8h) explains: a clock was wrong"
+    assert problem_of_times(waits, by, now=NOON) == f"{due} (every 8h) explains: a clock was wrong"
     unnamed = replace(waits, schedule="")
-    assert ahead(unnamed, by, now=NOON) == f"{due} explains: a clock was wrong"
+    assert problem_of_times(unnamed, by, now=NOON) == f"{due} explains: a clock was wrong"
     future = "which is in the future: a clock was wrong"
     for said, moments in (
         ({"start": far}, f"started {later}"),
@@ -328,7 +328,7 @@ def test_what_is_told_of_a_wrong_clock() -> None:
         ({"start": far, "stop": far}, f"started {later} and stopped {later}"),
     ):
         one = made({"slot": NOON, **said})
-        assert ahead(one, by, now=NOON) == f"says that it {moments}, {future}"
+        assert problem_of_times(one, by, now=NOON) == f"says that it {moments}, {future}"
 
 
 def test_either_schedule_may_explain_a_time() -> None:

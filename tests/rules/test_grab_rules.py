@@ -40,10 +40,7 @@ Rows = dict[str, int]
 """How many partitions each node holds by the lock rows: P is one of those of `owl`, if any."""
 
 
-def rows(held: Rows | None) -> LockHolders | None:
-    """None: there is no guard."""
-    if held is None:
-        return None
+def by_rows(held: Rows) -> LockHolders:
     holders = {P: "owl"} if held.get("owl") else {}
     for owner, number in held.items():
         missing = number - (owner == "owl")
@@ -60,41 +57,44 @@ class Node:
         partitions: Iterable[str] = NAMES,
         now: float = 1000.0,
         times: Times = Times(),  # noqa: B008 - it is frozen
+        rows: Rows | None = None,
     ) -> None:
+        """By the `rows`, all is free where none are given."""
         self.now = now
+        self.rows = rows or {}
         self.grab, actions = Grab(node="fox", times=times).step(
-            RowsRead(frozenset(partitions), frozenset()), now
+            RowsRead(frozenset(partitions), frozenset()), now, by_rows(self.rows)
         )
         self.wakes_at = self._wake(actions)
 
     def _wake(self, actions: Iterable[Action]) -> float:
         return next((one.moment for one in actions if isinstance(one, WakeAt)), math.inf)
 
-    def take(self, *events: Event, guard: Rows | None = None) -> list[Action]:
+    def take(self, *events: Event) -> list[Action]:
         did: list[Action] = []
         for event in events:
-            self.grab, actions = self.grab.step(event, self.now, rows(guard))
+            self.grab, actions = self.grab.step(event, self.now, by_rows(self.rows))
             self.wakes_at = self._wake(actions)
             did += [one for one in actions if not isinstance(one, WakeAt)]
         return did
 
-    def wakes(self, guard: Rows | None = None) -> list[Action]:
+    def wakes(self) -> list[Action]:
         """It is woken at the moment that it asked for."""
         self.now = self.wakes_at
-        return self.take(Woken(), guard=guard)
+        return self.take(Woken())
 
     def runs(self, *partitions: str) -> None:
         """It has won these, and their pumps run."""
         for name in partitions:
             self.take(Raced(name, "fox"), Found(Hash.ALLOCATION, name, None), PumpStarted(name))
 
-    def race(self, name: str, guard: Rows | None = None) -> tuple[float, list[Action]]:
+    def race(self, name: str) -> tuple[float, list[Action]]:
         """A race is published, and nothing else happens: how long it waits, and what it does."""
         begun = self.now
         self.take(Notified(Channel.GRAB_LEASE, name))
         waited = self.grab.parts[name].race_at - begun
         self.now += waited
-        return waited, self.take(Woken(), guard=guard)
+        return waited, self.take(Woken())
 
 
 def fox_with(*partitions: str) -> Node:
@@ -163,8 +163,9 @@ def test_a_node_looks_within_a_normal_lease_time_and_publishes() -> None:
 
 
 def test_while_a_race_is_won_no_other_is_published() -> None:
-    node = Node(partitions=[P])
+    node = Node(partitions=[P], times=Times(normal=60, minimum=40))
     node.wakes()
+    assert node.now - 1000 < 80
     assert node.take(Found(Hash.GRAB, P, "owl")) == []
     assert node.wakes_at <= node.now + 60
 
@@ -232,7 +233,7 @@ def test_an_owner_publishes_nothing() -> None:
 
 
 def test_a_node_without_partitions_waits_for_nothing() -> None:
-    assert Grab(node="fox").step(Woken(), 1000.0) == (Grab(node="fox"), ())
+    assert Grab(node="fox").step(Woken(), 1000.0, by_rows({})) == (Grab(node="fox"), ())
 
 
 def test_nodes_do_not_look_at_one_moment() -> None:
@@ -263,9 +264,9 @@ def test_an_owner_is_ahead_until_it_has_two_more() -> None:
 
 
 def test_what_is_won_counts_as_held_while_its_owner_lets_go() -> None:
-    node = Node()
-    node.take(Raced("00", "fox"), Found(Hash.ALLOCATION, "00", "owl"))
-    assert node.grab.held == {"00"}
+    node = Node(rows={"owl": 1})
+    node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "owl"))
+    assert node.grab.held == {P}
     assert node.grab.running == frozenset()
     assert node.race("01")[0] == pytest.approx(1.5 * 0.25)
 
@@ -299,7 +300,7 @@ def test_a_winner_of_a_free_partition_starts_marks_and_clears_its_win() -> None:
 
 
 def test_a_winner_waits_until_the_loser_has_let_go() -> None:
-    node = Node(partitions=[P])
+    node = Node(partitions=[P], rows={"owl": 2})
     node.race(P)
     assert node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "owl")) == [Get(Hash.ALLOCATION, P)]
     assert node.take(Notified(Channel.ALLOCATED, P)) == [StartPump(P)]
@@ -307,24 +308,15 @@ def test_a_winner_waits_until_the_loser_has_let_go() -> None:
 
 
 def test_word_of_the_loser_may_be_quicker_than_the_answer() -> None:
-    node = Node(partitions=[P])
+    node = Node(partitions=[P], rows={"owl": 1})
     node.take(Raced(P, "fox"))
     assert node.take(Notified(Channel.ALLOCATED, P), Found(Hash.ALLOCATION, P, "owl")) == [
         StartPump(P)
     ]
 
 
-@pytest.mark.parametrize("answer", [[], [Found(Hash.ALLOCATION, P, "dead")]])
-def test_without_a_word_it_starts_after_the_shutdown_time(answer: list[Event]) -> None:
-    node = Node(partitions=[P])
-    node.take(Raced(P, "fox"), *answer)
-    node.wakes()
-    assert node.wakes() == [StartPump(P)]
-    assert node.now == 1000 + 30
-
-
 def test_a_loser_stops_clears_and_says_so() -> None:
-    node = fox_with(P)
+    node = fox_with(P, "00")
     assert node.race(P)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
     assert node.take(Raced(P, "owl")) == [StopPump(P)]
     assert node.take(Notified(Channel.GRAB_LEASE, P)) == []
@@ -332,18 +324,18 @@ def test_a_loser_stops_clears_and_says_so() -> None:
         DropIf(Hash.ALLOCATION, P, "fox"),
         Publish(Channel.ALLOCATED, P),
     ]
-    assert node.grab.held == frozenset()
+    assert node.grab.held == {"00"}
 
 
 def test_a_pump_that_is_to_end_is_raced_for_by_others_alone() -> None:
-    node = Node(partitions=[P])
-    node.runs(P)
+    node = Node(partitions=[P, "00"])
+    node.runs(P, "00")
     node.wakes()
     assert node.take(Notified(Channel.GRAB_LEASE, P), Raced(P, "owl")) == [StopPump(P)]
     assert node.wakes_at == math.inf
     node.take(Notified(Channel.GRAB_LEASE, P))
     assert node.wakes_at == math.inf
-    assert node.grab.pumping == {P}
+    assert node.grab.pumping == {P, "00"}
 
 
 def test_an_owner_that_wins_keeps_what_it_has() -> None:
@@ -361,7 +353,7 @@ def test_one_that_comes_too_late_and_owns_nothing_does_nothing() -> None:
 
 
 def test_a_winner_that_loses_the_next_race_while_it_waits_does_not_start() -> None:
-    node = Node(partitions=[P])
+    node = Node(partitions=[P], rows={"owl": 1})
     node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "dead"), Raced(P, "owl"))
     assert node.take(Notified(Channel.ALLOCATED, P)) == []
     assert node.grab.held == frozenset()
@@ -448,13 +440,13 @@ def test_a_node_that_leaves_stops_all_and_has_others_race_for_it() -> None:
     assert node.wakes_at == math.inf
 
 
-# ---- the guard
+# ---- the rows
 
 
 @pytest.mark.parametrize(
-    ("mine", "guard", "runs"),
+    ("mine", "rows", "competes"),
     [
-        (2, None, True),
+        (2, {}, True),
         (2, {"owl": 3}, False),
         (2, {"owl": 4}, True),
         (0, {"owl": 1}, False),
@@ -462,67 +454,67 @@ def test_a_node_that_leaves_stops_all_and_has_others_race_for_it() -> None:
         (4, {"elk": 1}, True),
     ],
 )
-def test_a_guarded_node_runs_for_what_is_free_or_of_one_who_has_two_more(
-    mine: int, guard: Rows | None, *, runs: bool
+def test_a_node_competes_for_what_is_free_or_of_one_who_has_two_more(
+    mine: int, rows: Rows, *, competes: bool
 ) -> None:
     node = fox_with(*NAMES[:mine])
-    assert node.race(P, guard)[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if runs else [])
+    node.rows = rows
+    assert node.race(P)[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if competes else [])
 
 
 @pytest.mark.parametrize(
-    ("mine", "guard", "yields"),
+    ("mine", "rows", "yields"),
     [
-        (2, None, True),
         (2, {"fox": 2, "elk": 1}, False),
         (3, {"fox": 3, "elk": 1}, True),
         (1, {"fox": 1}, False),
         (2, {}, True),
     ],
 )
-def test_a_guarded_holder_yields_to_one_who_has_two_less(
-    mine: int, guard: Rows | None, *, yields: bool
-) -> None:
+def test_a_holder_yields_to_one_who_has_two_less(mine: int, rows: Rows, *, yields: bool) -> None:
     node = fox_with(P, *NAMES[: mine - 1])
-    assert node.race(P, guard)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
-    assert node.take(Raced(P, "elk"), guard=guard) == ([StopPump(P)] if yields else [])
+    node.rows = rows
+    assert node.race(P)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
+    assert node.take(Raced(P, "elk")) == ([StopPump(P)] if yields else [])
 
 
-def test_with_a_guard_a_mark_that_outlives_its_race_is_void() -> None:
+def test_a_mark_that_outlives_its_race_is_void() -> None:
     """It stays won for 10 s, and the race may take as long."""
-    node, published = Node(partitions=[P]), Node(partitions=[P])
-    for one in (node, published):
-        one.wakes({})
-    assert published.take(Found(Hash.GRAB, P, "dead")) == []
-    did = node.take(Found(Hash.GRAB, P, "dead"), guard={})
-    assert did == [DropIf(Hash.GRAB, P, "dead"), Publish(Channel.GRAB_LEASE, P)]
-    short = Node(partitions=[P], times=Times(normal=60, minimum=40))
-    short.wakes({})
-    assert short.now - 1000 < 80
-    assert short.take(Found(Hash.GRAB, P, "owl"), guard={}) == []
-
-
-@pytest.mark.parametrize(("guard", "starts"), [({"owl": 1}, False), ({}, True)])
-def test_a_guarded_winner_starts_by_itself_only_what_is_free(guard: Rows, *, starts: bool) -> None:
     node = Node(partitions=[P])
-    node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "owl"))
-    node.wakes(guard)
-    assert node.wakes(guard) == ([StartPump(P)] if starts else [])
+    node.wakes()
+    did = node.take(Found(Hash.GRAB, P, "dead"))
+    assert did == [DropIf(Hash.GRAB, P, "dead"), Publish(Channel.GRAB_LEASE, P)]
+
+
+@pytest.mark.parametrize("answer", [[], [Found(Hash.ALLOCATION, P, "owl")]])
+@pytest.mark.parametrize(("rows", "starts"), [({"owl": 1}, False), ({}, True)])
+def test_without_a_word_it_starts_after_the_shutdown_time_only_what_is_free(
+    answer: list[Event], rows: Rows, *, starts: bool
+) -> None:
+    node = Node(partitions=[P], rows={"owl": 1})
+    node.take(Raced(P, "fox"), *answer)
+    node.rows = rows
+    node.wakes()
+    assert node.wakes() == ([StartPump(P)] if starts else [])
+    assert node.now == 1000 + 30
     assert node.grab.held == ({P} if starts else set())
 
 
 @pytest.mark.parametrize("owner", [None, "owl"])
-def test_a_guarded_winner_goes_by_the_rows_and_not_by_the_hash(owner: str | None) -> None:
-    held = Node(partitions=[P])
+def test_a_winner_goes_by_the_rows_and_not_by_the_hash(owner: str | None) -> None:
+    held = Node(partitions=[P], rows={"owl": 2})
     held.take(Raced(P, "fox"))
-    assert held.take(Found(Hash.ALLOCATION, P, owner), guard={"owl": 2}) == []
+    assert held.take(Found(Hash.ALLOCATION, P, owner)) == []
     free = Node(partitions=[P])
     free.take(Raced(P, "fox"))
-    assert free.take(Found(Hash.ALLOCATION, P, owner), guard={}) == [StartPump(P)]
+    assert free.take(Found(Hash.ALLOCATION, P, owner)) == [StartPump(P)]
 
 
-@pytest.mark.parametrize(("after", "runs"), [(1, True), (9.875, False)])
-def test_what_was_just_let_go_is_free_by_rows_that_are_older(after: float, *, runs: bool) -> None:
-    node = Node(partitions=[P])
+@pytest.mark.parametrize(("after", "competes"), [(1, True), (9.875, False)])
+def test_what_was_just_let_go_is_free_by_rows_that_are_older(
+    after: float, *, competes: bool
+) -> None:
+    node = Node(partitions=[P], rows={"owl": 1})
     node.take(Notified(Channel.ALLOCATED, P))
     node.now += after
-    assert node.race(P, {"owl": 1})[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if runs else [])
+    assert node.race(P)[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if competes else [])

@@ -32,7 +32,7 @@ from blackboard.rules.transitions import (
     run_of,
     unlocked,
 )
-from blackboard.rules.wrong_clock import Planning, ahead
+from blackboard.rules.wrong_clock import Planning, problem_of_times
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, MINUTE, NOON, settings
@@ -186,4 +186,4 @@ def test_what_a_right_clock_has_planned_is_never_set_back(data: st.DataObject) -
     )
     for _ in range(data.draw(st.integers(1, 15))):
         data.draw(steps)()
-        assert ahead(life.item, life.planning, now=life.now) == "", life.item
+        assert problem_of_times(life.item, life.planning, now=life.now) == "", life.item

@@ -447,14 +447,11 @@ def test_a_run_that_is_freed_is_tried_again_without_a_backoff() -> None:
     assert (again.ready, again.attempt, again.outcome) == (NOW, 2, Outcome.FAILED)
 
 
-@pytest.mark.parametrize(("outcome", "failures"), [(Outcome.ABANDONED, 3), (Outcome.CANCELLED, 2)])
-def test_a_run_that_is_freed_while_its_item_is_paused_waits_to_be_made_again(
-    outcome: Outcome, failures: int
-) -> None:
+def test_a_run_that_is_abandoned_while_its_item_is_paused_waits_to_be_made_again() -> None:
     held = replace(RUNNING, state=State.PAUSED, paused="{}", failures=2, once="{}")
-    after = freed(held, run(held, outcome), settings=GOES_ON, again=True)
+    after = freed(held, run(held, Outcome.ABANDONED), settings=GOES_ON, requeue=True)
     said = (after.state, after.slot, after.ready, after.attempt, after.failures, after.once)
-    assert said == (State.PAUSED, held.slot, NOW, 2, failures, "{}")
+    assert said == (State.PAUSED, held.slot, NOW, 2, 3, "{}")
 
 
 def test_only_a_shutdown_puts_a_cancelled_run_back() -> None:

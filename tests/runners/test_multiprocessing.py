@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.handlers.registry import Registry, load
+from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Outcome
 from blackboard.runners.runner import Runner
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
@@ -73,7 +73,7 @@ WAYS = ["spawn", "forkserver", "fork"] if sys.platform == "linux" else ["spawn",
 
 
 @pytest.fixture(name="jobs")
-def _jobs(tmp_path: Path) -> Registry:
+def _jobs(tmp_path: Path) -> Handlers:
     """In a folder whose name is no module's name."""
     folder = tmp_path / "my jobs.d 100%"
     folder.mkdir()
@@ -85,7 +85,7 @@ def _jobs(tmp_path: Path) -> Registry:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("type_", "result"), [("pool", [4, 9]), ("process", [16, 0])])
 def test_a_plain_handler_may_start_processes(
-    jobs: Registry, type_: str, result: list[int], way: str
+    jobs: Handlers, type_: str, result: list[int], way: str
 ) -> None:
     async def story(runner: Runner) -> None:
         execution = runner.start(call_of(type_, jobs=jobs, way=way), Told(), math.inf)
@@ -96,7 +96,7 @@ def test_a_plain_handler_may_start_processes(
 
 
 @pytest.mark.parametrize("way", ["spawn", "forkserver"])
-def test_a_coroutine_may_have_work_done_in_processes(jobs: Registry, way: str) -> None:
+def test_a_coroutine_may_have_work_done_in_processes(jobs: Handlers, way: str) -> None:
     async def story(runner: Runner) -> None:
         execution = runner.start(call_of("executor", jobs=jobs, way=way), Told(), math.inf)
         ended = await asyncio.wait_for(execution.wait(), PATIENCE)
@@ -105,7 +105,7 @@ def test_a_coroutine_may_have_work_done_in_processes(jobs: Registry, way: str) -
     on_the_loop(story)
 
 
-def test_what_a_handlers_module_holds_can_be_pickled(jobs: Registry) -> None:
+def test_what_a_handlers_module_holds_can_be_pickled(jobs: Handlers) -> None:
     function = jobs["pool"].function
     data = pickle.dumps(function)
     loaded = [name for name in sys.modules if name.startswith("blackboard.handlers.code.")]

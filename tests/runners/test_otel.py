@@ -31,7 +31,7 @@ from blackboard.cli import called
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.handlers.handler import handler, handlers_of
-from blackboard.handlers.registry import Registry
+from blackboard.handlers.registry import by_type
 from blackboard.model import replace
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
@@ -63,7 +63,7 @@ async def write() -> None:
         await asyncio.sleep(0)
 
 
-TRACED = Registry(handlers_of(traced))
+TRACED = by_type(handlers_of(traced))
 
 
 def traced_runs(*fails: bool) -> tuple[dict[str, ReadableSpan], list[Any]]:

@@ -176,10 +176,15 @@ def no_thread(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("name", "instead", "problem"),
     [
-        ("sys.executable", "/no/such/python", "[Errno 2] No such file"),
-        ("blackboard.runners.child_process.subprocess.Popen", no_thread, "can't start new thread"),
         (
-            "blackboard.handlers.code.program",
+            "blackboard.runners.child_process.python",
+            lambda *_: ["/no/such/python"],
+            "[Errno 2] No such file",
+        ),
+        ("blackboard.runners.child_process.subprocess.Popen", no_thread, "can't start new thread"),
+        ("multiprocessing.spawn._python_exe", b"/bin/true", "python: '/bin/true', which is to run"),
+        (
+            "blackboard.runners.child_process.program",
             lambda _: "raise RuntimeError('no memory')",
             "the child process ended: exit code 1",
         ),
@@ -189,9 +194,9 @@ def test_a_run_whose_process_cannot_be_started_has_not_begun(
     monkeypatch: pytest.MonkeyPatch, name: str, instead: object, problem: str
 ) -> None:
     async def story(runner: ProcessRunner) -> None:
-        runner.watch.begin()
         with monkeypatch.context() as patch:
             patch.setattr(name, instead)
+            runner.watch.begin()
             ended = await run(runner, "describe")
             could_start = await runner.can_start(call_of("describe").handler.source)
         assert (ended.outcome, ended.begun, could_start) == (Outcome.FAILED, False, False)
@@ -216,7 +221,7 @@ def test_a_try_to_start_a_process_that_is_given_up_leaves_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     endless = "import time; time.sleep(600)"
-    monkeypatch.setattr("blackboard.handlers.code.program", lambda _: endless)
+    monkeypatch.setattr("blackboard.runners.child_process.program", lambda _: endless)
 
     async def story(runner: ProcessRunner) -> None:
         trying = asyncio.create_task(runner.can_start(call_of("describe").handler.source))

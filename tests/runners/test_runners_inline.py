@@ -171,10 +171,10 @@ def test_a_coroutine_that_swallows_its_cancellation_is_abandoned() -> None:
         execution, told = await started(runner, "a-swallows")
         execution.stop(Outcome.TIMEOUT, "enough")
         ended = await asyncio.wait_for(execution.wait(), PATIENCE)
-        assert (ended.outcome, ended.error) == (Outcome.TIMEOUT, "enough")
         ((level, text),) = told.logs
         assert level == logging.ERROR
         assert "swallowed its cancellation" in text
+        assert (ended.outcome, ended.error) == (Outcome.TIMEOUT, f"enough; {text}")
 
     on_the_loop(story, stop_timeout=0.01)
 

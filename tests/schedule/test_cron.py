@@ -109,11 +109,7 @@ REFUSED = [
     ("5- * * * *", "cannot be read", "1-5"),
     ("*-5 * * * *", "cannot be read", "1-5"),
     ("1/2/3 * * * *", "cannot be read", "*/10"),
-    (
-        "? * * * *",
-        "cannot be read",
-        "Sunday is 0 here, and 1 in Quartz",
-    ),
+    ("? * * * *", "cannot be read", "Sunday is 0 here, and 1 in Quartz"),
     ("* * L * *", "cannot be read", "FREQ=MONTHLY;BYMONTHDAY=-1"),
     ("* * 15W * *", "cannot be read", "BYDAY=MO,TU,WE,TH,FR;BYSETPOS=1"),
     ("* * * * 1#2", "cannot be read", "FREQ=MONTHLY;BYDAY=2MO"),

@@ -220,13 +220,7 @@ def test_a_long_time_without_slots_is_behind_a_search_that_found_none() -> None:
 def test_slots_go_on_behind_several_windows() -> None:
     one = Cron("0 */6 * * *", limits=limits(blackout="sat 06:00-18:00, sun 06:00-07:00"))
     found = due_between(one, FRIDAY, FRIDAY + 48 * HOUR, 99)
-    assert [f"{slot:%a %H}" for slot in found] == [
-        "Fri 18",
-        "Sat 00",
-        "Sat 18",
-        "Sun 00",
-        "Sun 12",
-    ]
+    assert [f"{slot:%a %H}" for slot in found] == ["Fri 18", "Sat 00", "Sat 18", "Sun 00", "Sun 12"]
     every = schedule("every 8h", blackout="sat")
     assert slots(every, FRIDAY, 3) == ["Fri 20 20:00", "Sun 22 00:00", "Sun 22 08:00"]
 

@@ -215,6 +215,7 @@ class Fleet(Scene):
         network: Network | None = None,
         skew: float = 0.0,
         table: Table | None = None,
+        coordinator: bool = False,
     ) -> Hired:
         """Starts a worker whose handlers take `lasts` seconds, and whose wall clock is wrong by
         `skew` seconds. Its table uses the store's clock.
@@ -231,7 +232,9 @@ class Fleet(Scene):
         worker = assemble(
             board.asked_through(under),
             WorkerSetup(
-                settings=WorkerSettings(cycle=timedelta(seconds=cycle), slots=slots),
+                settings=WorkerSettings(
+                    cycle=timedelta(seconds=cycle), slots=slots, coordinator=coordinator
+                ),
                 events=events,
                 inline=runner,
                 process=runner,

@@ -19,9 +19,8 @@ Drain = tuple[float, float]
 
 @dataclass(slots=True)
 class Pumps:
-    """The pumps that run on any node, as an observer sees them; and, with locks, the lock rows."""
+    """The pumps that run on any node, as an observer sees them, and the lock rows."""
 
-    locks: bool = False
     running: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The nodes whose pump of a partition runs."""
     owners: dict[str, str] = field(default_factory=dict)
@@ -30,12 +29,9 @@ class Pumps:
     """Starts of a pump."""
     at_once: int = 0
     """Starts of a pump while another one of its partition ran."""
-    refused: int = 0
-    """Starts that another node's lock prevented."""
 
     def start(self, node: str, partition: str) -> bool:
-        if self.locks and self.owners.setdefault(partition, node) != node:
-            self.refused += 1
+        if self.owners.setdefault(partition, node) != node:
             return False
         self.moves += 1
         self.at_once += bool(self.running[partition])
@@ -51,6 +47,10 @@ class Pumps:
         """Ends the pumps of a node. Its locks stay: they go stale later."""
         for nodes in self.running.values():
             nodes.discard(node)
+
+    def stale(self, node: str) -> None:
+        """Frees what a killed node held, when its locks are stale."""
+        self.owners = {name: owner for name, owner in self.owners.items() if owner != node}
 
     def of(self, node: str) -> int:
         return sum(node in nodes for nodes in self.running.values())
@@ -72,7 +72,7 @@ class GrabNode:
         pumps: Pumps,
         times: Times,
         drain: Drain = (0.05, 0.5),
-        guard: Callable[[], LockHolders] | None = None,
+        holders: Callable[[], LockHolders] | None = None,
     ) -> None:
         self.name = name
         self.clock = clock
@@ -88,7 +88,7 @@ class GrabNode:
             start=self._start,
             claim=self._claim,
             release=self._release,
-            guard=guard or (lambda: None),
+            holders=holders or (lambda: LockHolders(pumps.owners)),
         )
 
     @property
@@ -135,14 +135,13 @@ class _SimulatedNode:
 
 
 class GrabWorld:
-    """A group of nodes in virtual time, on a simulated bus. Without `guarded`, as published."""
+    """A group of nodes in virtual time, on a simulated bus."""
 
     def __init__(
         self,
         partitions: int,
         *,
         seed: int,
-        guarded: bool = False,
         view_every: float = 0.0,
         times: Times | None = None,
         lease: float = 30.0,
@@ -152,13 +151,12 @@ class GrabWorld:
         """
         self.partitions = [f"{number:02}" for number in range(partitions)]
         self.seed = seed
-        self.guarded = guarded
         self.view_every = view_every
         self.times = times or Times()
         self.lease = lease
         self.timeline = Timeline()
         self.shared = SharedBus()
-        self.pumps = Pumps(locks=guarded)
+        self.pumps = Pumps()
         for name in self.partitions:
             self.pumps.running[name] = set()
         self.nodes: dict[str, _SimulatedNode] = {}
@@ -181,13 +179,13 @@ class GrabWorld:
                 chance=chance,
                 pumps=self.pumps,
                 times=self.times,
-                guard=self._guard() if self.guarded else None,
+                holders=self._holders(),
             )
             self.nodes[name] = _SimulatedNode(loop, bus, node)
             begin = self.timeline.now + chance.fraction()
             self.timeline.at(begin, lambda of=loop, it=node: of.spawn(it.run(self.partitions)))
 
-    def _guard(self) -> Callable[[], LockHolders]:
+    def _holders(self) -> Callable[[], LockHolders]:
         """The lock rows as a node sees them that reads them every `view_every` seconds."""
         read_at = -self.view_every
         view = LockHolders({})
@@ -204,10 +202,7 @@ class GrabWorld:
     def kill(self, name: str) -> None:
         self.nodes.pop(name).loop.kill()
         self.pumps.killed(name)
-        self.timeline.at(self.timeline.now + self.lease, self._stale, name)
-
-    def _stale(self, name: str) -> None:
-        self.pumps.owners = {p: owner for p, owner in self.pumps.owners.items() if owner != name}
+        self.timeline.at(self.timeline.now + self.lease, self.pumps.stale, name)
 
     def leave(self, name: str) -> None:
         one = self.nodes[name]

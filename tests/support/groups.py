@@ -12,7 +12,7 @@ from blackboard.errors import LeaseLost
 from blackboard.events import BoardEvent
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import Handler, handlers_of, pump
-from blackboard.handlers.registry import Registry
+from blackboard.handlers.registry import by_type
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import Balance
@@ -130,7 +130,7 @@ class Group:
     @property
     def board(self) -> BoardTable:
         found = self.fleet.board.group(GROUP)
-        found.resolve = resolver(self.settings, Registry([self.handler]))
+        found.resolve = resolver(self.settings, by_type([self.handler]))
         return found
 
     def bus(self, *, on_away: Callable[[str], None], on_back: Callable[[], None]) -> SimulatedBus:

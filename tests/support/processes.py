@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import psutil
 
 from blackboard.clock import SystemChance, SystemClock
-from blackboard.handlers.registry import Registry, load
+from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Item, Lock, Outcome, Run
 from blackboard.protocol.additions import add
 from blackboard.protocol.reading import BoardTable
@@ -282,7 +282,7 @@ class Site:
         return int((self.folder / f"began-{item_id}-{fence}").read_text())
 
 
-HANDLERS: Registry = load([str(FOLDER)], HERE)
+HANDLERS: Handlers = load([str(FOLDER)], HERE)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import psutil
 
 from blackboard.errors import BlackboardError
 from blackboard.handlers.context import HandlerItem
-from blackboard.handlers.registry import Registry, load
+from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Ended
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
@@ -50,7 +50,7 @@ class Told:
 
 
 def call_of(
-    type_: str, *, jobs: Registry = JOBS, id_: str = "x", checkpoint: Any = None, **params: Any
+    type_: str, *, jobs: Handlers = JOBS, id_: str = "x", checkpoint: Any = None, **params: Any
 ) -> HandlerCall:
     return HandlerCall(
         handler=jobs[type_],

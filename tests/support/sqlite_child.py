@@ -1,4 +1,6 @@
-"""A process that uses a file: `sqlite_child.py count PATH TIMES`, `write PATH` or `hold PATH`."""
+"""A process that uses a file: `sqlite_child.py count PATH TIMES`, or `write`, `hold`, `close` or
+`leave`, and PATH.
+"""
 
 import asyncio
 import sqlite3
@@ -57,6 +59,17 @@ def hold(path: str) -> None:
     sys.stdin.read()
 
 
+async def keep(path: str, *, close: bool) -> None:
+    """Write a row; end when the input ends, with or without closing the file."""
+    table = await SqliteTable.open(path, SystemClock(), Opening(create=True))
+    await table.commit(P, [Insert("kept", {"n": 1})])
+    sys.stdout.write("open\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    if close:
+        await table.close()
+
+
 async def main(verb: str, path: str, *rest: str) -> None:
     table = await SqliteTable.open(path, SystemClock(), Opening(create=True, wait=30))
     try:
@@ -70,5 +83,7 @@ async def main(verb: str, path: str, *rest: str) -> None:
 
 if sys.argv[1] == "hold":
     hold(sys.argv[2])
+elif sys.argv[1] in {"close", "leave"}:
+    asyncio.run(keep(sys.argv[2], close=sys.argv[1] == "close"))
 else:
     asyncio.run(main(*sys.argv[1:]))

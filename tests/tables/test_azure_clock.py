@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blackboard.tables.azure_clock import AHEAD, DRIFT, JUMP, REMEMBERED, TICK, ServiceClock
+from blackboard.tables.azure_clock import (
+    AHEAD,
+    DRIFT,
+    JUMP,
+    REMEMBERED,
+    TICK,
+    ServiceClock,
+    date_of,
+)
 from tests.support.clocks import START, ManualClock
 
 
@@ -67,6 +75,12 @@ def test_a_stamp_from_before_the_clock_was_set_back_says_nothing() -> None:
     store.reply()
     store.known.observe_stamp(stamp)
     assert store.known.now() <= store.time
+
+
+@pytest.mark.parametrize("zone", ["GMT", "-2359", "+2359"])
+def test_a_date_at_the_end_of_all_dates_says_nothing(zone: str) -> None:
+    """No time can be computed from it."""
+    assert date_of(f"Fri, 31 Dec 9999 23:59:59 {zone}") is None
 
 
 @pytest.mark.case("CS02", "CS04")

@@ -13,6 +13,7 @@ from blackboard.events import LockAdopted
 from blackboard.model import Claim, Token
 from blackboard.protocol.claims import claim, override, renew
 from blackboard.protocol.releases import release
+from blackboard.stores import open_table
 from blackboard.table import (
     ANY,
     Busy,
@@ -25,9 +26,9 @@ from blackboard.table import (
     Unknown,
     Unusable,
 )
-from blackboard.tables import azure_transport
+from blackboard.tables import azure, azure_transport
 from blackboard.tables.azurite import Emulator
-from tests.support.boards import finished, settings_of
+from tests.support.boards import TurningClock, finished, settings_of
 from tests.support.proxied_board import Place, place_behind
 from tests.support.proxy import (
     BUSY,
@@ -107,7 +108,7 @@ def test_a_batch_without_a_clear_answer_is_unknown(proxy: Proxy, fault: Fault) -
 RETRY_AFTER = [
     *[(None, 1.0), ("3", 3.0), ("0", 0.0), ("3600", 30.0), ("soon", 1.0), ("-5", 1.0)],
     ("Sat, 01 Jan 2000 00:00:00 GMT", 0.0),
-    ("Fri, 31 Dec 9999 23:59:59 GMT", 30.0),
+    ("Thu, 31 Dec 9998 23:59:59 GMT", 30.0),
     ("Fri, 32 Dec 9999 23:59:59 GMT", 1.0),
 ]
 
@@ -203,6 +204,34 @@ def test_empty_pages_are_not_the_end_of_a_range(proxy: Proxy, count: int) -> Non
             await place.direct.table.commit("p", ops[number : number + table.max_rows])
         proxy.script(Kind.PAGE, EmptyPages(count), None, EmptyPages(count))
         assert [row.data["n"] for row in await rows_of(table, "p")] == list(range(600))
+
+    tell(proxy, story)
+
+
+def test_a_range_of_empty_pages_without_end_is_given_up(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(place: Place) -> None:
+        monkeypatch.setattr(azure, "RANGE", 0.001)
+        proxy.script(Kind.PAGE, EmptyPages(100))
+        with pytest.raises(Unavailable, match="no end"):
+            await rows_of(place.through.table, "p")
+        proxy.calm()
+
+    tell(proxy, story)
+
+
+FAILED = Says(500, "InternalError")
+
+
+@pytest.mark.parametrize("faults", [[FAILED], [Lost(), Reset()], [BUSY]], ids=str)
+def test_a_command_opens_a_store_that_answers_at_a_later_try(
+    proxy: Proxy, faults: list[Fault]
+) -> None:
+    async def story(place: Place) -> None:
+        proxy.script(Kind.PAGE, *faults)
+        url = f"azurite://127.0.0.1:{proxy.port}/{place.name}"
+        place.tables.append(await open_table(url, TurningClock()))
 
     tell(proxy, story)
 

@@ -11,7 +11,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from benchmarks.boards import new_board, worker_on
+from benchmarks.boards import new_board
+from blackboard.bench import worker_on
 from blackboard.clock import SystemClock
 from blackboard.events import BoardEvent, Walked
 from blackboard.model import Outcome

@@ -1,6 +1,10 @@
-"""Commands and programs wait for a store that is busy; workers do not, whose breaker spares it."""
+"""Commands and programs ask a store again that is busy or away; workers do not, whose breaker
+spares it.
+"""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -8,9 +12,9 @@ from blackboard.clock import SystemChance
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import Need
 from blackboard.subscribers import Events
-from blackboard.table import Busy, Insert, Row, Table
+from blackboard.table import Busy, Etag, Insert, Op, Row, Table, Unavailable, Unusable
 from blackboard.tables.memory import MemoryTable
-from blackboard.tables.retrying import LONGEST, RetryingTable
+from blackboard.tables.retrying import LONGEST, PAUSES, RetryingTable
 from blackboard.worker.store_breaker import StoreBreaker
 from tests.support.boards import TurningClock, make_board
 from tests.support.faults import RETRY_AFTER, Fault, FaultyTable
@@ -63,6 +67,34 @@ def test_a_store_that_stays_busy_is_reported(clock: TurningClock, run: Run) -> N
     with pytest.raises(Busy):
         run(RetryingTable(faulty, clock).commit(P, [Insert("a", {"n": 1})]))
     assert clock.monotonic() - before <= LONGEST
+
+
+@pytest.mark.parametrize("times", [len(PAUSES), len(PAUSES) + 1])
+def test_a_store_that_is_away_is_asked_again_a_few_times(
+    clock: TurningClock, run: Run, times: int
+) -> None:
+    faulty = FaultyTable(MemoryTable(clock))
+    table = RetryingTable(faulty, clock)
+    faulty.script(*[Fault.AWAY] * times)
+    faulty.script_reads(*[Fault.AWAY] * times)
+    answers: Any = nullcontext() if times == len(PAUSES) else pytest.raises(Unavailable)
+    for asked in (table.commit(P, [Insert("a", {"n": 1})]), rows_of(table, P)):
+        before = clock.monotonic()
+        with answers:
+            run(asked)
+        assert clock.monotonic() - before == sum(PAUSES)
+    assert faulty.quiet
+
+
+def test_a_store_that_has_to_be_repaired_is_asked_once(clock: TurningClock, run: Run) -> None:
+    class Damaged(MemoryTable):
+        async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+            raise Unusable
+
+    before = clock.monotonic()
+    with pytest.raises(Unusable):
+        run(RetryingTable(Damaged(clock), clock).commit(P, []))
+    assert clock.monotonic() == before
 
 
 def test_a_worker_asks_the_store_itself(clock: TurningClock, run: Run) -> None:

@@ -1,5 +1,6 @@
 """The log of a board's file is copied into it beside the commits, and does not grow for ever."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ GROWN, LONG = 32 << 10, 512 << 10
 def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_checkpoints, "GROWN", GROWN)
     monkeypatch.setattr(sqlite_checkpoints, "LONG", LONG)
+    monkeypatch.setattr(sqlite_checkpoints, "TOO_LONG", LONG)
 
 
 @pytest.fixture
@@ -85,9 +87,12 @@ def test_a_log_that_others_read_is_begun_anew_once_it_is_long(
             run(write(table, f"read-{number:02}"))
         assert log_of(path) > LONG
         reader.execute("COMMIT")
+        assert "MB: a process that reads the file" in table.trouble
+        assert "keeps it from being begun anew, or did" in table.trouble
         run(write(table, "copied"))
         run(write(table, "begins anew"))
         assert log_of(path) < LONG
+        assert table.trouble == ""
     assert len(run(rows_of(table, P))) == 14 * 15
 
 
@@ -119,6 +124,19 @@ def test_a_checkpoint_that_fails_leaves_commits_alone(
         run(write(table, "second"))
     run(write(table, "third"))
     assert len(run(rows_of(table, P))) == 3 * 15
+
+
+def test_a_log_whose_index_was_replaced_is_not_copied(
+    table: SqliteTable, path: Path, tmp_path: Path, run: Run
+) -> None:
+    """Other processes may have begun it anew since, so the old index names wrong places."""
+    run(write(table, "copied"))
+    run(write(table, "few", rows=1))
+    index = Path(f"{path}-shm")
+    index.rename(tmp_path / "old")
+    shutil.copy(tmp_path / "old", index)
+    table._file._checkpoints._copy("PASSIVE")
+    assert in_file(path, tmp_path / "copy.db") == 15
 
 
 def test_a_closed_table_has_no_checkpoint_under_way(path: Path, run: Run) -> None:

@@ -5,8 +5,9 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,10 @@ from blackboard.table import (
     Unknown,
     Unusable,
 )
+from blackboard.tables import sqlite_checkpoints
 from blackboard.tables.sqlite import SqliteTable
-from blackboard.tables.sqlite_open import Opening, answer
+from blackboard.tables.sqlite_file import Batch
+from blackboard.tables.sqlite_open import Opening, answer, connect
 from tests.support.clocks import ManualClock
 from tests.support.sqlite_files import P, damage, fill, setting
 from tests.support.stores import Run, rows_of
@@ -75,7 +78,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("a small disk can be mounted by root alone")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 async def write_until_full(table: SqliteTable) -> int:
@@ -105,6 +108,52 @@ def test_df02_a_disk_that_fills_up_loses_nothing_acknowledged(small_disk: Path, 
         await table.close()
 
     run(story())
+
+
+def test_on_a_full_disk_the_log_is_begun_anew_in_the_room_that_it_has(
+    small_disk: Path, run: Run
+) -> None:
+    """It is too short for a checkpoint by its growth, and others take what becomes free."""
+
+    def fill_up() -> None:
+        with suppress(OSError), (small_disk / "filler").open("ab", buffering=0) as filler:
+            while filler.write(b"x" * 4_096):
+                pass
+
+    async def story() -> None:
+        table = await SqliteTable.open(small_disk / "b.db", ManualClock())
+        for number in range(150):
+            if number >= 20:
+                fill_up()
+            keys = [f"k{key:05}" for key in range(1 + number % 20)]
+            await table.commit(P, [Merge(key, {"n": number}, ANY) for key in keys])
+        found = [row.data.get("n") for row in await rows_of(table, P)]
+        assert found[:20] == [149] * 10 + [139] * 10
+        assert await table.integrity() == []
+        await table.close()
+
+    fill(run, small_disk / "b.db", rows=500)
+    run(story())
+
+
+def test_on_a_full_disk_room_is_made_once_for_the_commits_that_wait_together(
+    table: SqliteTable, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a reader each try lasts a tenth of a second, and renewals wait for it."""
+    opened = list[Path]()
+
+    def connected(path: Path, wait: float) -> sqlite3.Connection:
+        opened.append(path)
+        return connect(path, wait)
+
+    monkeypatch.setattr(sqlite_checkpoints, "connect", connected)
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    run(setting(table, f"max_page_count = {run(setting(table, 'page_count'))}"))
+    data: dict[str, Any] = {"text": "x" * 9_000}
+    batches = [Batch(P, [Insert(f"k{number}", data)], [data]) for number in range(8)]
+    answers = run(table._thread.call(lambda: table._file.apply(batches)))
+    assert [type(answer) for answer in answers] == [Unusable] * 8
+    assert len(opened) == 1
 
 
 def test_a_batch_that_fails_among_its_writes_leaves_nothing_and_the_others_alone(

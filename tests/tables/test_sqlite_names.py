@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from tests.support.patience import patience
 from tests.support.stores import Run, rows_of
 
 P = "town"
+CHILD = Path(__file__).resolve().parents[1] / "support" / "sqlite_child.py"
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def mounted(file: Path, point: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", str(point)], check=True)
+        subprocess.run(["umount", "-l", str(point)], check=True)
 
 
 # --- hard links
@@ -165,6 +166,86 @@ def test_a_file_that_is_removed_under_its_workers_stops_them(
     with pytest.raises(Unusable, match=f"{file.name} was removed or replaced"):
         run(table.commit(P, [Insert("b", {"n": 1})]))
     run(table.close())
+
+
+def test_what_was_acknowledged_before_the_log_was_removed_is_in_the_file_once_it_is_closed(
+    path: Path, run: Run
+) -> None:
+    table = run(SqliteTable.open(path, ManualClock()))
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    Path(f"{path}-wal").unlink()
+    with closing(sqlite3.connect(path)) as other, suppress(sqlite3.OperationalError):
+        other.execute("SELECT * FROM rows").fetchall()  # it makes an empty log
+    run(table.close())
+    assert keys_in(path) == ["a"]
+
+
+@contextmanager
+def user_of(path: Path, end: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has written the row "kept", and keeps the file open; at its end it closes it,
+    or leaves it open (`end`).
+    """
+    command = [sys.executable, str(CHILD), end, str(path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        yield process
+        process.communicate(timeout=patience(60))
+    assert process.returncode == 0
+
+
+def keys_in(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as file:
+        return [key for (key,) in file.execute("SELECT key FROM rows ORDER BY key")]
+
+
+@pytest.mark.parametrize("end", ["close", "leave"])
+def test_a_process_whose_index_was_removed_ends_without_copying_or_removing_the_log(
+    path: Path, end: str
+) -> None:
+    """SQLite would copy by the old index, and remove what other processes wrote since."""
+    with user_of(path, end):
+        Path(f"{path}-shm").unlink()
+        with closing(sqlite3.connect(path)) as other, other:
+            other.execute("INSERT INTO rows SELECT part, 'new', etag, '', 0, '{}' FROM rows")
+    assert keys_in(path) == ["kept", "new"]
+
+
+def test_a_file_is_not_opened_while_a_process_uses_its_removed_index(path: Path, run: Run) -> None:
+    if not Path("/proc/locks").exists():
+        pytest.skip("the locks of this system are not shown")
+    with user_of(path, "close") as process:
+        run(opened(path))
+        Path(f"{path}-shm").unlink()
+        for _ in range(2):
+            assert f"process {process.pid} " in refusal(run, path)
+    run(opened(path))
+    assert keys_in(path) == ["kept"]
+
+
+def test_a_file_is_not_opened_in_a_process_that_uses_its_removed_index(
+    path: Path, run: Run
+) -> None:
+    if not Path("/proc/locks").exists():
+        pytest.skip("the locks of this system are not shown")
+    table = run(SqliteTable.open(path, ManualClock()))
+    Path(f"{path}-shm").unlink()
+    assert f"process {os.getpid()} " in refusal(run, path)
+    run(table.close())
+
+
+def test_a_process_that_had_an_earlier_file_open_opens_the_one_in_its_place(
+    path: Path, run: Run
+) -> None:
+    """As where a copy is put back: the earlier file stays open until its process ends."""
+    table = run(SqliteTable.open(path, ManualClock()))
+    for end in ("", "-wal", "-shm"):
+        Path(f"{path}{end}").unlink()
+    run(opened(path))
+    run(table.close())
+    run(opened(path))
 
 
 @pytest.mark.parametrize("length", [248, 251])

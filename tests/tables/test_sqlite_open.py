@@ -250,7 +250,7 @@ def test_a_full_disk_is_named_and_nothing_is_left_on_it(tmp_path: Path) -> None:
         assert re.search(r"\(.*full.*\)", said)
         assert list(disk.iterdir()) == []
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 MOUNTS = """\

@@ -11,6 +11,7 @@ from blackboard.stores import open_table, resolve_path
 from blackboard.table import Insert, Table, Unavailable
 from blackboard.tables.memory import MemoryTable
 from blackboard.tables.sqlite import SqliteTable
+from tests.support.boards import TurningClock
 from tests.support.clocks import ManualClock
 from tests.support.stores import rows_of
 
@@ -19,7 +20,7 @@ def opened(url: str, *, create: bool = False) -> Table:
     """The table, used and closed."""
 
     async def story() -> Table:
-        table = await open_table(url, ManualClock(), create=create)
+        table = await open_table(url, TurningClock(), create=create)
         await table.commit("p", [Insert("a", {"n": 1})])
         assert len(await rows_of(table, "p")) == 1
         await table.close()

@@ -106,6 +106,16 @@ def test_a_store_that_does_not_answer_is_asked_again_later(
         page = site.post("/act/pause", form)
         assert page.status_code == 503
         assert answer.headers["retry-after"] == page.headers["retry-after"] == seconds
+        monkeypatch.setattr("blackboard.web.snapshot.Snapshot._look", away)
+        monkeypatch.setattr("blackboard.web.app.read", away)
+        site.clock.advance(60)
+        for path in ("board", "items", "runs", "alarms"):
+            answer = site.client.get(f"{ROOT}/{path}")
+            assert error(answer, 503)["problem"] == str(problem)
+            assert answer.headers["retry-after"] == seconds, path
+        metrics = site.client.get("/metrics")
+        assert (metrics.status_code, metrics.text) == (503, f"store: {problem}\n")
+        assert metrics.headers["retry-after"] == seconds
 
 
 def got(client: TestClient, path: str, **said: Any) -> Any:
@@ -148,6 +158,8 @@ def test_what_is_answered_is_what_is_described(
     def check(case: Any) -> None:
         if is_done:
             case.body["id"] = "davis"  # which is there
+        if operation.path == "/edit" and is_done:
+            case.body["owner"] = "ops"  # it has to change something
         statuses.add(checked(still, case))
 
     check()
@@ -323,6 +335,8 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
         ("items?page=1&page=2", "page", "it is given more than once"),
         ("item", "id", "it is missing"),
         ("item?id=", "id", "expected `str` of length >= 1"),
+        (f"items?{'tag=a&' * 21}", "tag", "expected `array` of length <= 20"),
+        (f"runs?{'type=a&' * 21}", "type", "expected `array` of length <= 20"),
         ("runs?id=", "id", "it is empty"),
         ("runs?outcome=red", "outcome", "invalid enum value 'red'"),
         ("runs?since=yesterday", "since", "invalid RFC3339 encoded datetime"),
@@ -331,6 +345,8 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
         ("runs?since=0001-01-01T00:00:00Z", "since", "0001-01-01T00:00:00+00:00 is too far away"),
         ("run?id=davis&fence=x", "fence", "expected `int`, got `str`"),
         ("runs?after=2026", "after", "'2026' is no place in a list of runs"),
+        ("runs?after=nan,1,davis", "after", "'nan,1,davis' is no place in a list of runs"),
+        ("runs?after=1e999,1,davis", "after", "'1e999,1,davis' is no place in a list of runs"),
         ("board?x=1", "x", "it is unknown"),
     ],
 )
@@ -340,6 +356,21 @@ def test_a_parameter_that_is_wrong_is_named(
     found = error(client.get(f"{ROOT}/{path}"), 400)
     assert (found["field"], found["problem"]) == (field, problem)
     assert found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"tags": "a"}, 'expected a list of texts, or ""'),
+        ({"tags": [1]}, 'expected a list of texts, or ""'),
+        ({"retries": "many"}, 'expected a number, or ""'),
+    ],
+)
+def test_an_option_of_another_type_is_refused_in_words(
+    client: TestClient, said: Any, problem: str
+) -> None:
+    answer = client.post(f"{ROOT}/edit", json={"id": "davis"} | said)
+    assert error(answer, 400)["problem"] == problem
 
 
 @pytest.mark.parametrize(
@@ -357,6 +388,8 @@ def test_a_parameter_that_is_wrong_is_named(
         ("edit", b'{"id": "davis", "retries": "many"}', "retries"),
         ("edit", b'{"id": "davis", "tags": "eu"}', "tags"),
         ("edit", b'{"id": "davis", "unset": ["x"]}', "unset"),
+        ("edit", b'{"id": "davis"}', "edit"),
+        ("edit", b'{"id": "davis", "params": {}, "reason": "storm"}', "edit"),
     ],
 )
 def test_a_body_that_is_wrong_changes_nothing(
@@ -462,10 +495,11 @@ def test_below_another_application_the_description_says_where(paged: PagedBoard)
 
 
 def test_every_change_takes_a_reason_and_records_it(paged: PagedBoard, client: TestClient) -> None:
-    paged.do(paged.board.add, "brief", "feed")
-    for verb, said in (("run", {}), ("edit", {"every": "2h"}), ("rename", {"new_id": "short"})):
+    paged.do(paged.board.add, "brief", "feed", at="2030-01-01T00:00Z")
+    for verb, said in (("edit", {"owner": "ops"}), ("rename", {"new_id": "short"})):
         answer = client.post(f"{ROOT}/{verb}", json={"id": "brief", "reason": verb, **said})
         assert answer.status_code == 200, answer.text
-    assert client.post(f"{ROOT}/remove", json={"id": "short", "reason": "remove"}).is_success
+    for verb in ("run", "remove"):
+        assert client.post(f"{ROOT}/{verb}", json={"id": "short", "reason": verb}).is_success
     found = got(client, "actions")["actions"][:4]
     assert all(one["reason"] == one["verb"] for one in found), found

@@ -8,13 +8,14 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 from httpx2 import ASGITransport, AsyncClient
@@ -26,12 +27,19 @@ from blackboard import cost
 from blackboard.board import Board
 from blackboard.display import queries
 from blackboard.display.health import alarms_in
-from blackboard.display.queries import SORTS, ItemQuery, RunQuery, newest_runs
+from blackboard.display.queries import (
+    SORTS,
+    ItemQuery,
+    RunQuery,
+    cursor_of,
+    newest_runs,
+)
 from blackboard.errors import BadInput
+from blackboard.inputs import LONGEST_TEXT
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Claim, Item, Mark, Run, replace
 from blackboard.phrases import iso
-from blackboard.protocol.actions import actions, record_action
+from blackboard.protocol.actions import BEGUN, actions, record_action
 from blackboard.protocol.additions import add_election
 from blackboard.protocol.edits import pause, remove, unlock
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
@@ -45,17 +53,22 @@ from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunOptions, Spec, decode_spec
 from blackboard.table import ANY, Merge, Unavailable
 from blackboard.tables.memory import MemoryTable
-from blackboard.web import app, health, live, recent, runs
+from blackboard.web import actions as web_actions
+from blackboard.web import app, health, live, recent, runs, snapshot
+from blackboard.web import filters as filters_module
 from blackboard.web import site as site_module
+from blackboard.web.access import LONGEST_QUERY
 from blackboard.web.actions import EDITABLE, VERBS, said_in
 from blackboard.web.api import ARGUMENTS, OPERATIONS
-from blackboard.web.app import PAGES, web_app
-from blackboard.web.filters import PAGE, Chooser, Filter
+from blackboard.web.app import PAGES, WebPages, web_app
+from blackboard.web.filters import MOST_VALUES, PAGE, Chooser, Filter
 from blackboard.web.recent import RecentRuns
 from blackboard.web.site import Site, WebPage, prose
 from blackboard.web.snapshot import Snapshot
 from tests.metrics.test_board_metrics import group
 from tests.support.boards import Scene, story
+from tests.support.clocks import ManualClock
+from tests.support.expositions import samples
 from tests.support.patience import patience
 from tests.support.web_site import (
     PATHS,
@@ -204,6 +217,54 @@ def _told(path: str) -> Iterator[tuple[str, str]]:
     return ((name, value) for name in names.get(path, ()) for value in VALUES)
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/", "state"), ("/", "type"), ("/", "tag"), ("/runs", "type"), ("/runs", "outcome")],
+)
+def test_a_page_shows_what_so_many_values_of_a_name_choose_and_refuses_more(
+    odd: WebSite, path: str, name: str
+) -> None:
+    """Each of its links repeats them, and each link has one more, or one less."""
+    values = [(name, str(number)) for number in range(MOST_VALUES)]
+    assert odd.get(f"{path}?{urlencode(values)}").status_code == 200
+    assert odd.get(f"{path}?{urlencode([*values, values[0], (name, '')])}").status_code == 200
+    answer = odd.get(f"{path}?{urlencode([*values, (name, 'more')])}")
+    assert answer.status_code == 400
+    assert f"{name}: {MOST_VALUES + 1} are too many (at most {MOST_VALUES}" in answer.text
+
+
+def test_many_items_are_not_chosen_by_more_values_than_a_page_has(odd: WebSite) -> None:
+    values = [str(number) for number in range(MOST_VALUES + 1)]
+    fields = {"csrf": odd.csrf(), "verb": "pause", "tag": values}
+    assert odd.post("/confirm", fields).status_code == 400
+
+
+def test_an_address_that_is_too_long_is_refused_before_it_is_read(odd: WebSite) -> None:
+    longest = f"q={'a' * (LONGEST_QUERY - 2)}"
+    for path in (*PATHS, "/live/board", "/metrics", "/bulk", "/nothing", "/api/v1/items"):
+        answer = odd.get(f"{path}?{longest}a")
+        assert answer.status_code == 400, path
+        assert f"at most {LONGEST_QUERY:,}" in answer.text
+    page = odd.get(f"/?{longest}")
+    assert page.status_code == 200
+    tags = urlencode([("tag", "\u65e5" * 150 + str(number)) for number in range(MOST_VALUES)])
+    assert len(odd.get(f"/?{tags}").content) < 50 * LONGEST_QUERY
+    for path, name in (("/", "tag"), ("/runs", "id")):
+        page = odd.get(f"{path}?{name}={'a' * (LONGEST_QUERY - 4)}")
+        assert len(page.content) < 3 * LONGEST_QUERY
+
+
+def test_the_longest_id_has_pages(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "OF_A_LIST", 1)
+    longest = "\U0001f642" * LONGEST_TEXT
+    site.add(longest)
+    ran_hourly(site, longest, "ok", "ok")
+    said = urlencode({"id": longest})
+    for path in ("/item", "/runs", "/report", "/timeline", "/api/v1/item", "/api/v1/why"):
+        assert site.get(f"{path}?{said}").status_code == 200, path
+    assert [fence for _, fence in shown_runs(site, f"/runs?{said}")] == ["2", "1"]
+
+
 def test_nonsense_in_forms(odd: WebSite) -> None:
     csrf = odd.csrf()
     for name in ("retries", "every", "cron", "rrule", "at", "timezone", "timeout"):
@@ -253,7 +314,7 @@ async def test_filters_select_what_show_selects(scene: Scene) -> None:
     await scene.let_go(await scene.claimed("item-04"))
     await scene.claimed("item-05")
     scene.later(minutes=5)
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     chooser = Chooser(snapshot)
     for sort in SORTS:
@@ -274,12 +335,29 @@ async def test_filters_select_what_show_selects(scene: Scene) -> None:
             assert [one.item.id for one in found] == shown
 
 
+@story
+async def test_so_many_items_of_choices_are_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters_module, "MOST_ITEMS_KEPT", 5)
+    for one in ("davis", "dayton"):
+        await scene.add(one)
+    snapshot = Snapshot(scene.board)
+    await snapshot.look()
+    chooser = Chooser(snapshot)
+    choices = [Filter(search=one) for one in ("d", "a", "y", "da")]
+    found = [await chooser.all(one) for one in choices]
+    assert [len(one) for one in found] == [2, 2, 1, 2]
+    assert await chooser.all(choices[-1]) is found[-1]
+    assert await chooser.all(choices[0]) is not found[0]
+
+
 def test_what_an_address_says_is_what_a_filter_says() -> None:
     pairs = [("q", "tör &"), ("state", "failed"), ("state", "paused"), ("type", "a,b")]
     pairs += [("tag", "x"), ("sort", "stop"), ("order", "desc"), ("page", "3")]
     found = Filter.of(QueryParams(pairs))
     assert found.pairs == pairs
-    assert Filter.of(QueryParams(found.query)) == found
+    assert Filter.of(QueryParams(found.pairs)) == found
     assert Filter.of(QueryParams(page="9" * 5000, state="x", sort="x")) == Filter()
     assert found.toggled("states", "failed").states == ("paused",)
     assert found.sorted_by("stop").reverse is False
@@ -582,6 +660,50 @@ def test_a_fault_in_a_change_of_many_items_is_counted_and_the_others_are_changed
     assert (action.verb, action.ids) == ("pause", ("keene",))
 
 
+def test_a_change_of_many_items_ends_with_the_server_though_the_store_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(web_actions, "AT_ONCE", 2)
+    with served(operator=True) as site:
+        begun: list[str] = []
+        answered = asyncio.Event()
+
+        async def silent(board: Board, item_id: str, **said: Any) -> Any:
+            begun.append(item_id)
+            await answered.wait()
+            return await paused(board, item_id, **said)
+
+        async def ends() -> None:
+            closing = asyncio.ensure_future(pages.close())
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not closing.done()
+            site.clock.advance(web_actions.LAST_CHANGES)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            answered.set()
+            await closing
+
+        site.add("davis", "dayton", "keene", "salem")
+        paused, pages = Board.pause, cast(WebPages, site.app)
+        monkeypatch.setattr(Board, "pause", silent)
+        assert site.post("/confirm", fields_of(pauses(site), "confirm")).status_code == 303
+        (action,) = site.do(lambda: actions(site.board, limit=10))
+        assert (action.count, action.detail) == (4, BEGUN)
+        reread: list[str] = []
+
+        async def noted(_: Snapshot, ids: Iterable[str]) -> None:
+            reread.extend(ids)
+
+        monkeypatch.setattr(Snapshot, "reread", noted)
+        site.do(ends)
+        assert reread == [], "the server ends"
+        assert paused_ids(site) == ["davis", "dayton"]
+        (action,) = site.do(lambda: actions(site.board, limit=10))
+        assert (action.verb, action.ids, action.detail) == ("pause", ("davis", "dayton"), "")
+    assert "2 of 4 items are left as they are: the server ends" in caplog.text
+
+
 def test_an_action_on_an_item_that_was_removed_meanwhile(site: WebSite) -> None:
     site.add("davis")
     csrf = site.csrf("/item?id=davis")
@@ -810,6 +932,91 @@ def test_of_a_busy_board_the_newest_runs_are_counted_and_the_pages_say_so(
         monkeypatch.setattr(module, "MOST_COUNTED", 100)
     for path in ("/failures", "/health"):
         assert "runs count." in site.get(path).text
+
+
+def test_a_search_that_takes_long_is_cut_and_goes_on_where_it_ended(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All runs are found, each once and in order, also those of items that ran since."""
+    ids = [f"item {number:02}" for number in range(30)]
+    site.add(*ids)
+    for one in ids[:10]:
+        ran_hourly(site, one, "failed")
+    for one in ids[10:]:
+        ran_hourly(site, one, "failed" if one == "item 27" else "ok")
+    runs_of = BoardTable.runs
+
+    def slowly(board: BoardTable, item_id: str, **about: Any) -> AsyncIterator[Run]:
+        site.clock.advance(1)
+        return runs_of(board, item_id, **about)
+
+    monkeypatch.setattr(BoardTable, "runs", slowly)
+    monkeypatch.setattr(queries, "AT_ONCE", 1)
+    found, address, asked = list[str](), "/runs?outcome=failed", 0
+    while address:
+        before, page = site.clock.monotonic(), site.get(address).text
+        found += re.findall(r'<td><a href="/run\?id=([^"&]+)', page)
+        onward = [one for one in addresses_of(page) if one.startswith("/runs?") and "after" in one]
+        if asked == 0:
+            assert "found so far: the search takes long" in page
+            assert site.clock.monotonic() - before < 2 * recent.LONGEST
+        address, asked = html.unescape(onward[0]) if onward else "", asked + 1
+    assert [unquote_plus(one) for one in found] == ["item 27", *ids[9::-1]]
+    assert asked > 3
+
+
+def test_a_search_that_takes_long_to_get_to_its_beginning_is_refused(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that goes on where another was cut, when what that has read is not kept. Pages that
+    show runs of some hours say that they were cut.
+    """
+    ids = [f"item {number:02}" for number in range(20)]
+    site.add(*ids)
+    for one in ids:
+        ran_hourly(site, one, "ok")
+    begun, runs_of = site.clock.now() - timedelta(hours=15), BoardTable.runs
+    reading, most = 0, 0
+
+    async def slowly(board: BoardTable, item_id: str, **about: Any) -> AsyncIterator[Run]:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        site.clock.advance(1)
+        await asyncio.sleep(0)
+        async for run in runs_of(board, item_id, **about):
+            yield run
+        reading -= 1
+
+    def seconds(address: str, status: int, words: str) -> float:
+        before, answer = site.clock.monotonic(), site.get(address)
+        assert (answer.status_code, words in answer.text) == (status, True), address
+        return site.clock.monotonic() - before
+
+    monkeypatch.setattr(BoardTable, "runs", slowly)
+    monkeypatch.setattr(queries, "AT_ONCE", 1)
+    monkeypatch.setattr(recent, "MOST_KEPT", 2)
+    until = quote(begun.isoformat())
+    for address, status, words in (
+        ("/runs?q=zzz", 200, "0 found so far: the search takes long"),
+        (f"/runs?q=zzz&until={until}", 400, "more items have run since then"),
+        (f"/runs?after={begun.timestamp()},1,x", 400, "choose an item or a type"),
+        (f"/api/v1/runs?until={until}", 400, "more items have run since then"),
+        ("/timeline?hours=72", 200, "runs found so far: the search takes long"),
+        ("/failures?q=zzz", 200, "of all items those that were found so far"),
+        ("/health", 200, "of all items those that were found so far"),
+    ):
+        assert seconds(address, status, words) == recent.LONGEST
+
+    async def at_once() -> None:
+        items = [one async for one in site.board.items()]
+        searches, wanted = RecentRuns(site.board), RunQuery(until=begun)
+        looks = [searches.newest(items, wanted, limit=9) for _ in range(3)]
+        ended = await asyncio.gather(*looks, return_exceptions=True)
+        assert [type(one) for one in ended] == [BadInput] * 3
+
+    site.do(at_once)
+    assert most == 1
 
 
 def test_a_timeline_goes_back_past_more_runs_than_it_shows(
@@ -1090,10 +1297,10 @@ def test_figures_that_take_long_are_read_less_often(
 ) -> None:
     reads = []
 
-    async def slowly(board: BoardTable) -> BoardFigures:
+    async def slowly(board: BoardTable, counting: Any) -> BoardFigures:
         reads.append(site.clock.monotonic())
         site.clock.advance(2)
-        return await read(board)
+        return await read(board, counting)
 
     def age() -> float:
         text = site.get("/metrics").text
@@ -1107,6 +1314,43 @@ def test_figures_that_take_long_are_read_less_often(
     site.clock.advance(2)
     assert age() == 0
     assert len(reads) == 2
+
+
+def test_figures_of_a_large_board_without_workers_are_those_of_the_items_in_memory(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All items are read for the first of them alone, and then beside them."""
+    monkeypatch.setattr(snapshot, "QUICK", -1.0)
+    monkeypatch.setattr(snapshot, "SMALL", 0)
+    may_read = asyncio.Event()
+    may_read.set()
+    items = BoardTable.items
+
+    async def slowly(board: BoardTable, **about: Any) -> AsyncIterator[Item]:
+        await may_read.wait()
+        async for item in items(board, **about):
+            yield item
+
+    def figures() -> dict[tuple[str, ...], float]:
+        site.clock.advance(600)
+        return samples(site.get("/metrics").content, "blackboard_board_")
+
+    monkeypatch.setattr(BoardTable, "items", slowly)
+    site.add("davis", "keene")
+    assert figures()["items_overdue", "feed"] == 2
+    may_read.clear()
+    site.add("toronto")
+    while_read = figures()
+    assert while_read["items_overdue", "feed"] == 2
+    assert while_read["statistics_age_seconds",] == 602
+    may_read.set()
+
+
+def test_figures_of_a_board_that_cannot_be_read_are_refused(site: WebSite) -> None:
+    site.add("davis")
+    spoil(site, site.board, BOARD_KEY, shards=2)
+    answer = site.get("/metrics")
+    assert (answer.status_code, "shards" in answer.text) == (503, True)
 
 
 # ---- below another application
@@ -1186,6 +1430,72 @@ def test_a_stream_sends_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> Non
         ]
 
 
+def test_a_part_that_takes_long_is_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the stream says meanwhile that it is there."""
+    monkeypatch.setattr(live, "APART", 0.0)
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
+    made: list[float] = []
+    with served() as site:
+        fragment = Site.fragment
+
+        def slowly(of: Site, request: Request, page: WebPage) -> str:
+            made.append(site.clock.monotonic())
+            site.clock.advance(4)
+            return fragment(of, request, page)
+
+        monkeypatch.setattr(Site, "fragment", slowly)
+        site.get("/runs")
+
+        async def told() -> None:
+            async with streamed(site.app, "/live/actions") as stream:  # depends on the second
+
+                def is_made_thrice(sent: Stream) -> bool:
+                    site.clock.advance(1)
+                    return len(made) == 3
+
+                await stream.until(is_made_thrice)
+                assert live.STILL_THERE in stream.text
+
+        site.do(told)
+    assert all(later - earlier >= 24 for earlier, later in pairwise(made))
+
+
+def test_a_change_while_a_part_rests_is_shown_when_it_has_rested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stream that begins meanwhile shows nothing older than the page that was loaded for it."""
+    monkeypatch.setattr(live, "APART", 0.0)
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
+    with served() as site:
+        fragment, sites = Site.fragment, list[Site]()
+
+        def slowly(of: Site, request: Request, page: WebPage) -> str:
+            sites.append(of)
+            site.clock.advance(1)
+            return fragment(of, request, page)
+
+        async def told() -> None:
+            site.clock.advance(-site.clock.monotonic() % live.QUIET + live.QUIET - 2)
+            async with streamed(site.app, "/live/board") as early:
+                await early.until(lambda sent: bool(sent.events))
+                site.clock.advance(1.5)  # another turn has begun
+                await early.until(lambda sent: live.STILL_THERE in sent.text)
+                await pause(site.board, "davis", Mark(by="ann", at=site.clock.now()))
+                await sites[0].snapshot.look()
+                async with streamed(site.app, "/live/board") as late:
+                    await late.until(lambda sent: live.STILL_THERE in sent.text)
+                    assert (len(early.events), late.events) == (1, [])
+                    site.clock.advance(live.SHARE - 1.5)
+                    await early.until(lambda sent: "<b>1</b>paused" in sent.events[-1])
+                    await late.until(lambda sent: bool(sent.events))
+                    assert len(early.events) == 2
+                    assert late.events == early.events[1:]
+
+        monkeypatch.setattr(Site, "fragment", slowly)
+        site.add("davis")
+        site.do(told)
+
+
 @pytest.mark.parametrize("name", ["leases", "leaders", "actions"])
 def test_a_page_that_shows_more_than_items_is_live_as_well(
     monkeypatch: pytest.MonkeyPatch, name: str
@@ -1258,17 +1568,24 @@ def test_updates_are_paused_and_go_on_by_a_link_without_a_script(site: WebSite, 
 class MadeParts:
     """The parts of a page that waits until it goes on, and of each number in `faulty` fails."""
 
-    def __init__(self, *faulty: int) -> None:
+    def __init__(self, *faulty: int, size: int = 0) -> None:
         self.fragments = live.Fragments()
+        self.size = size
         self.goes_on = asyncio.Event()
         self.made = 0
+        self.state: object = "as it is"
+        self.clock = ManualClock()
+        self.board = self
         self._faulty = faulty
 
-    def looked_at(self) -> asyncio.Task[str]:
-        scope = {"type": "http", "path": "/live/item", "query_string": b"id=x", "headers": []}
+    def looked_at(self, address: bytes = b"id=x") -> asyncio.Task[str]:
+        return asyncio.create_task(self._part(address))
+
+    async def _part(self, address: bytes) -> str:
+        scope = {"type": "http", "path": "/live/item", "query_string": address, "headers": []}
         site = cast(Site, self)
-        part = self.fragments.get(site, Request(scope), self._page, "as it is")
-        return asyncio.create_task(part)
+        part = await self.fragments.get(site, Request(scope), self._page, self.state)
+        return part.event.decode().splitlines()[1].removeprefix("data: ").rstrip(".")
 
     async def _page(self, site: Site, request: Request) -> WebPage:
         self.made += 1
@@ -1279,7 +1596,7 @@ class MadeParts:
         return WebPage(template="", title=f"made {number}")
 
     def fragment(self, request: Request, page: WebPage) -> str:
-        return page.title
+        return f"{page.title}{'.' * self.size}"
 
 
 def test_a_part_is_made_once_for_all_that_wait_for_it() -> None:
@@ -1287,12 +1604,79 @@ def test_a_part_is_made_once_for_all_that_wait_for_it() -> None:
 
     async def told() -> None:
         parts = MadeParts()
-        first, *others = [parts.looked_at() for _ in range(4)]
-        await asyncio.sleep(0)
-        first.cancel()
+        with parts.fragments.viewed():
+            first, *others = [parts.looked_at() for _ in range(4)]
+            await asyncio.sleep(0)
+            first.cancel()
+            parts.goes_on.set()
+            assert await asyncio.gather(*others, parts.looked_at()) == ["made 1"] * 4
+            assert first.cancelled()
+            assert await parts.looked_at() == "made 1"
+
+    asyncio.run(told())
+
+
+def test_a_part_rests_for_all_viewers_of_its_address() -> None:
+    """They see the latest until then."""
+
+    async def told() -> None:
+        parts = MadeParts()
+        with parts.fragments.viewed():
+            first = parts.looked_at()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            parts.clock.advance(2)
+            parts.goes_on.set()
+            assert await first == "made 1"
+            parts.state = "another"
+            parts.clock.advance(2 * live.SHARE - 1)
+            assert await parts.looked_at() == "made 1"
+            assert await parts.looked_at(b"id=y") == "made 2"
+            parts.clock.advance(1)
+            assert await asyncio.gather(*(parts.looked_at() for _ in range(3))) == ["made 3"] * 3
+            assert parts.fragments.size == sum(map(size_of, (b"id=x", b"id=y")))
+
+    def size_of(address: bytes) -> int:
+        return len(address) + len(b"id: 0123456789ab\ndata: made 1\n\n")
+
+    asyncio.run(told())
+
+
+def test_so_many_bytes_of_parts_are_kept_and_the_oldest_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "MOST_CACHED", 3_500)
+
+    async def told() -> None:
+        parts = MadeParts(size=1_000)
         parts.goes_on.set()
-        assert await asyncio.gather(*others, parts.looked_at()) == ["made 1"] * 4
-        assert first.cancelled()
+        with parts.fragments.viewed():
+            for address in (b"id=a", b"id=b", b"id=c", b"id=d"):
+                await parts.looked_at(address)
+            assert await parts.looked_at(b"id=d") == "made 4"
+            assert await parts.looked_at(b"id=b") == "made 2"
+            assert await parts.looked_at(b"id=a") == "made 5"
+
+    asyncio.run(told())
+
+
+def test_the_parts_are_dropped_when_no_stream_is_open() -> None:
+    """Also one that is ready only when its viewer is gone."""
+
+    async def told() -> None:
+        parts = MadeParts()
+        with parts.fragments.viewed():
+            parts.goes_on.set()
+            await parts.looked_at()
+            parts.goes_on.clear()
+            gone = parts.looked_at(b"id=y")
+            await asyncio.sleep(0)
+            gone.cancel()
+        parts.goes_on.set()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert parts.made == 2
+        assert parts.fragments.size == 0
 
     asyncio.run(told())
 
@@ -1348,7 +1732,7 @@ async def test_runs_that_several_pages_read_at_once_count_once(
         items: list[Item] = [await scene.item()]
         query = RunQuery()
         found = await asyncio.gather(*(runs.newest(items, query, limit=5) for _ in range(3)))
-        assert [[run.fence for run in one] for one in found] == [[1]] * 3
+        assert [[run.fence for _, run in one] for one, _ in found] == [[1]] * 3
         assert runs._number == 1
         runs._kept["davis"] = runs._kept["davis"]._replace(version=None)
 
@@ -1380,8 +1764,8 @@ async def test_a_second_look_reads_the_items_again_that_are_not_kept_and_no_othe
     async def look() -> set[str]:
         read.clear()
         items = [one async for one in scene.board.items()]
-        found = await runs.newest(items, RunQuery(), limit=100)
-        assert [run.id for run in found] == latest
+        found, _ = await runs.newest(items, RunQuery(), limit=100)
+        assert [run.id for _, run in found] == latest
         return set(read)
 
     latest = ids[::-1]
@@ -1424,15 +1808,9 @@ async def test_the_newest_of_many_runs_are_found_without_sorting_all_again(
     [run] = [one async for one in scene.board.runs("davis")]
     item = await scene.item()
     assert item.stop is not None
+    scene.later(seconds=1_000)
     later = [timedelta(seconds=number) for number in range(1_000)]
     items = [replace(item, id=f"item {one.seconds:03}", stop=item.stop + one) for one in later]
-    ordered = 0
-    cursor_of = queries.cursor_of
-
-    def counted(run: Run) -> Any:
-        nonlocal ordered
-        ordered += 1
-        return cursor_of(run)
 
     async def runs_of(item: Item) -> AsyncIterator[Run]:
         assert item.stop is not None
@@ -1440,14 +1818,27 @@ async def test_the_newest_of_many_runs_are_found_without_sorting_all_again(
             stop = item.stop - timedelta(minutes=back)
             yield replace(run, id=item.id, stop=stop, fence=3 - back)
 
-    monkeypatch.setattr(queries, "cursor_of", counted)
+    compared = 0
+
+    class Place(tuple[float, str, int]):
+        """Counts how often it is compared."""
+
+        __slots__ = ()
+
+        def __lt__(self, other: tuple[float | str | int, ...]) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__lt__(other)
+
+    monkeypatch.setattr(queries, "cursor_of", lambda *of: Place(cursor_of(*of)))
+    everything = [one for item in items async for one in runs_of(item)]
+    ordered = sorted(everything, key=lambda run: cursor_of(run, run.stop))
     for limit in (1, 7, 1_500, 4_000):
-        ordered = 0
-        query = RunQuery()
-        found = await newest_runs(scene.board, items, query, limit=limit, runs_of=runs_of)
-        everything = [one for item in items async for one in runs_of(item)]
-        assert found == sorted(everything, key=cursor_of)[:limit]
-        assert ordered < 20 * len(everything)
+        compared = 0
+        found, _ = await newest_runs(scene.board, items, RunQuery(), limit=limit, runs_of=runs_of)
+        assert [run for _, run in found] == ordered[:limit]
+        assert compared < 20 * len(everything)
+    assert compared
 
 
 # ---- the door, and the scripts of others

@@ -359,3 +359,15 @@ def test_a_client_that_hangs_up_in_its_request_is_no_fault(
 
     serving(story, pages)
     assert caplog.records == []
+
+
+def test_a_request_for_another_protocol_is_answered_as_any_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(pages: Served) -> None:
+        headers = ("Connection: Upgrade, close", "Upgrade: websocket")
+        reader, _ = await pages.sends(request("/", *headers))
+        assert (await reader.read()).endswith(b"ok")
+
+    serving(story)
+    assert caplog.records == []

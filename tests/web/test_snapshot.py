@@ -16,7 +16,7 @@ from blackboard.protocol.actions import record_action
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import edit, pause, remove, resume
 from blackboard.protocol.maintenance import pause_board
-from blackboard.protocol.reading import read_status
+from blackboard.protocol.status import read_status
 from blackboard.spec import Spec
 from blackboard.table import ANY, Merge, Unavailable
 from blackboard.tables.memory import Contents, MemoryTable
@@ -94,7 +94,7 @@ class Changes:
 
 @story
 async def test_a_small_board_is_read_whole(scene: Scene) -> None:
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     changes = Changes(scene, 1)
     for _ in range(8):
         for _ in range(4):
@@ -118,7 +118,7 @@ def _is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_large")
 @story
 async def test_of_a_large_board_what_changed_is_read(scene: Scene) -> None:
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await scene.add("first")
     await snapshot.look()
     changes = Changes(scene, 2)
@@ -137,7 +137,7 @@ async def test_many_changes_are_read_whole_once(
     monkeypatch.setattr(module, "SMALL", 0)
     monkeypatch.setattr(module, "READ_EVERY", 1e9)
     monkeypatch.setattr(module, "MOST_CHANGES", 3)
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await scene.fill(6)
     await snapshot.look()
     await snapshot.look()
@@ -161,7 +161,7 @@ async def test_many_changes_at_each_look_do_not_read_the_board_back_to_back(
     """Also where actions do not name all of the items."""
     monkeypatch.setattr(module, "MOST_CHANGES", 3)
     ids = await scene.fill(6, cron="0 3 * * *")
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     read_all, began_at = snapshot._read_all, []
 
     async def slowly(began: float) -> None:
@@ -193,7 +193,7 @@ async def test_what_a_full_reading_has_read_is_not_read_again_by_the_next_look(
 ) -> None:
     await scene.fill(6)
     await scene.claimed("item-0001", board=scene.other)
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     read_all, item, read = snapshot._read_all, scene.board.item, list[str]()
 
     async def taken_meanwhile(began: float) -> None:
@@ -217,7 +217,7 @@ async def test_what_a_full_reading_has_read_is_not_read_again_by_the_next_look(
 @pytest.mark.usefixtures("_large")
 @story
 async def test_what_could_not_be_read_is_read_by_the_next_look(scene: Scene) -> None:
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await scene.add("first")
     await snapshot.look()
     await snapshot.look()
@@ -241,7 +241,7 @@ async def test_what_could_not_be_read_is_read_by_the_next_look(scene: Scene) -> 
 @pytest.mark.usefixtures("_large")
 @story
 async def test_a_row_that_cannot_be_read_hides_no_other(scene: Scene) -> None:
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     ids = await scene.fill(3)
     for _ in range(2):
         await snapshot.look()
@@ -271,7 +271,7 @@ async def test_where_a_request_fails_the_look_makes_no_more(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 2)
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     ids = await scene.fill(6)
     await snapshot.look()
     asked: list[str] = []
@@ -298,7 +298,7 @@ async def test_what_a_viewer_changed_is_seen_while_all_items_are_read(
     for one in ("davis", "keene", "woodland"):
         await scene.add(one)
     await remove(scene.other, "woodland")
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     items, has_read, goes_on = scene.board.items, asyncio.Event(), asyncio.Event()
 
@@ -330,7 +330,7 @@ async def test_what_a_viewer_changed_is_seen_while_all_items_are_read(
 async def test_time_makes_items_overdue_and_locks_stale(scene: Scene) -> None:
     await scene.add("late")
     await scene.add("taken")
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     await scene.claimed("taken", board=scene.other)
     await snapshot.look()
@@ -349,7 +349,7 @@ async def test_time_makes_items_overdue_and_locks_stale(scene: Scene) -> None:
 @story
 async def test_a_board_that_was_made_anew_with_other_shards_is_trouble(scene: Scene) -> None:
     await scene.add()
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     anew = [Merge(keys.BOARD_KEY, {"shards": 4}, ANY)]
     await scene.table.commit(keys.meta_partition(scene.board.name), anew)
@@ -360,7 +360,7 @@ async def test_a_board_that_was_made_anew_with_other_shards_is_trouble(scene: Sc
 @story
 async def test_trouble_of_the_store_is_shown_and_goes(scene: Scene) -> None:
     await scene.add()
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     at, version = snapshot.at, snapshot.version
     scene.later(seconds=30)
@@ -376,7 +376,7 @@ async def test_trouble_of_the_store_is_shown_and_goes(scene: Scene) -> None:
 
 @story
 async def test_a_damaged_row_is_trouble_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
 
     async def damaged(_: object) -> None:
         raise BadRow("item:x", "it is damaged")
@@ -390,7 +390,7 @@ async def test_a_damaged_row_is_trouble_too(scene: Scene, monkeypatch: pytest.Mo
 async def test_a_fault_of_a_look_is_trouble_until_a_look_succeeds(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
 
     async def faulty(_: object) -> None:
         raise ValueError("a fault")
@@ -409,7 +409,7 @@ async def test_a_fault_of_a_look_is_trouble_until_a_look_succeeds(
 @story
 async def test_an_action_is_seen_at_once(scene: Scene) -> None:
     await scene.add("davis", every="1h")
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     version = snapshot.version
     await pause(scene.other, "davis", scene.mark("why"))
@@ -431,7 +431,7 @@ async def test_a_small_board_is_read_whole_however_long_that_takes(
 ) -> None:
     monkeypatch.setattr(module, "QUICK", -1.0)
     await scene.add("davis", cron="0 3 * * *")
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     await pause(scene.other, "davis", scene.mark("it leaves no trace"))
     await snapshot.look()
@@ -445,7 +445,7 @@ async def test_what_people_do_elsewhere_is_seen_by_the_next_look(scene: Scene) -
     people = door(scene.other)
     for one in ("davis", "keene", "salem"):
         await people.add(one, "feed", cron="0 3 * * *")
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     changes: list[Callable[[], Awaitable[object]]] = [
         lambda: people.pause("davis", by="ann"),
@@ -473,7 +473,7 @@ async def test_what_people_do_elsewhere_is_seen_by_the_next_look(scene: Scene) -
 @story
 async def test_many_items_that_are_changed_elsewhere_are_all_read(scene: Scene) -> None:
     ids = await scene.fill(30, cron="0 3 * * *")
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     for one in ids:
         await pause(scene.other, one, scene.mark())
@@ -489,7 +489,7 @@ async def test_a_full_reading_does_not_put_off_the_next_look(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.add()
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     read_all = snapshot._read_all
 
     async def slowly(began: float) -> None:
@@ -521,7 +521,7 @@ def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def told() -> None:
         clock = ManualClock()
         board = await make_board(MemoryTable(clock, Contents()), clock)
-        snapshot = Snapshot(board, clock)
+        snapshot = Snapshot(board)
         looks = 0
         look = snapshot.look
 
@@ -566,7 +566,7 @@ def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_change_is_waited_for() -> None:
     async def told() -> None:
         clock = ManualClock()
-        snapshot = Snapshot(await make_board(MemoryTable(clock, Contents()), clock), clock)
+        snapshot = Snapshot(await make_board(MemoryTable(clock, Contents()), clock))
         await snapshot.look()
         seen = snapshot.version
         await snapshot.change(since=seen - 1, within=60)
@@ -584,7 +584,7 @@ def test_a_change_is_waited_for() -> None:
 @story
 async def test_choices_of_one_version_do_not_pile_up(scene: Scene) -> None:
     await scene.add()
-    snapshot = Snapshot(scene.board, scene.clock)
+    snapshot = Snapshot(scene.board)
     await snapshot.look()
     chooser = Chooser(snapshot)
     for number in range(3 * MOST_KEPT):

@@ -24,8 +24,9 @@ from blackboard.events import (
     OverdueRun,
     RunEnded,
     StoreChanged,
+    TimesPutRight,
 )
-from blackboard.model import Message, MessageKind, Statistics
+from blackboard.model import VERSION, Message, MessageKind, Statistics
 from blackboard.notify.notice_rows import begin
 from blackboard.notify.notices import of_overdue
 from blackboard.protocol import additions, edits, keys, leaders, mail
@@ -33,7 +34,7 @@ from blackboard.protocol.actions import record_action
 from blackboard.protocol.leaders import COORDINATOR, open_elections
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
-from blackboard.protocol.statistics import read_statistics
+from blackboard.protocol.status import read_statistics
 from blackboard.rules.breaker import LONGEST, MANY
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.spec import Spec
@@ -47,11 +48,13 @@ from blackboard.worker.coordinator import (
     Housekeeping,
     TermOver,
 )
+from blackboard.worker.steady_clock import SteadyClock
 from blackboard.worker.worker import Mode
 from tests.support.boards import Scene, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 from tests.support.patience import patience
+from tests.support.plans import DAY
 from tests.support.processes import eventually, own_environ, whole_lines
 from tests.support.stores import rows_of
 from tests.support.workers import PATIENCE, FaultyShards, WorkerScene, Workplace, with_workers
@@ -380,9 +383,11 @@ def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> H
     events = Events("me")
     if told is not None:
         events.subscribe(told.append)
+    scene.trust_clock()
     retention = Retention(runs=10, age=timedelta(days=7), tombstones=timedelta(hours=1))
     settings = CoordinatorSettings(retention=retention)
-    return Housekeeping(**{"board": scene.board, "events": events, "settings": settings, **about})
+    parts = {"board": scene.board, "events": events, "settings": settings}
+    return Housekeeping(**{**parts, "steady": SteadyClock(scene.clock, events), **about})
 
 
 async def a_tombstone(board: BoardTable, item_id: str) -> None:
@@ -614,6 +619,69 @@ async def test_a_very_large_board_whose_count_cannot_be_written_is_not_examined(
     await house.count()
     await house.examine()
     assert [type(one) for one in told] == [BoardCounted]
+
+
+NAMES = ["davis", "elko", "fresno", "keene", "reno"]
+
+
+async def set_back(scene: Scene) -> Housekeeping:
+    """Items that a clock which was ahead has planned, and one that has watched it come back."""
+    for name in NAMES:
+        await scene.add(name, cron="0 3 * * *")
+    scene.clock.jump(30 * 86_400.0)
+    for name in NAMES:
+        await scene.let_go(await scene.claimed(name))
+    scene.clock.jump(-30 * 86_400.0)
+    await scene.rows()
+    house = housekeeping(scene, [])
+    house.steady.returned = scene.clock.monotonic()
+    return house
+
+
+async def left_behind(scene: Scene) -> list[str]:
+    """Those that wait for a time which only a wrong clock explains."""
+    return [name for name in NAMES if (await scene.item(name)).ready > scene.clock.now() + DAY]
+
+
+@above_the_store
+@story
+async def test_one_that_cannot_be_planned_anew_is_reported_once_and_keeps_none_back(
+    scene: Scene,
+) -> None:
+    house = await set_back(scene)
+    told = list[Any]()
+    house.events.subscribe(told.append)
+    assert await left_behind(scene) == NAMES
+    await changed(scene, "elko", version=VERSION + 1)
+    await house.plan_anew()
+    assert [one.id for one in told if isinstance(one, TimesPutRight)] == [NAMES[0], *NAMES[2:]]
+    (trouble,) = [one.message for one in told if isinstance(one, HousekeepingTrouble)]
+    assert trouble.startswith("plan elko anew: ")
+    assert await left_behind(scene) == ["elko"]
+    told.clear()
+    await changed(scene, "elko", version=VERSION)
+    await house.plan_anew()
+    assert told == []
+
+
+async def changed(scene: Scene, item_id: str, **columns: Value) -> None:
+    change = [Merge(keys.item_key(item_id), columns, ANY)]
+    await scene.table.table.commit(scene.other.partition(item_id), change)
+
+
+@above_the_store
+@story
+async def test_nothing_more_is_planned_anew_once_the_clock_has_jumped_again(scene: Scene) -> None:
+    house = await set_back(scene)
+    steady = house.steady
+
+    def jumps(event: Any) -> None:
+        if isinstance(event, TimesPutRight) and event.id == "elko":
+            steady.returned = None
+
+    house.events.subscribe(jumps)
+    await house.plan_anew()
+    assert await left_behind(scene) == NAMES[2:]
 
 
 def test_where_little_is_kept_it_prunes_more_often() -> None:

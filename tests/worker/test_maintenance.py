@@ -66,7 +66,7 @@ async def test_a_stale_lock_is_left_until_the_board_is_resumed(place: Workplace)
     assert (await place.lock()).owner == "me"
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.TWICE])
 @story
 async def test_a_pause_is_made_whatever_gets_lost(scene: Scene, fault: Fault) -> None:
     scene.table.script(fault)

@@ -4,9 +4,10 @@ import pytest
 
 from blackboard.events import GroupTrouble, StoreEvent
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_row import Remade
 from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition, partition
 from blackboard.protocol.members import ANNOUNCE_EVERY, workers
-from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import INITIAL_DELAY
 from blackboard.spec import Spec

@@ -5,10 +5,9 @@ the fences that were used, the runs that completed, the requests of people.
 
     rows         the rows of an item agree; locks, fences, history, late results, versions, etags
     transitions  what follows from a run: slots, attempts, params, as docs/rows.md has it
-    checkpoints  what runs save stays until a good run ends; the next run goes on there
     requests     what people ask for stays, happens once, and reaches the life that it read
-    runs         handlers have a trusted lock and their params, and stop in time
-    limits       no more runs of a type go on at a time than the board allows
+    runs         handlers have a trusted lock and their params, and stop in time; no more of a type
+                 go on than the board allows; what they save stays until a good run ends
     elections    a term has one leader, with its lock; without faults each election has one soon
     groups       partitions are shared evenly, move no more than they must, and are not left free
     liveness     stale locks go first; once faults stop, what is due starts; no needless requests

@@ -21,8 +21,8 @@ Where partitions are raced for (the balance `grab`), the durations of the races 
 race may move more than has to move, and a worker may take what another has just lost: so moves are
 not limited until all is well. Once all is well nothing moves, whatever happens to the bus.
 
-`invariants/runs.py` checks for all groups that a fence has one pump, under a trusted lock, and
-`invariants/checkpoints.py` checks what was saved.
+`invariants/runs.py` checks for all groups that a fence has one pump, under a trusted lock, and what
+was saved.
 """
 
 import math
@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from blackboard.model import Lock, Outcome, Run
+from blackboard.model import Lock, Outcome
 from blackboard.protocol.keys import group_board, workers_partition
 from blackboard.rules.shares import CATCHING_UP, INITIAL_DELAY, LATE, Balance, shares
 from blackboard.simulator.changes import AppliedChange, Shadow, Shadows, Touch
@@ -110,7 +110,7 @@ class GroupInvariants:
     def happened(self, member: WorkerProcess, happening: Happening) -> None:
         """Called before a worker is gone, and after every other event of a worker."""
         name, now = member.process.name, self.timeline.now
-        held, round_ = self._held(name), self.group.round
+        held, round_ = self._counts({name})[name], self.group.round
         match happening:
             case Happening.STARTS if self._begins:
                 self._count.add(name)
@@ -223,17 +223,14 @@ class GroupInvariants:
                 self._announced[str(row.data["owner"])] = written.moment
 
     def changed(self, change: AppliedChange) -> None:
-        if change.id not in self._ids:
+        if change.id not in self.group.ids:
             return
         if change.sender.is_person:
             self.troubled()
-        is_released = any(isinstance(one.op, Delete) for one in change.of(Lock))
-        for touch in change.of(Run):
-            if not isinstance(touch.new, Run) or not is_released:
-                continue
-            if touch.new.outcome is not Outcome.CANCELLED:
+        for run in change.recorded if change.frees_lock else ():
+            if run.outcome is not Outcome.CANCELLED:
                 self.troubled()
-            if touch.new.error == SHARED:
+            if run.error == SHARED:
                 self._released_for_another(change.id)
         for touch in change.of(Lock):
             match touch.op:
@@ -269,7 +266,7 @@ class GroupInvariants:
             self.on_move()
             if self.moves > self._most:
                 what = f"{self.moves} partitions of {self.group.name}, {self._most:g} had to"
-                raise Violation("MOVED", what, item=change.id)
+                raise change.violation("MOVED", what)
 
     def _may_override(self, change: AppliedChange, old: Lock, *, stale: float) -> None:
         """Checks an override. A lock that was stale before a standstill may be chosen before it."""
@@ -280,7 +277,7 @@ class GroupInvariants:
             if not ended <= change.sent < until or had_looked > began or stale < began:
                 continue
             what = f"{mine} overrides a lock of {old.owner}, and has just come back"
-            raise Violation("STANDSTILL", what, item=change.id)
+            raise change.violation("STANDSTILL", what)
         if self.group.is_raced_for:
             return
         live, seen = self._live(), change.sent - 2 * SLOW
@@ -291,7 +288,7 @@ class GroupInvariants:
             all_of_it = sum(self._owners[one] == old.owner for one in self._claimed) + 1
             if all_of_it <= self.group.partitions // len(live):
                 what = f"{mine} overrides a lock of {old.owner}, which has room for it"
-                raise Violation("MOVED", what, item=change.id)
+                raise change.violation("MOVED", what)
 
     def _in_time(self, item_id: str, since: float, *, was_freed: bool = False) -> None:
         """Checks that a partition has not been without a worker for too long."""
@@ -362,10 +359,6 @@ class GroupInvariants:
 
     # ---- the workers and the partitions
 
-    @property
-    def _ids(self) -> frozenset[str]:
-        return frozenset(self.group.ids)
-
     def _partitions(self) -> Iterator[tuple[str, Shadow]]:
         """The partitions that are to be held: those that are not paused."""
         for item_id in self.group.ids:
@@ -383,6 +376,3 @@ class GroupInvariants:
     def _counts(self, names: set[str]) -> dict[str, int]:
         owners = Counter(one.lock.owner for _, one in self._partitions() if one.lock)
         return {name: owners[name] for name in sorted(names)}
-
-    def _held(self, name: str) -> int:
-        return self._counts({name})[name]

@@ -100,7 +100,7 @@ class Liveness:
         handler_run = self.handler_runs.of(process, old.fence, change.id)
         if handler_run is not None and handler_run.notified is None:
             what = f"{old.owner} was not notified before {sender.name} took fence {old.fence}"
-            raise Violation("NOT TOLD", what, item=change.id)
+            raise change.violation("NOT TOLD", what)
 
     # ---- every cycle
 

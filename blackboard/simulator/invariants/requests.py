@@ -16,10 +16,10 @@ from blackboard.rules.next_run import phase, serves, slot_of
 from blackboard.schedule.schedule import Every, Once, next_due, opens
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
-from blackboard.simulator.invariants.transitions import Difference, same
+from blackboard.simulator.invariants.transitions import Difference, check_equal, same
 from blackboard.simulator.scenario import VERBS
 from blackboard.spec import RunSettings
-from blackboard.table import Delete, Insert, Replace
+from blackboard.table import Insert, Replace
 
 MILLISECOND = timedelta(milliseconds=1)
 PLAN = "slot planned attempt once"
@@ -43,16 +43,13 @@ class OperatorChanges:
             return
         if sender.verb in BOUND and before is not None and sender.born not in {None, before.born}:
             what = f"{sender.verb} of a life born at {sender.born} met one born at {before.born}"
-            raise Violation("RETRY", what, item=change.id)
-        for kind, column, should, is_now in self._differences(change, before, after):
-            if should != is_now:
-                what = f"{sender.verb}: {column} should be {should}, and is {is_now}"
-                raise Violation(kind, what, item=change.id)
+            raise change.violation("RETRY", what)
+        check_equal(change, self._differences(change, before, after), f"{sender.verb}: ")
 
     def _differences(
         self, change: AppliedChange, before: Item | None, after: Item
     ) -> Iterator[Difference]:
-        if any(isinstance(one.op, Delete) for one in change.of(Lock)):
+        if change.frees_lock:
             return
         if before is None or before.state is State.REMOVED:
             if change.sender.verb == "add":
@@ -90,6 +87,7 @@ class OperatorChanges:
         """SERVED: a later slot than the first one of the new schedule skips that one."""
         settings = self._settings_of(after)
         queue = before.requests
+        is_moved = (before.slot, before.ready) != (after.slot, after.ready)
         asked_for = before.slot != before.planned and before.state is not State.DONE
         if before.running:
             yield from same(before, after, "slot ready attempt state once requests")
@@ -99,10 +97,10 @@ class OperatorChanges:
         elif before.state is not State.DONE and (before.attempt > 1 or self._was_cut_short(before)):
             yield from same(before, after, "slot ready attempt state once requests")
         elif queue:
-            if (before.slot, before.ready) != (after.slot, after.ready):
+            if is_moved:
                 yield from _one_of(after.slot, queue[0].slot, queue[0].slot - MILLISECOND)
                 yield "RUN NOW LOST", "requests", queue[1:], after.requests
-        elif _is_moved(before, after) or _is_unwanted(before, after):
+        elif is_moved or _is_unwanted(before, after):
             yield "ATTEMPTS", "attempt", 1, after.attempt
             yield "SLOT", "planned", after.slot, after.planned
             yield from self._anew(change, after, settings)
@@ -159,10 +157,6 @@ class OperatorChanges:
         yield from _one_of(after.slot, after.ready, after.ready - MILLISECOND)
 
 
-def _is_moved(before: Item, after: Item) -> bool:
-    return (after.slot, after.ready) != (before.slot, before.ready)
-
-
 def _is_unwanted(before: Item, after: Item) -> bool:
     """Whether an item that never ran waits for a slot of its old schedule, which nobody named."""
     has_another = (before.schedule, before.timezone) != (after.schedule, after.timezone)
@@ -210,8 +204,7 @@ class RequestedRuns:
     def __call__(self, change: AppliedChange) -> None:
         sender = change.sender
         if sender.verb in VERBS and sender.applied > 1:
-            what = f"one {sender.verb} was applied {sender.applied} times"
-            raise Violation("TWICE", what, item=change.id)
+            raise change.violation("TWICE", f"one {sender.verb} was applied {sender.applied} times")
         for touch in change.of(Lock):
             new = touch.new
             if isinstance(touch.op, Insert | Replace) and isinstance(new, Lock):
@@ -239,7 +232,7 @@ class RequestedRuns:
             if serves(lock.slot, one.slot):
                 if number:
                     what = f"the run asked for at {one.slot} started before {number} others"
-                    raise Violation("RUN NOW LOST", what, item=change.id)
+                    raise change.violation("RUN NOW LOST", what)
                 del asked[0]
                 return
 

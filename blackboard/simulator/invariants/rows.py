@@ -45,7 +45,7 @@ REPEATED = [
 def check_whole(change: AppliedChange) -> None:
     shadow = change.shadow
     for kind, what in disagreements(shadow.item, shadow.lock, shadow.tokens):
-        raise Violation(kind, what, item=change.id)
+        raise change.violation(kind, what)
 
 
 def disagreements(
@@ -103,10 +103,10 @@ def check_deleted(change: AppliedChange) -> None:
         old = touch.old
         if isinstance(touch.op, Delete) and isinstance(old, Item):
             if old.state is not State.REMOVED or change.sender.is_person:
-                raise Violation("DELETED", f"an item that is {old.state.value}", item=change.id)
+                raise change.violation("DELETED", f"an item that is {old.state.value}")
             if touch.age < YOUNGEST_TOMBSTONE.total_seconds():
                 what = f"a tombstone that was written {touch.age:.0f} s ago"
-                raise Violation("DELETED", what, item=change.id)
+                raise change.violation("DELETED", what)
     item = change.shadow.item
     if item is None or item.state is State.REMOVED:
         return
@@ -115,8 +115,7 @@ def check_deleted(change: AppliedChange) -> None:
         if isinstance(touch.op, Delete) and isinstance(old, Run):
             newer = item.fence - old.fence
             if old.fence > item.born and newer < KEPT.runs:
-                what = f"run {old.fence}, with {newer} fences above it"
-                raise Violation("DELETED", what, item=change.id)
+                raise change.violation("DELETED", f"run {old.fence}, with {newer} fences above it")
 
 
 FREEING = {"unlock", "cancel"}
@@ -133,7 +132,7 @@ class Locks:
     def __call__(self, change: AppliedChange) -> None:
         before, after = change.before, change.shadow.item
         if before is not None and after is not None and after.fence < before.fence:
-            raise self._violation(change, "FENCE", f"from {before.fence} back to {after.fence}")
+            raise change.violation("FENCE", f"from {before.fence} back to {after.fence}")
         for touch in change.of(Lock):
             match touch.op:
                 case Delete():
@@ -147,80 +146,73 @@ class Locks:
         new, old = touch.new, touch.old
         assert isinstance(new, Lock)
         if change.sender.is_person:
-            raise self._violation(change, "LOCK", f"written by a person's {change.sender.verb}")
+            raise change.violation("LOCK", f"written by a person's {change.sender.verb}")
         highest = self._fences.get(change.id, 0)
         if new.fence <= highest:
-            raise self._violation(change, "FENCE", f"{new.fence} after {highest}")
+            raise change.violation("FENCE", f"{new.fence} after {highest}")
         self._fences[change.id] = new.fence
         if isinstance(old, Lock):
             self._must_be_stale(change, old, touch.age)
             self._must_be_recorded(change, old)
         elif change.before is not None and change.latest < change.before.ready:
             early = (change.before.ready - change.latest).total_seconds()
-            raise self._violation(change, "EARLY", f"by {early:.3f} s")
+            raise change.violation("EARLY", f"by {early:.3f} s")
         if new.since > change.latest:
-            raise self._violation(change, "CLOCK", f"it began at {new.since}, after now")
+            raise change.violation("CLOCK", f"it began at {new.since}, after now")
         if new.owner != change.sender.name:
-            raise self._violation(change, "LOCK", f"of {new.owner} by {change.sender.name}")
+            raise change.violation("LOCK", f"of {new.owner} by {change.sender.name}")
         before = change.before
         if before is None or before.state is not State.ACTIVE:
             state = before.state.value if before else "not there"
-            raise self._violation(change, "STARTED", f"although it is {state}")
+            raise change.violation("STARTED", f"although it is {state}")
 
     def _renewed(self, change: AppliedChange, touch: Touch) -> None:
         old, new = touch.old, touch.new
         assert isinstance(old, Lock)
         assert isinstance(new, Lock)
         if change.sender.is_person:
-            raise self._violation(change, "LOCK", f"written by a person's {change.sender.verb}")
+            raise change.violation("LOCK", f"written by a person's {change.sender.verb}")
         if old.owner != change.sender.name:
-            raise self._violation(change, "RENEWED", f"a lock of {old.owner}")
+            raise change.violation("RENEWED", f"a lock of {old.owner}")
         if (old.nonce, old.fence, old.stale_after) != (new.nonce, new.fence, new.stale_after):
-            raise self._violation(change, "RENEWED", "another lock than it was")
+            raise change.violation("RENEWED", "another lock than it was")
 
     def _freed(self, change: AppliedChange, touch: Touch) -> None:
         old, sender = touch.old, change.sender
         assert isinstance(old, Lock)
-        recorded = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
-        run = next((one for one in recorded if one.fence == old.fence), None)
+        run = next((one for one in change.recorded if one.fence == old.fence), None)
         if sender.is_person:
             if sender.verb in FREEING and old.fence != sender.fence:
-                what = f"took fence {old.fence}, meant was {sender.fence}"
-                raise self._violation(change, "RETRY", what)
+                raise change.violation("RETRY", f"took fence {old.fence}, meant was {sender.fence}")
             if sender.verb not in {*FREEING, "remove"}:
-                raise self._violation(change, "LOCK", f"freed by a person's {sender.verb}")
+                raise change.violation("LOCK", f"freed by a person's {sender.verb}")
         elif run is None:
-            fences = [one.fence for one in recorded]
+            fences = [one.fence for one in change.recorded]
             what = f"fence {old.fence} of {old.owner} by {sender.name}, recorded as {fences}"
-            raise self._violation(change, "FOREIGN release", what)
+            raise change.violation("FOREIGN release", what)
         elif run.outcome is Outcome.ABANDONED:
             self._must_be_stale(change, old, touch.age)
         elif run.nonce != old.nonce or old.owner != sender.name:
             what = f"fence {old.fence} of {old.owner} by {sender.name}"
-            raise self._violation(change, "FOREIGN release", what)
+            raise change.violation("FOREIGN release", what)
         if run is None and change.of(Item):
-            raise self._violation(change, "HISTORY", f"has nothing of fence {old.fence}")
+            raise change.violation("HISTORY", f"has nothing of fence {old.fence}")
         item, is_its_own = change.shadow.item, old.owner == sender.name
         if item is not None and item.fence <= old.fence and not is_its_own:
-            raise self._violation(change, "FENCE", f"{old.fence} was taken away and is the highest")
+            raise change.violation("FENCE", f"{old.fence} was taken away and is the highest")
 
     def _must_be_recorded(self, change: AppliedChange, old: Lock) -> None:
-        for touch in change.of(Run):
-            run = touch.new
-            if isinstance(run, Run) and run.fence == old.fence:
-                if run.outcome is not Outcome.ABANDONED:
-                    what = f"fence {old.fence} was overridden, and recorded as {run.outcome.value}"
-                    raise self._violation(change, "HISTORY", what)
-                return
-        raise self._violation(change, "HISTORY", f"has nothing of fence {old.fence}")
+        run = next((one for one in change.recorded if one.fence == old.fence), None)
+        if run is None:
+            raise change.violation("HISTORY", f"has nothing of fence {old.fence}")
+        if run.outcome is not Outcome.ABANDONED:
+            what = f"fence {old.fence} was overridden, and recorded as {run.outcome.value}"
+            raise change.violation("HISTORY", what)
 
     def _must_be_stale(self, change: AppliedChange, old: Lock, age: float) -> None:
         if age <= old.stale_after:
             what = f"of a lock untouched for {age:.3f} s, good for {old.stale_after:g} s"
-            raise self._violation(change, "OVERRIDE", what)
-
-    def _violation(self, change: AppliedChange, kind: str, what: str) -> Violation:
-        return Violation(kind, what, item=change.id)
+            raise change.violation("OVERRIDE", what)
 
 
 LATE_COLUMNS = {"result", "result_fence"}
@@ -244,24 +236,24 @@ class History:
             before = slots_in_line(change.before) if change.before else ()
             for slot in set(slots_in_line(item)) - set(before):
                 self._asked[item.id, item.born, slot] += 1
-        freed = any(isinstance(one.op, Delete) for one in change.of(Lock))
         for touch in change.of(Run):
             if isinstance(touch.op, Delete):
                 continue  # pruned
             new = touch.new
             assert isinstance(new, Run)
             if isinstance(touch.op, Insert):
-                if freed and not change.sender.is_person and new.outcome is not Outcome.ABANDONED:
+                is_end = change.frees_lock and not change.sender.is_person
+                if is_end and new.outcome is not Outcome.ABANDONED:
                     self._complete(change, new)
             else:
                 self._turned(change, touch.old, new)
             if change.shadow.item is not None and new.fence > change.shadow.item.fence:
                 what = f"run {new.fence} is above the item's {change.shadow.item.fence}"
-                raise Violation("FENCE", what, item=change.id)
+                raise change.violation("FENCE", what)
             lock = change.shadow.lock
             if lock is not None and lock.fence == new.fence:
                 what = f"{new.outcome.value} is recorded of fence {new.fence}, which is held"
-                raise Violation("HISTORY", what, item=change.id)
+                raise change.violation("HISTORY", what)
         self._late(change)
         self._passed_over(change)
 
@@ -281,11 +273,11 @@ class History:
         assert isinstance(old, Run)
         turned = f"{old.outcome.value} became {new.outcome.value}"
         if (old.id, old.fence) in self.completed:
-            raise Violation("HISTORY", f"a completed run: {turned}", item=change.id)
+            raise change.violation("HISTORY", f"a completed run: {turned}")
         if old.outcome not in MAY_BE_LATE or new.outcome is not Outcome.SUPERSEDED:
-            raise Violation("HISTORY", turned, item=change.id)
+            raise change.violation("HISTORY", turned)
         if old.nonce not in {"", new.nonce}:
-            raise Violation("HISTORY", f"{turned}, by another claim", item=change.id)
+            raise change.violation("HISTORY", f"{turned}, by another claim")
 
     def _late(self, change: AppliedChange) -> None:
         """A worker that writes an item, and neither its lock nor a token, records a late result, or
@@ -301,23 +293,21 @@ class History:
         old, op = touch.old, touch.op
         assert isinstance(old, Item)
         if not isinstance(op, Merge) or set(op.data) - LATE_COLUMNS:
-            raise Violation("LATE", "wrote more than a result", item=change.id)
+            raise change.violation("LATE", "wrote more than a result")
         fence = int(str(op.data["result_fence"]))
         if old.result_fence >= fence:
             what = f"fence {fence} wrote over the result of fence {old.result_fence}"
-            raise Violation("LATE", what, item=change.id)
-        if any(isinstance(one.new, Run) and one.new.error for one in change.of(Run)):
-            raise Violation("LATE", f"fence {fence} failed, and wrote to the item", item=change.id)
+            raise change.violation("LATE", what)
+        if any(one.error for one in change.recorded):
+            raise change.violation("LATE", f"fence {fence} failed, and wrote to the item")
         if old.born >= fence:
-            what = f"fence {fence} wrote into a life born at {old.born}"
-            raise Violation("LATE", what, item=change.id)
+            raise change.violation("LATE", f"fence {fence} wrote into a life born at {old.born}")
         if old.fence <= fence:
-            what = f"fence {fence} was taken away and is still the highest"
-            raise Violation("LATE", what, item=change.id)
+            raise change.violation("LATE", f"fence {fence} was taken away and is still the highest")
         if old.state is State.REMOVED:
-            raise Violation("LATE", "wrote into a removed item", item=change.id)
+            raise change.violation("LATE", "wrote into a removed item")
         if self._settings_of(old).fenced:
-            raise Violation("LATE", "wrote into an item of a fenced type", item=change.id)
+            raise change.violation("LATE", "wrote into an item of a fenced type")
 
     def _passed_over(self, change: AppliedChange) -> None:
         """A worker may change a waiting item without a run only in a time without runs, or where
@@ -335,8 +325,7 @@ class History:
         if is_ahead(item.ready, now=change.latest):
             return
         if settings.missed != "none" or not scheduled or late <= settings.missed_after:
-            what = f"{item.slot} after {late.total_seconds():.3f} s"
-            raise Violation("PASSED", what, item=change.id)
+            raise change.violation("PASSED", f"{item.slot} after {late.total_seconds():.3f} s")
 
 
 @dataclass(frozen=True, slots=True)

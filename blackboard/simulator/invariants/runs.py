@@ -1,25 +1,41 @@
-"""Invariants of handlers: UNTRUSTED, PARAMS, STOPPED, TWO PUMPS.
+"""Invariants of runs: of their handlers, of the limits of a board, and of what runs save.
 
-A handler, or a pump, is called once for each fence, under a lock that its worker may still trust,
-with the params of its item. Whatever answers are lost, its worker trusts the lock no longer than
-for a share of the lease from the lock's last write. A handler that lost its lock, ran longer than
-its limit, or belongs to a worker that was asked to stop ends within a bound. Time in which its
-process is stopped does not count. NOT LOST: no handler is notified that its lock is gone while the
-lock is there.
+UNTRUSTED, PARAMS, TWO PUMPS: a handler, or a pump, is called once for each fence, under a lock that
+its worker may still trust, with the params of its item. Whatever answers are lost, its worker
+trusts the lock no longer than for a share of the lease from the lock's last write. STOPPED: a
+handler that lost its lock, ran longer than its limit, or belongs to a worker that was asked to stop
+ends within a bound. Time in which its process is stopped does not count. NOT LOST: no handler is
+notified that its lock is gone while the lock is there.
+
+LIMIT: of a type with a `concurrency` of N no more than N handlers go on at a time, whichever
+workers call them; with a `key`, no more than N for each of its values. A handler whose process is
+stopped, or was continued a moment ago, does not count: it has had no time to notice that its permit
+is lost.
+
+CHECKPOINT: a run saves under its own lock, and no lower number than what is saved. A good run,
+other params, an edit and a removal empty the checkpoint, and nothing else changes it. START: a run
+starts from no lower number than any save that was acknowledged to a run before it, unless the
+checkpoint was emptied after that save was written. The acknowledgement may arrive later than both.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from blackboard.model import Item, Lock
-from blackboard.simulator.changes import AppliedChange, Shadows
+from blackboard.model import Item, Lock, Outcome, Permit
+from blackboard.protocol.keys import permits_partition
+from blackboard.protocol.permits import LEASE, Limit, limit_of
+from blackboard.protocol.rows import record_of
+from blackboard.simulator.changes import AppliedChange, Saved, Shadows, saved_of
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import TIMEOUT
 from blackboard.simulator.processes import Timeline
-from blackboard.simulator.workers import GRACE, Workers
+from blackboard.simulator.store import Written
+from blackboard.simulator.workers import BOARD, GRACE, Workers
 from blackboard.spec import RunSettings, params_of
 from blackboard.table import Insert, Replace
+from blackboard.worker.permits import BEAT
 
 TRUSTED = 0.8
 """The share of a lease in which its holder may trust it without a renewal."""
@@ -101,7 +117,7 @@ class HandlerInvariants:
         asked = None if member is None else member.asked_to_stop
         if asked is not None and change.sent > asked + soon:
             what = f"{change.sender.name} claims, {change.sent - asked:.1f} s after it was to stop"
-            raise Violation("STOPPED", what, item=change.id)
+            raise change.violation("STOPPED", what)
 
     # ---- handlers
 
@@ -143,15 +159,11 @@ class HandlerInvariants:
             what = f"{call.worker} takes fence {call.fence} for lost, and has it"
             raise Violation("NOT LOST", what, item=call.item.id)
 
-    def ends(self, handler_run: HandlerRun) -> None:
-        """A handler has ended, by itself or because it was stopped."""
-        self._in_time(handler_run)
-
     def check(self, handler_runs: HandlerRuns) -> None:
         """Checks all handlers. To be called every cycle."""
         for one in handler_runs:
             if one.process.runs:
-                self._in_time(one)
+                self.ends(one)
 
     def _grace(self, item_type: str) -> float:
         """Seconds for a handler of a worker that was asked to stop. A pump goes on for a round."""
@@ -160,7 +172,8 @@ class HandlerInvariants:
                 return group.round + group.drain + LAST_WALK
         return GRACE.total_seconds() + LAST_WALK
 
-    def _in_time(self, handler_run: HandlerRun) -> None:
+    def ends(self, handler_run: HandlerRun) -> None:
+        """Checks that a handler which ends now, or goes on, is within its bounds."""
         call, process = handler_run.call, handler_run.process
         if process.loop.dead:
             return
@@ -178,3 +191,129 @@ class HandlerInvariants:
             if passed > seconds * RATES + SPARE:
                 what = f"fence {call.fence} goes on, {passed:.1f} s after it {why}"
                 raise Violation("STOPPED", what, item=call.item.id)
+
+
+@dataclass(slots=True, kw_only=True)
+class LimitInvariants:
+    """Checks the start of each handler."""
+
+    timeline: Timeline
+    handler_runs: HandlerRuns
+    settings_of: Callable[[Item], RunSettings]
+    resolve: Callable[[str, str], RunSettings]
+    _touched: dict[str, tuple[Limit, float]] = field(default_factory=dict)
+    """Permits that are in use, by key, and the moments when they were last written."""
+
+    def written(self, written: Written) -> None:
+        if written.partition != permits_partition(BOARD):
+            return
+        for op in written.ops:
+            row = written.after.get(op.key)
+            if row is None:
+                self._touched.pop(op.key, None)
+            else:
+                permit = record_of(Permit, row)
+                limit = Limit(permit.type, permit.value, 0)
+                self._touched[op.key] = (limit, written.moment)
+
+    def limit_of(self, item: Item) -> Limit | None:
+        return limit_of(item, self.settings_of(item))
+
+    def has_room(self, item: Item) -> bool:
+        """Whether a permit is left for an item."""
+        limit = self.limit_of(item)
+        if limit is None:
+            return True
+        since = self.timeline.now - LEASE
+        used = (its for its, moment in self._touched.values() if moment > since)
+        return sum(its.name == limit.name for its in used) < limit.most
+
+    def begins(self, handler_run: HandlerRun) -> None:
+        """Checks that no more handlers go on than the limit allows, with one that is called now."""
+        limit = self._limit(handler_run)
+        if limit is None:
+            return
+        others = [one for one in self.handler_runs if one is not handler_run and self._acts(one)]
+        count = 1 + sum(self._limit(one) == limit for one in others)
+        if count > limit.most:
+            name = " ".join(filter(None, limit.name))
+            what = f"{count} of {name} go on, and {limit.most} may"
+            raise Violation("LIMIT", what, item=handler_run.call.item.id)
+
+    def _limit(self, handler_run: HandlerRun) -> Limit | None:
+        item = handler_run.call.item
+        concurrency = self.resolve(item.type, "{}").concurrency
+        if concurrency is None:
+            return None
+        return Limit(item.type, concurrency.value_of(item.params), concurrency.most)
+
+    def _acts(self, one: HandlerRun) -> bool:
+        return one.process.runs and one.process.went_on <= self.timeline.now - 2 * BEAT
+
+
+EMPTYING = {"edit", "remove"}
+"""Requests that may empty a checkpoint, whatever else they change."""
+
+
+class Checkpoints:
+    """Checks every change of an item, and the start of every handler."""
+
+    def __init__(self) -> None:
+        self._emptied: Counter[str] = Counter()
+        """How often the checkpoint of an item was emptied."""
+        self._written: dict[tuple[str, Saved], int] = {}
+        """By save that is not acknowledged: how often the checkpoint was emptied before it."""
+        self._acknowledged: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        """By item: the last acknowledged number of each fence since the checkpoint was emptied."""
+
+    def __call__(self, change: AppliedChange) -> None:
+        before, after = change.before, change.shadow.item
+        if before is None or after is None:
+            return
+        if change.is_save:
+            self._saved(change, before, after)
+        elif change.of(Item):
+            self._kept_or_emptied(change, before, after)
+
+    def _saved(self, change: AppliedChange, before: Item, after: Item) -> None:
+        saved, lock = saved_of(after), change.shadow.lock
+        who = f"fence {saved.fence} of {change.sender.name}"
+        if lock is None or not after.running:
+            raise change.violation("CHECKPOINT", f"{who} saves, and nothing runs")
+        if (lock.owner, lock.fence) != (change.sender.name, saved.fence):
+            what = f"{who} saves under fence {lock.fence} of {lock.owner}"
+            raise change.violation("CHECKPOINT", what)
+        if saved.number < saved_of(before).number:
+            what = f"{who} saves {saved.number}, which was {saved_of(before).number}"
+            raise change.violation("CHECKPOINT", what)
+        self._written[change.id, saved] = self._emptied[change.id]
+
+    def _kept_or_emptied(self, change: AppliedChange, before: Item, after: Item) -> None:
+        ended_well = change.frees_lock and any(one.outcome is Outcome.OK for one in change.recorded)
+        must = ended_well or before.once != after.once
+        if must and after.checkpoint:
+            what = f"{after.checkpoint} stays after a good run, or for other params"
+            raise change.violation("CHECKPOINT", what)
+        if after.checkpoint == before.checkpoint:
+            return
+        if after.checkpoint or not (must or change.sender.verb in EMPTYING):
+            what = f"from {before.checkpoint} to {after.checkpoint or 'nothing'}, not by a save"
+            raise change.violation("CHECKPOINT", what)
+        self._emptied[change.id] += 1
+        self._acknowledged.pop(change.id, None)
+
+    # ---- handlers
+
+    def acknowledged(self, item_id: str, saved: Saved) -> None:
+        """Called when a save was acknowledged to its run."""
+        times = self._emptied[item_id]
+        if self._written.pop((item_id, saved), times) == times:
+            self._acknowledged[item_id][saved.fence] = saved.number
+
+    def begins(self, item_id: str, fence: int, last: Saved) -> None:
+        """Checks that a handler which starts from the save `last` starts late enough."""
+        acknowledged = self._acknowledged.get(item_id, {})
+        least = max((acknowledged[one] for one in acknowledged if one < fence), default=0)
+        if last.number < least:
+            what = f"fence {fence} goes on at {last.number}, and {least} was acknowledged"
+            raise Violation("START", what, item=item_id)

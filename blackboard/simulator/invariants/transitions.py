@@ -77,10 +77,7 @@ class Transitions:
         before, after = change.before, change.shadow.item
         if before is None or after is None or after.state is State.REMOVED:
             return
-        for kind, column, should, is_now in self._differences(change, before, after):
-            if should != is_now:
-                what = f"{column} should be {should}, and is {is_now}"
-                raise Violation(kind, what, item=change.id)
+        check_equal(change, self._differences(change, before, after))
 
     def _differences(
         self, change: AppliedChange, before: Item, after: Item
@@ -124,8 +121,7 @@ class Transitions:
     def _freed(
         self, change: AppliedChange, before: Item, after: Item, lock: Lock
     ) -> Iterator[Difference]:
-        recorded = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
-        run = next((one for one in recorded if one.fence == lock.fence), None)
+        run = next((one for one in change.recorded if one.fence == lock.fence), None)
         if run is None:
             return  # a lock without an item, or one for other invariants
         yield from _of_run(before, lock, run)
@@ -193,11 +189,10 @@ class CutShort:
 
     def __call__(self, change: AppliedChange) -> None:
         before, after, verb = change.before, change.shadow.item, change.sender.verb
-        is_freed = any(isinstance(one.op, Delete) for one in change.of(Lock))
-        if before is not None and is_freed:
-            outcomes = [one.new.outcome for one in change.of(Run) if isinstance(one.new, Run)]
+        if before is not None and change.frees_lock:
             is_held = self._settings_of(before).endless
-            if any(is_cut_short(one, verb=verb, is_held=is_held) for one in outcomes):
+            ended = (one.outcome for one in change.recorded)
+            if any(is_cut_short(one, verb=verb, is_held=is_held) for one in ended):
                 self._slots[change.id] = before.slot
         if after is None:
             return
@@ -205,8 +200,7 @@ class CutShort:
         if not should:
             self._slots.pop(change.id, None)
         if should != after.put_back:
-            what = f"put_back should be {should}, and is {after.put_back}"
-            raise Violation("SLOT", what, item=change.id)
+            raise change.violation("SLOT", f"put_back should be {should}, and is {after.put_back}")
 
     def holds(self, item: Item) -> bool:
         """Whether an item waits for a run that was cut short."""
@@ -341,6 +335,13 @@ def _plan_of(plan: Expected, after: Item, state: State) -> Iterator[Difference]:
     yield "RUN NOW LOST", "requests", plan.queue, after.requests
 
 
+def check_equal(change: AppliedChange, found: Iterator[Difference], what: str = "") -> None:
+    """Raises Violation, which begins with `what`, for a value that is not the expected one."""
+    for kind, column, should, is_now in found:
+        if should != is_now:
+            raise change.violation(kind, f"{what}{column} should be {should}, and is {is_now}")
+
+
 def same(before: Item, after: Item, columns: str) -> Iterator[Difference]:
     for name in columns.split():
         kind = _KINDS.get(name, "ATTEMPTS")
@@ -382,8 +383,8 @@ class ClaimedSlots:
     CLOSED: in a time without runs only retries and runs that a person asked for are claimed.
     """
 
-    def __init__(self, schedule_of: Callable[[Item], Schedule | None]) -> None:
-        self._schedule_of = schedule_of
+    def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
+        self._settings_of = settings_of
         self._first: dict[str, datetime] = {}
         self._claimed: defaultdict[str, set[datetime]] = defaultdict(set)
         self._counted: defaultdict[str, set[datetime]] = defaultdict(set)
@@ -406,7 +407,8 @@ class ClaimedSlots:
             self._edited.pop(change.id, None)
         if before is None or not any(isinstance(one.op, Insert) for one in change.of(Lock)):
             return
-        schedule, is_scheduled = self._schedule_of(before), before.slot == before.planned
+        schedule = self._settings_of(before).schedule
+        is_scheduled = before.slot == before.planned
         if is_scheduled and before.attempt == 1 and is_closed(schedule, change):
             raise Violation("CLOSED", f"claimed at {change.latest}", item=before.id)
         self._count(before)
@@ -424,13 +426,13 @@ class ClaimedSlots:
 
     def _count(self, item: Item) -> None:
         """Notes the slot of an `every` after the item's last start."""
-        schedule = self._schedule_of(item)
+        schedule = self._settings_of(item).schedule
         if isinstance(schedule, Every) and item.start is not None:
             self._counted[item.id].add(next_due(schedule, item.start) or item.start)
 
     def _has(self, item: Item) -> bool:
         """Whether the schedule of the item has its slot."""
-        match self._schedule_of(item):
+        match self._settings_of(item).schedule:
             case None:
                 return True  # what waits when its schedule is taken away goes on waiting
             case Once() as once:

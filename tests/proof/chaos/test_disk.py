@@ -141,7 +141,7 @@ def disk_of(folder: Path, size: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def runs_of(place: Site) -> dict[tuple[str, int], str]:

@@ -22,7 +22,8 @@ from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.status import read_status
 from blackboard.records import as_json, item_record, run_record, worker_record
 from blackboard.settings import Settings
 from blackboard.spec import Labels, Spec

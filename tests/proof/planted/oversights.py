@@ -25,8 +25,7 @@ from blackboard.worker.backlog import Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
 from blackboard.worker.slots import Slots
-from blackboard.worker.walk import Walk
-from blackboard.worker.walk_result import WalkResult
+from blackboard.worker.walk import Walk, WalkResult
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
 from tests.proof.planted.scenarios import closed, newer

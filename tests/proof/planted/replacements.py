@@ -26,8 +26,7 @@ from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.store_breaker import GuardedTable, Request, StoreBreaker
-from blackboard.worker.walk import Walk
-from blackboard.worker.walk_result import WalkResult
+from blackboard.worker.walk import Walk, WalkResult
 
 MILLISECOND = timedelta(milliseconds=1)
 

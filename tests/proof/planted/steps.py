@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from blackboard.simulator.changes import AppliedChange, Shadows
-from blackboard.simulator.invariants.checkpoints import Checkpoints
 from blackboard.simulator.invariants.requests import RequestedRuns
 from blackboard.simulator.invariants.rows import History, Locks, check_whole
+from blackboard.simulator.invariants.runs import Checkpoints
 from blackboard.simulator.store import Sender, Written
 from blackboard.table import (
     Busy,

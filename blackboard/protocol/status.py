@@ -1,17 +1,65 @@
-"""The statistics of a board: counted from all of its items, and kept in one row.
+"""The status of the items of a board, and its statistics: counted from all of its items, and kept
+in one row.
 
 No decision depends on the row. One that is missing, old, of a newer version or unreadable is not
 shown; the items are counted instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
-from blackboard.model import VERSION, Lock, Statistics, replace
+from msgspec import Struct
+
+from blackboard.model import VERSION, Item, Lock, Statistics, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
-from blackboard.rules.status import ItemStatus, Tally, is_current, status_of
+from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, Tally, is_current, status_of
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
+
+
+class BoardStatus(Struct, frozen=True, kw_only=True):
+    """Items as they were at `now`, the store's time, in the order of their ids."""
+
+    statuses: Sequence[ItemStatus]
+    now: datetime
+
+
+async def read_status(
+    board: BoardTable,
+    items: Sequence[Item] | None = None,
+    *,
+    overdue_after: timedelta = OVERDUE_AFTER,
+) -> BoardStatus:
+    """The status of `items`, or of all items of the board. Items are read before locks: a run that
+    started in between has a lock with another fence, and such a lock is ignored.
+    """
+    if items is None:
+        items = [item async for item in board.items()]
+    locks = await _locks(board, [item.id for item in items if item.running])
+    now = await board.table.now()
+    found = (
+        status_of(
+            item,
+            locks.get(item.id),
+            now=now,
+            resolution=board.table.resolution,
+            overdue_after=overdue_after,
+        )
+        for item in sorted(items, key=lambda item: item.id)
+    )
+    return BoardStatus(statuses=tuple(found), now=now)
+
+
+async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
+    """The locks of items, by id: read one by one where that takes fewer requests than
+    `BoardTable.locks`.
+    """
+    if len(ids) > board.shards:
+        return {lock.id: lock async for lock in board.locks()}
+    rows = [await read(board.table, board.partition(one), keys.lock_key(one)) for one in ids]
+    found = [readable(Lock, row, age=board.table.age(row)) for row in rows if row is not None]
+    return {lock.id: lock for lock in found if lock is not None}
 
 
 async def count(
