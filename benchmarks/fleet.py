@@ -1,7 +1,7 @@
 """Several workers on one SQLite file: a herd, the claims they lose to each other, their throughput,
 the way back after SIGKILL.
 
-python -m benchmarks.fleet            all of it, in two minutes
+python -m benchmarks.fleet            all of it, in three minutes
 python -m benchmarks.fleet --kills 5  so many kills, each of a worker with 40 runs [2]
 """
 
