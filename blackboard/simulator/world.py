@@ -158,7 +158,7 @@ class World:
             one.name: ElectionInvariants(one, self.shadows, self.workers)
             for one in scenario.elections
         }
-        cut_short = CutShort(settings_of)
+        cut_short = CutShort(scenario.shared)
         self._invariants: list[Callable[[AppliedChange], None]] = [
             RequestedRuns(),
             check_whole,
@@ -167,7 +167,7 @@ class World:
             self._checkpoints,
             History(settings_of),
             ClaimedSlots(settings_of),
-            Transitions(settings_of, cut_short.holds),
+            Transitions(settings_of, cut_short.holds, scenario.shared),
             OperatorChanges(settings_of, cut_short.holds),
             cut_short,
             self._runs,

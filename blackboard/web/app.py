@@ -280,7 +280,7 @@ async def _metrics(site: Site, request: Request) -> Response:
 
 async def _figures(site: Site) -> tuple[float, BoardFigures]:
     """The figures, and when they were read. Without a coordinator the items in memory are counted:
-    while no worker is alive, whoever asks must have an answer soon.
+    while no worker is alive, a scrape must be answered in time.
     """
     figures = await read(site.board, partial(_counted, site))
     return site.board.clock.monotonic(), figures

@@ -8,7 +8,7 @@ runs.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -68,10 +68,15 @@ class Transitions:
     """Checks every batch that writes a lock, and every slot that is passed over."""
 
     def __init__(
-        self, settings_of: Callable[[Item], RunSettings], was_cut_short: Callable[[Item], bool]
+        self,
+        settings_of: Callable[[Item], RunSettings],
+        was_cut_short: Callable[[Item], bool],
+        shared: Container[str],
     ) -> None:
+        """`shared` are the ids of all partitions and elections."""
         self._settings_of = settings_of
         self._was_cut_short = was_cut_short
+        self._shared = shared
 
     def __call__(self, change: AppliedChange) -> None:
         before, after = change.before, change.shadow.item
@@ -130,7 +135,8 @@ class Transitions:
             most = max(settings.retries, TAKEOVERS)
             if lock.attempt <= most:
                 yield "ATTEMPTS", "attempt", f"above {most}, to be given up", lock.attempt
-        plan = expected(before, run, settings, verb=verb)
+        is_held = change.id in self._shared
+        plan = expected(before, run, settings, verb=verb, is_held=is_held)
         yield from _plan_of(plan, after, before.state)
         yield "ATTEMPTS", "runs", before.runs + 1, after.runs
         if verb != "unlock":
@@ -183,14 +189,14 @@ class CutShort:
     invariants that ask `holds` about the item before the change.
     """
 
-    def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
-        self._settings_of = settings_of
+    def __init__(self, shared: Container[str]) -> None:
+        self._shared = shared
         self._slots: dict[str, datetime] = {}
 
     def __call__(self, change: AppliedChange) -> None:
         before, after, verb = change.before, change.shadow.item, change.sender.verb
         if before is not None and change.frees_lock:
-            is_held = self._settings_of(before).endless
+            is_held = change.id in self._shared
             ended = (one.outcome for one in change.recorded)
             if any(is_cut_short(one, verb=verb, is_held=is_held) for one in ended):
                 self._slots[change.id] = before.slot
@@ -211,14 +217,14 @@ class CutShort:
 
 def is_cut_short(outcome: Outcome, *, verb: str, is_held: bool) -> bool:
     """Whether a run whose lock was deleted is due again at once: its worker released it as
-    cancelled, or a person unlocked it, or cancelled a partition (`is_held`).
+    cancelled, or a person unlocked it, or cancelled a partition or an election (`is_held`).
     """
     return verb == "unlock" or (outcome is Outcome.CANCELLED and (is_held or not verb))
 
 
-def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expected:
+def expected(item: Item, run: Run, settings: RunSettings, *, verb: str, is_held: bool) -> Expected:
     """The expected plan after a run, as the history has it. `verb` is that of a person's request;
-    empty: a worker released the lock.
+    empty: a worker released the lock. `is_held`: of a partition or an election.
     """
     queue, now = item.requests, run.stop
     same = Expected(
@@ -230,7 +236,7 @@ def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expec
         once=item.once,
         queue=queue,
     )
-    if is_cut_short(run.outcome, verb=verb, is_held=settings.endless):
+    if is_cut_short(run.outcome, verb=verb, is_held=is_held):
         return same
     if run.outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
         most = max(settings.backoff, HOUR)

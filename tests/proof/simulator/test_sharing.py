@@ -88,6 +88,7 @@ def test_the_next_worker_takes_what_a_fleet_that_is_gone_has_let_go() -> None:
         (away_and_replaced, 0),
         (by_workers, 0),
         (by_people, 0),
+        (by_people, 200_000),  # a leader is cancelled
         (by_races, 2),
         (raced_without_a_store, 2),
     ],
