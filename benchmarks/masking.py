@@ -9,11 +9,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.measure import best_of, report, seconds
-from blackboard.bench import Measurement
-from blackboard.clock import SystemClock
+from blackboard.bench import RESOLVE, Measurement
+from blackboard.clock import SystemChance, SystemClock
 from blackboard.handlers.registry import load
-from blackboard.model import Claim, Ended, Item, Outcome, State
+from blackboard.model import Ended, Item, Outcome, State
 from blackboard.protocol.batches import lock_of
+from blackboard.protocol.claims import Claim
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
 from blackboard.rules.transitions import claimed
 from blackboard.runners.inline import InlineRunner
@@ -23,8 +25,10 @@ from blackboard.runners.secrets import Mask
 from blackboard.spec import Spec, resolve
 from blackboard.subscribers import Events
 from blackboard.tables.base import MAX_VALUE
-from blackboard.worker.holdings import Holding
-from blackboard.worker.running import Calls
+from blackboard.tables.memory import MemoryTable
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Holdings
+from blackboard.worker.running import Runs
 
 TIMES = 5
 OUTPUT = "one line of what a handler prints, again and again\n" * 160
@@ -91,16 +95,6 @@ def _standstill(count: int) -> float:
         return 1000 * best_of(3, lambda: asyncio.run(_longest_pause(Path(folder), count)))
 
 
-async def _not_saved(_held: Holding, _checkpoint: str) -> None:
-    """Nothing is saved here."""
-
-
-async def _ended(calls: Calls, held: Holding) -> None:
-    ended = asyncio.get_running_loop().create_future()
-    calls.start(held, ended.set_result)
-    await ended
-
-
 async def _longest_pause(folder: Path, count: int) -> float:
     longest = 0.0
 
@@ -111,29 +105,36 @@ async def _longest_pause(folder: Path, count: int) -> float:
             await asyncio.sleep(0)
             longest = max(longest, time.perf_counter() - before)
 
-    jobs = load(["large.py"], folder)
-    calls = Calls(
-        handlers=jobs,
+    clock, holdings, events = SystemClock(), Holdings(2), Events()
+    board = BoardTable(MemoryTable(clock), clock=clock, chance=SystemChance(), resolve=RESOLVE)
+    ended = asyncio.Event()
+    runs = Runs(
+        board=board,
+        handlers=load(["large.py"], folder),
         settings={},
         inline=InlineRunner(),
         process=ProcessRunner(idle=1),
-        events=Events(),
-        clock=SystemClock(),
-        save=_not_saved,
+        events=events,
+        holdings=holdings,
+        heartbeat=Heartbeat(board=board, saving=board, holdings=holdings, events=events),
+        ended=lambda _held, _how: ended.set(),
         environ={"TOKEN": "0123456789abcdefghijklmnopqrstuvwxyz"},
     )
     try:
-        await _ended(calls, _held(1))
+        runs.start([_claim(1)])
+        await ended.wait()
+        ended.clear()
         turning = asyncio.create_task(turn())
-        await _ended(calls, _held(count))
+        runs.start([_claim(count)])
+        await ended.wait()
         await asyncio.sleep(0)  # its last pause is the longest, maybe
         turning.cancel()
     finally:
-        await calls.close()
+        await runs.close()
     return longest
 
 
-def _held(count: int) -> Holding:
+def _claim(count: int) -> Claim:
     params = {"count": count, "token": "${TOKEN}"}
     now = datetime.now(UTC)
     settings = resolve([Spec(timeout="10m")])
@@ -147,9 +148,8 @@ def _held(count: int) -> Holding:
         planned=now,
     )
     held = claimed(item, settings=settings, owner="", now=now)
-    lock = lock_of(held, nonce="", stale_after=3600.0)
-    claim = Claim(item=held, lock=lock, sent=time.monotonic())
-    return Holding(claim=claim, settings=settings)
+    lock = lock_of(held, nonce=f"{count}", stale_after=3600.0)
+    return Claim(item=held, lock=lock, settings=settings, sent=time.monotonic())
 
 
 if __name__ == "__main__":

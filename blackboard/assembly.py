@@ -214,7 +214,7 @@ def _parts(
     from blackboard.worker.heartbeat import Heartbeat, unwatched
     from blackboard.worker.holdings import Holdings
     from blackboard.worker.release_queue import Releases
-    from blackboard.worker.running import Calls, Runs
+    from blackboard.worker.running import Runs
     from blackboard.worker.store_breaker import StoreBreaker
 
     events = setup.events
@@ -223,27 +223,24 @@ def _parts(
     board = breaker.board(board, Need.OTHER)
     holdings = Holdings(slots)
     heartbeat = Heartbeat(
-        board=renewing, holdings=holdings, events=events, turning=setup.turning or unwatched
+        board=renewing,
+        saving=board,
+        holdings=holdings,
+        events=events,
+        turning=setup.turning or unwatched,
     )
     releases = Releases(
         board=board, events=events, holdings=holdings, retention=setup.settings.retention
     )
-    calls = Calls(
+    runs = Runs(
+        board=board,
         handlers=handlers,
         settings=setup.job_settings,
         inline=setup.inline,
         process=setup.process,
         events=events,
-        clock=board.clock,
-        save=heartbeat.save,
-        limit=board.table.max_value,
-    )
-    runs = Runs(
         holdings=holdings,
-        calls=calls,
-        events=events,
-        shards=board.shards,
-        started=heartbeat.beat,  # a watchdog has to allow for the new leases before they run
+        heartbeat=heartbeat,
         ended=releases.add,
     )
     return _Parts(breaker, board, renewing, holdings, heartbeat, releases, runs)

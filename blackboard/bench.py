@@ -24,7 +24,7 @@ from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handler
 from blackboard.handlers.registry import registry_of
-from blackboard.model import Claim, Item, Outcome, State, Token, replace
+from blackboard.model import Item, Outcome, State, Token, replace
 from blackboard.protocol.batches import add_ops, claim_ops, lock_of, release_ops
 from blackboard.protocol.keys import (
     meta_partition,
@@ -428,7 +428,6 @@ def _run_of(
     settings = board.resolve(item.type, item.spec)
     held = claimed(item, settings=settings, owner="host:1:00000000", now=now)
     lock = lock_of(held, nonce="0" * 32, stale_after=28_800.0)
-    claim = Claim(item=replace(held, etag=ANY), lock=replace(lock, etag=ANY), sent=0.0)
     run = run_of(held, Outcome.OK, now=now, nonce=lock.nonce, result='{"ok":1}')
     after = released(held, run, settings=settings, fraction=0.0)
-    return claim_ops(token, claim), release_ops(claim, after, run)
+    return claim_ops(token, held, lock), release_ops(replace(held, etag=ANY), ANY, after, run)

@@ -9,7 +9,7 @@ coroutine to that loop and waits for the answer, so any number of threads may sh
 No verb is written twice. `BlockingBoard` has one line for each: `verb(Board.add)` is a method that
 calls `Board.add` through the portal. `verb` is typed with a ParamSpec over the parameters behind
 `self` and with the type that the coroutine returns: mypy and editors see the signature of
-`Board.add`, and what is awaited there is returned here. `plain` does that for methods that are no
+`Board.add`, and what is awaited there is returned here. `direct` does that for methods that are no
 coroutines, `each` for asynchronous iterators, `made` for methods that make a worker or an election.
 A test compares the verbs of both classes.
 
@@ -247,7 +247,7 @@ def verb(
     return call
 
 
-def plain(
+def direct(
     method: Callable[Concatenate[Inner, P], Answer],
 ) -> Callable[Concatenate[Proxy[Inner], P], Answer]:
     """A method that waits until a plain method was called on the loop."""
@@ -290,7 +290,7 @@ def made(
     method: Callable[Concatenate[Inner, P], Answer], proxy: Callable[[Answer, Portal], Made]
 ) -> Callable[Concatenate[Proxy[Inner], P], Made]:
     """A method that returns a proxy, from a plain method that makes the object behind it."""
-    make = plain(method)
+    make = direct(method)
 
     @wraps(method)
     def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Made:
@@ -342,9 +342,7 @@ class BlockingWorker(ManagerProxy[BoardWorker]):
         self.name = worker.name
 
     work = verb(BoardWorker.work)
-    stop = plain(BoardWorker.stop)
-    end = verb(BoardWorker.end)
-    walk_soon = plain(BoardWorker.walk_soon)
+    stop = direct(BoardWorker.stop)
 
 
 class BlockingElection(ManagerProxy["Election"]):
@@ -383,6 +381,7 @@ class ItemVerbs(Proxy[Board]):
     item = verb(Board.item)
     items = each(Board.items)
     runs = each(Board.runs)
+    next = verb(Board.next)
     why = verb(Board.why)
     workers = verb(Board.workers)
     actions = verb(Board.actions)

@@ -23,12 +23,13 @@ import getpass
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from functools import partial, wraps
 from inspect import isasyncgenfunction, iscoroutinefunction
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 from weakref import WeakSet
 
@@ -37,7 +38,8 @@ from msgspec import UNSET
 from blackboard import settings as settings_file
 from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
-from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed, Missing
+from blackboard.display.queries import RunQuery, items_with_history, newest_runs, select
+from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed
 from blackboard.handlers.handler import as_text, check_type
 from blackboard.handlers.params import written
 from blackboard.handlers.registry import importing, load, registry_of
@@ -58,6 +60,7 @@ from blackboard.model import Item, Mark, Via
 from blackboard.protocol import actions, additions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.keys import check_board_name
+from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.protocol.status import read_status
@@ -72,12 +75,13 @@ from blackboard.records import (
     run_record,
 )
 from blackboard.rules.status import STATES, status_of
+from blackboard.rules.upcoming import upcoming
 from blackboard.settings import Settings
-from blackboard.spec import RunOptions, Spec, check_params, encode_spec, plain
+from blackboard.spec import RunOptions, Spec, check_count, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
 from blackboard.subscribers import Events, Subscriber, Subscription, log_event
 from blackboard.table import TableError
-from blackboard.tasks import finishing
+from blackboard.tasks import finishing, in_thread
 from blackboard.why import explained, read_one
 
 if TYPE_CHECKING:
@@ -91,6 +95,8 @@ _log = logging.getLogger("blackboard")
 CALLER_WAITS = 2.0
 """Seconds for which a caller that is cancelled waits for its change. The caller may be a handler,
 whose `stop_timeout` is longer."""
+MOST_TIMES = 10_000
+"""Times that `next` computes."""
 
 
 @checked
@@ -322,32 +328,60 @@ class Board:
         type: str | None = None,  # noqa: A002 - what everything else calls it
         state: str | None = None,
     ) -> AsyncGenerator[BoardItem]:
-        """Items in the order of their ids: those whose id matches a glob, of a type, in a state:
-        active, paused, done, running, overdue, failed, stale or waiting. They are read when the
+        """Items in the order of their ids: those that a pattern means, of a type, in a state:
+        active, paused, done, running, overdue, failed, stale or waiting. A pattern is what commands
+        take: an id, a glob of ids, `tag:NAME`, `owner:NAME` or `type:NAME`. Items are read when the
         first is asked for.
         """
+        check_id(pattern)
         if state is not None and state not in STATES:
             raise BadInput("state", f"{state!r} is none", f"one of {', '.join(STATES)}")
-        found = [
-            item
-            async for item in self._table.items()
-            if fnmatchcase(item.id, pattern) and type in {None, item.type}
-        ]
+        try:
+            meant = await select(self._table, [pattern])
+        except BadInput:  # it means no item
+            meant = []
+        found = [item for item in meant if type in {None, item.type}]
         status = await read_status(self._table, found)
         for one in status.statuses:
             if state is None or one.has(state):
                 yield item_record(one, self._table.labels(one.item))
 
     @_verb
-    async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncGenerator[BoardRun]:
-        """The history of an item, newest first, at most `limit` runs. History outlives its item.
-        Raises Missing when there never was such an item.
+    async def runs(
+        self,
+        item_id: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[BoardRun]:
+        """The history of an item, or of all items, newest first, at most `limit` runs; those that
+        stopped `since` then, and `until` then. History outlives its item. Raises Missing when there
+        never was such an item. Those of all items, or of a time, are all read before the first is
+        returned.
         """
         _check_limit(limit)
-        if await self._table.item(check_id(item_id)) is None:
-            raise Missing(item_id)
-        async for run in self._table.runs(item_id, limit=limit):
-            yield run_record(run)
+        query = RunQuery(since=_aware(since, "since"), until=_aware(until, "until"))
+        ids = [] if item_id is None else [item_id]
+        items = await items_with_history(self._table, ids, exact=True)
+        if item_id is not None and not query.selects:
+            async for run in self._table.runs(item_id, limit=limit):
+                yield run_record(run)
+        elif limit != 0:
+            most = sys.maxsize if limit is None else limit
+            for _, run in (await newest_runs(self._table, items, query, limit=most))[0]:
+                yield run_record(run)
+
+    @_verb
+    async def next(self, item_id: str, *, count: int = 5) -> list[datetime]:
+        """The next times of an item, at most `count`, the earliest first: when its pending run is
+        ready, and then by its schedule. Raises BadInput where its schedule is not known here.
+        """
+        check_count("count", count, most=MOST_TIMES)
+        item = await self._table.found(check_id(item_id))
+        settings = settings_of(self._table, item, item.spec)
+        times = upcoming(item, settings, now=await self._table.table.now())
+        return await in_thread(lambda: [*islice(times, count)])
 
     @_verb
     async def why(self, item_id: str) -> str:
@@ -404,7 +438,7 @@ class Board:
         done = await additions.add(
             self._table, item_id=item_id, item_type=item_type, spec=spec, first=when
         )
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def edit(
@@ -427,12 +461,12 @@ class Board:
         is to be changed.
         """
         _check_record(by, reason)
-        given = params, unset, item_type, first, options
+        changes, limit = _texts(options), self._table.table.max_value
+        given = params, unset, item_type, first, changes
         if checkpoint is UNSET and not any(given):
             raise BadInput("edit", "nothing is changed", "give an option, `params` or `unset`")
         if item_type is not None:
             check_type(item_type)
-        changes, limit = _texts(options), self._table.table.max_value
         text = None if checkpoint is UNSET else checkpoint_text(checkpoint, limit=limit)
 
         def new(spec: Spec, item: Item) -> Spec:
@@ -457,7 +491,7 @@ class Board:
         if done.changed and done.before is not None:
             names = changed_fields(done.before, done.item)
             await self._record("edit", item_id, by=by, reason=reason, detail=", ".join(names))
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def run(
@@ -497,7 +531,7 @@ class Board:
             raise BlackboardError(f"{item_id} is {done.item.state.value}: nothing is to be paused")
         if done.changed:
             await self._record("pause", item_id, by=by, reason=reason)
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
@@ -506,7 +540,7 @@ class Board:
         done = await edits.resume(self._table, check_id(item_id), mark)
         if done.changed:
             await self._record("resume", item_id, by=by, reason=reason)
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def cancel(
@@ -524,7 +558,7 @@ class Board:
         if not done.changed:
             raise BlackboardError(f"{item_id} {NOT_CANCELLED}")
         await self._record("cancel", item_id, by=by, reason=reason)
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def unlock(
@@ -542,7 +576,7 @@ class Board:
         if not done.changed:
             raise BlackboardError(f"{item_id} {not_locked_any_more(lock.fence)}")
         await self._record("unlock", item_id, by=by, reason=reason)
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def ack(
@@ -558,7 +592,7 @@ class Board:
         done = await edits.acknowledge(self._table, check_id(item_id), mark, fence=fence)
         if done.changed:
             await self._record("ack", item_id, by=by, reason=reason)
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def rename(
@@ -573,7 +607,7 @@ class Board:
         done = await rename(self._table, check_id(item_id), check_new_id(new_id), mark)
         if done.changed:
             await self._record("rename", item_id, by=by, reason=reason, detail=f"to {new_id}")
-        return await self._changed(done.item)
+        return await self._after_change(done.item)
 
     @_change
     async def remove(self, item_id: str, *, reason: str = "", by: str = "") -> None:
@@ -766,7 +800,7 @@ class Board:
             if result is not None:
                 raise result
 
-    async def _changed(self, item: Item) -> BoardItem:
+    async def _after_change(self, item: Item) -> BoardItem:
         """An item that was changed here: workers that were made here walk without waiting. It is
         done: where the store does not answer, or the lock is damaged, that is left out.
         """
@@ -801,7 +835,7 @@ class Board:
 
     def _wake_workers(self) -> None:
         for worker in self._workers:
-            worker.walk_soon()
+            worker._walk_soon()  # noqa: SLF001 - it works for its board
         wake_workers(self._location.store)
 
     async def _shown(self, item: Item) -> BoardItem:
@@ -821,6 +855,12 @@ def not_locked_any_more(fence: int) -> str:
 def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 0:
         raise BadInput("limit", f"{limit} is too few", "0 or more")
+
+
+def _aware(moment: datetime | None, name: str) -> datetime | None:
+    if moment is not None and moment.tzinfo is None:
+        raise BadInput(name, f"{moment} has no offset", "give an aware datetime")
+    return moment
 
 
 def _check_record(by: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from blackboard.clock import Chance
 from blackboard.errors import BadInput, BlackboardError, BoardClosed
 from blackboard.events import JobsChanged, WorkerStarted, WorkerStopped
-from blackboard.handlers.code import changed
+from blackboard.handlers import code
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable
 from blackboard.protocol.retention import Retention
@@ -153,21 +153,16 @@ class BoardWorker:
         partitions = sum(len(one.holdings) for one in self._groups)
         self._worker.stop(at_once=at_once, partitions=partitions)
 
-    async def end(self) -> None:
-        """Stops it without grace, and waits for its end. It does not begin to work any more."""
+    async def _close(self) -> None:
+        """Ends it without grace, because its board closes. It does not begin to work any more."""
+        self._refusal = BoardClosed()
         if self._is_working:
             self._stop(at_once=True)
             await self._ended.wait()
         elif self._task is not None:
             self._task.cancel()
-        self._ended.set()
 
-    async def _close(self) -> None:
-        """Ends it because its board closes."""
-        self._refusal = BoardClosed()
-        await self.end()
-
-    def walk_soon(self) -> None:
+    def _walk_soon(self) -> None:
         """Walks the board without waiting for the cycle: something on it was changed."""
         if self._is_working and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SHARED_WALK, self._walk_now)
@@ -191,8 +186,6 @@ class BoardWorker:
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in tuple(modes):  # it may be a list, which has no hash
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
-        if self._ended.is_set():
-            return
         self._refusal = BlackboardError(ONCE)
         events, worker = self.events, self._worker
         groups = {one.handler.type: one for one in self._groups if until == "stopped"}
@@ -200,13 +193,13 @@ class BoardWorker:
             WorkerStarted,
             slots=self._settings.slots,
             cycle=self._settings.cycle.total_seconds(),
-            types=tuple(sorted([*worker.runs.calls.handlers, *groups])),
+            types=tuple(sorted([*worker.runs.handlers, *groups])),
             groups=tuple(sorted(groups)),
         )
         self._is_working = True
         watch = asyncio.ensure_future(self._watch_jobs())
         try:
-            with when_woken(self._store, self.walk_soon):
+            with when_woken(self._store, self._walk_soon):
                 await self._all_of(
                     worker.work(modes[until]), *(one.work() for one in groups.values())
                 )
@@ -284,7 +277,7 @@ class BoardWorker:
 
 async def _changed_files() -> list[str]:
     """Files of the jobs that changed."""
-    return await in_thread(changed)
+    return await in_thread(code.changed)
 
 
 def _has_failed(task: "asyncio.Future[None]") -> bool:

@@ -33,8 +33,8 @@ from typing import Any
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
-from blackboard.protocol.finished_runs import ROWS_OF_A_RELEASE
 from blackboard.protocol.reading import Resolve
+from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import Retention, prune_every
 from blackboard.rules.due import lease, renew_every
 from blackboard.rules.status import COUNTED_EVERY
@@ -195,10 +195,9 @@ def rhythms_of(items: Iterable[Item], resolve: Resolve, now: datetime) -> list[R
     found = []
     for item in items:
         try:
-            settings = resolve(item.type, item.spec)
+            rhythm = rhythm_of(item, settings=resolve(item.type, item.spec), now=now)
         except (BadInput, ValueError):
             continue
-        rhythm = rhythm_of(item, settings=settings, now=now)
         if rhythm is not None:
             found.append(rhythm)
     return found

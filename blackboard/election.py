@@ -35,7 +35,6 @@ from typing import Literal, Self
 from blackboard.clock import Clock
 from blackboard.errors import BadInput, BlackboardError, BoardClosed, Missing
 from blackboard.model import (
-    Claim,
     Ended,
     Identifier,
     Item,
@@ -49,12 +48,11 @@ from blackboard.model import (
 from blackboard.phrases import command
 from blackboard.protocol import additions, claims, edits, leaders, mail
 from blackboard.protocol.board_row import BoardGone
-from blackboard.protocol.claims import deadline_of
-from blackboard.protocol.finished_runs import FinishedRun
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.groups import ELECTION_EVERY, LONGEST_ELECTION_LEASE, check_election_lease
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import Move, decide_lock, decide_token
@@ -108,7 +106,7 @@ class TermLost(LoopSignal):
         self._clock = clock
 
     def __bool__(self) -> bool:
-        if not self._is_set and self._clock.monotonic() >= deadline_of(self.claim):
+        if not self._is_set and self._clock.monotonic() >= self.claim.deadline:
             self.set(UNANSWERED)
         return self._is_set
 
@@ -435,9 +433,9 @@ class Election:
         if self._others is None:
             longest = self._state.times.lease + self._board.table.resolution
             found = [
-                Identifier(one.member.rank, one.member.owner)
+                Identifier(one.rank, one.owner)
                 for one in await workers(self._board)
-                if one.age <= longest and one.takes(self.name) and one.member.owner != self.owner
+                if one.age <= longest and one.takes(self.name) and one.owner != self.owner
             ]
             self._others = tuple(found)
             self._ranks = {one.owner: one.rank for one in found}
@@ -489,7 +487,9 @@ class Election:
             now = await board.table.now()
             move = decide_token(found, now=now, types={self.kind.value}, settings=settings)
             if move is Move.RUN:
-                done = await claims.claim(board, [found], owner=self.owner, settings=[settings])
+                done = await claims.claim(board, [found], owner=self.owner)
+                if done.refused is not None:
+                    raise done.refused
                 taken = done.claims
         for claim in await claims.trusted(board, taken):
             await self._begin(claim)
@@ -534,7 +534,7 @@ class Election:
         while True:
             await self._won.wait()
             while (term := self._term) is not None:
-                left = deadline_of(term.lost.claim) - self._clock.monotonic()
+                left = term.lost.claim.deadline - self._clock.monotonic()
                 await self._clock.sleep(max(left, 0.0))
             self._won.clear()
 
@@ -556,7 +556,6 @@ class Election:
         finished = FinishedRun(
             claim=claim,
             ended=Ended(outcome=Outcome.CANCELLED, error=reason),
-            settings=self._board.resolve(claim.type, claim.spec),
             requeue=True,
         )
         with suppress(TimeoutError):

@@ -7,6 +7,8 @@ template engine's, is taken as a plain one.
 """
 
 import os
+import socket
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import wraps
@@ -18,6 +20,7 @@ from unicodedata import is_normalized, normalize
 import msgspec
 
 from blackboard.errors import BadInput, NoTimeLeft
+from blackboard.patterns import is_label
 from blackboard.phrases import stamp
 from blackboard.rules.next_run import MILLISECOND, is_in_time, slot_of
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due, opens
@@ -51,7 +54,8 @@ def check_id(text: str) -> str:
 
 def check_new_id(text: str) -> str:
     """Refuses what `check_id` does, and an id that is shown as another one is: with blanks at its
-    ends, or with characters that Unicode writes in two ways, in another form than NFC.
+    ends, or with characters that Unicode writes in two ways, in another form than NFC; and one that
+    commands read as a pattern of many ids. (? and [ are in addresses, and match little else.)
     """
     check_id(text)
     if text != text.strip():
@@ -59,6 +63,9 @@ def check_new_id(text: str) -> str:
     if not is_normalized("NFC", text):
         problem = f"{text!r} looks like another id: its characters are not in Unicode's form NFC"
         raise BadInput("id", problem, f"{normalize('NFC', text)!a} is")
+    if "*" in text or is_label(text):
+        problem = f"{text!r} would mean other items in commands"
+        raise BadInput("id", problem, "leave out *, or tag:, owner:, type: before it")
     return text
 
 
@@ -76,7 +83,10 @@ def _check_utf8(field: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadInput(field, f"{text[:60]!r} is not UTF-8 text", "use another") from None
+        remedy = "use another"
+        if sys.getfilesystemencoding() != "utf-8":  # arguments are read by it
+            remedy = "set the locale to one with UTF-8: LC_ALL=C.UTF-8"
+        raise BadInput(field, f"{text[:60]!r} is not UTF-8 text", remedy) from None
 
 
 def check_names(names: Iterable[str], taken: Collection[str], *, of: str, where: str = "") -> None:
@@ -118,6 +128,14 @@ class Endpoint(NamedTuple):
     def of(self, number: int) -> "Endpoint":
         """The endpoint of the process with this number, counted from 0."""
         return self._replace(port=self.port + number) if self.port else self
+
+    def unusable(self, field: str, problem: OSError | UnicodeError) -> BadInput:
+        """Why a process cannot listen there. A UnicodeError is about a name that no host has."""
+        why = "there is no such host"
+        if isinstance(problem, OSError) and not isinstance(problem, socket.gaierror):
+            why = os.strerror(problem.errno or 0)  # the text of asyncio has the address, too
+        remedy = "another port, 0 for any that is free, or another host"
+        return BadInput(field, f"{self} cannot be used: {why}", remedy)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -195,14 +213,16 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
     text = settings.first if text is None else text
     check_first(text, settings.timezone, has_schedule=settings.schedule is not None)
     schedule = settings.schedule
+    if isinstance(schedule, Once) and not is_in_time(schedule, slot_of(schedule)):
+        raise NoTimeLeft("until", "it leaves no next time", "change it")
     match text:
         case None:
             if schedule is not None and not _has_first_slot(schedule, now):
                 limits = schedule.limits
                 field = "blackout" if limits.windows else "until" if limits.until else "schedule"
-                problem = "there is no next time" + (" by it" if field != "schedule" else "")
+                subject = "there is" if field == "schedule" else "it leaves"
                 remedy = "" if field == "until" else ", or say when it runs first: first"
-                raise NoTimeLeft(field, problem, f"change it{remedy}")
+                raise NoTimeLeft(field, f"{subject} no next time", f"change it{remedy}")
             return None
         case "next":
             assert schedule is not None

@@ -36,12 +36,31 @@ VERSION = 1
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """A time before all others."""
-YEARS = range(1000, 9100)
-"""The years of times in rows. Schedules are computed up to 9000; a jitter or a backoff adds ten
-years at the most."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEVER = EPOCH
 """The `planned` beside a run that was asked for, where the schedule has no next slot."""
+
+# ---- what a row may hold: what is read is what every store writes
+
+YEARS = range(1601, 9100)
+"""The years of times. A table of Azure begins with 1601; schedules are computed up to 9000, and a
+jitter or a backoff adds ten years at the most."""
+LARGEST = 10**12 - 1
+"""The largest integer: the keys of the history have no room for a higher fence. Counters stay at
+it, and an item that has it is not claimed."""
+LONGEST_TEXT = 32_768
+"""UTF-16 units of a text, at the most."""
+HIGHEST_FLOOR = LARGEST + 1 - 10**9
+"""An item is added only with a fence below this: its runs need some above. No run gets so far, so a
+key of the history with such a fence is damage, and proves nothing."""
+
+
+def one_more(count: int) -> int:
+    """A counter, or a fence, raised by one."""
+    return min(count + 1, LARGEST)
+
+
+# ---- the records
 
 
 class State(StrEnum):
@@ -324,6 +343,12 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
         return (self.stop - self.start).total_seconds()
 
 
+ANNOUNCE_EVERY = 60.0
+"""Seconds between two writes of a worker's row."""
+LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
+"""Seconds since the last write: two more were missed, and a slow store takes time."""
+
+
 class Member(Struct, frozen=True, gc=False, kw_only=True):
     """A worker as it announces itself."""
 
@@ -341,6 +366,17 @@ class Member(Struct, frozen=True, gc=False, kw_only=True):
     rank: int = 0
     """The rank of a candidate in an election."""
     etag: str = ""
+    age: float = 0.0
+    """Seconds since its last write, by the store's clock, when it was read; infinity when its host
+    has booted since."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it should have announced itself again by now."""
+        return self.age > LOST_AFTER
+
+    def takes(self, item_type: str) -> bool:
+        return item_type in self.types.split(",")
 
 
 class Identifier(Struct, frozen=True, gc=False, order=True):
@@ -464,72 +500,6 @@ class Ended(Struct, frozen=True, gc=False, kw_only=True):
     """What the handler gave `ctx.warn`."""
     output: str = ""
     log: tuple[LogLine, ...] = ()
-
-
-class Claim(Struct, frozen=True, gc=False, kw_only=True):
-    """A lock and its item as the holder of the lock last read or wrote them: all that is needed to
-    run the item and to release it.
-    """
-
-    item: Item
-    """The item as last read; after a claim, as much of it as the token repeats. Its etag is "" when
-    it has to be read before the release."""
-    lock: Lock
-    sent: float
-    """Monotonic seconds at the send of the claim, or of the last renewal known to be applied."""
-
-    @property
-    def id(self) -> str:
-        return self.item.id
-
-    @property
-    def type(self) -> str:
-        return self.item.type
-
-    @property
-    def spec(self) -> str:
-        return self.item.spec
-
-    @property
-    def fence(self) -> int:
-        return self.item.fence
-
-    @property
-    def slot(self) -> datetime:
-        return self.item.slot
-
-    @property
-    def attempt(self) -> int:
-        return self.item.attempt
-
-    @property
-    def owner(self) -> str:
-        return self.lock.owner
-
-    @property
-    def nonce(self) -> str:
-        return self.lock.nonce
-
-    @property
-    def start(self) -> datetime:
-        return self.lock.since
-
-    @property
-    def stale_after(self) -> float:
-        return self.lock.stale_after
-
-    def answered(self, *, lock_etag: str, item_etag: str) -> "Claim":
-        """The claim after its batch was answered: the rows have these etags."""
-        item = replace(self.item, etag=item_etag)
-        return replace(self, item=item, lock=replace(self.lock, etag=lock_etag))
-
-    def renewed(self, lock_etag: str, *, sent: float) -> "Claim":
-        """The claim after a renewal: its lock has this etag."""
-        return replace(self, lock=replace(self.lock, etag=lock_etag), sent=sent)
-
-    def found(self, lock_etag: str, *, sent: float) -> "Claim":
-        """The claim after no answer: its lock was found with this etag; its item has to be read."""
-        return replace(self.answered(lock_etag=lock_etag, item_etag=""), sent=sent)
 
 
 @overload

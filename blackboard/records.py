@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from blackboard.model import Action, LogLine, Mark, Outcome, Run, State, decoded_as
+from blackboard.model import Action, LogLine, Mark, Member, Outcome, Run, State, decoded_as
 from blackboard.phrases import iso
-from blackboard.protocol.members import Sighting
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.limits import without_windows
 from blackboard.spec import Labels
@@ -259,16 +258,15 @@ def run_summary(run: Run) -> RunSummary:
     return RunSummary(**{name: getattr(record, name) for name in RunSummary.__struct_fields__})
 
 
-def worker_record(one: Sighting) -> AnnouncedWorker:
+def worker_record(member: Member) -> AnnouncedWorker:
     """A worker, as it is shown."""
-    member = one.member
     return AnnouncedWorker(
         name=member.owner,
         host=member.owner.rsplit(":", 2)[0],
         started=member.started,
         seen=member.seen,
-        age=round(one.age, 3) if math.isfinite(one.age) else None,
-        alive=not one.lost,
+        age=round(member.age, 3) if math.isfinite(member.age) else None,
+        alive=not member.lost,
         slots=member.slots,
         running=member.running,
         types=tuple(name for name in member.types.split(",") if name),

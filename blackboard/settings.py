@@ -331,13 +331,14 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
             _check_job(job)
         for name, table in settings.types.items():
             path = ("types", name)
+            check_type(name)
             _check_type(table)
             _resolved(settings, {}, name, "{}")
         ids: set[str] = set()
         resolved = resolver(settings, {})
         for number, item in enumerate(settings.items):
             path = ("items", number)
-            _check_item(item, ids)
+            check_item(item, ids)
             if is_whole:
                 resolved(item.type, encode_spec(item.spec()))
             ids.add(item.id)
@@ -367,7 +368,8 @@ def _check_type(table: TypeTable) -> None:
         raise BadInput("params", "a type has none of its own", "give them to its items")
 
 
-def _check_item(item: ItemTable, earlier: set[str]) -> None:
+def check_item(item: ItemTable, earlier: set[str]) -> None:
+    """Checks an item as a file declares it, after items with `earlier` ids. Raises BadInput."""
     check_spec(item)
     check_new_id(item.id)
     check_type(item.type)

@@ -228,11 +228,16 @@ def encode_spec(spec: Spec) -> str:
 
 def rewrite_spec(text: str, spec: Spec) -> str:
     """`spec` as it stands in a row that had `text`: fields of a newer version are kept."""
-    before: dict[str, Any] = msgspec.json.decode(text)
-    unknown = {name: before[name] for name in before if name not in Spec.__struct_fields__}
+    unknown = unknown_fields(text)
     if not unknown:
         return encode_spec(spec)
     return msgspec.json.encode(msgspec.to_builtins(spec) | unknown).decode()
+
+
+def unknown_fields(text: str) -> dict[str, Any]:
+    """The fields of a newer version in a spec that can be decoded."""
+    found: dict[str, Any] = msgspec.json.decode(text)
+    return {name: found[name] for name in found if name not in Spec.__struct_fields__}
 
 
 def decode_spec(text: str) -> Spec:

@@ -138,6 +138,10 @@ class Refused(TableError):
         self.reason = reason
 
 
+class Replaced(Unusable):
+    """The store is another one than the one that was opened: it has to be opened again."""
+
+
 @dataclass(slots=True)
 class Requests:
     """How many requests a store was sent, by kind. Each is one round trip, and on Azure one

@@ -3,14 +3,16 @@ calls in threads.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 _Call = Callable[[], None]
 
@@ -23,6 +25,28 @@ async def until_one_ends(*waiting: Awaitable[object]) -> None:
     finally:
         for one in tasks:
             one.cancel()
+
+
+async def in_turns(
+    left: deque[Thing], work: Callable[[Thing], Awaitable[object]], *, at_once: int
+) -> None:
+    """Takes the things that are `left`, one after another, and does work for each, for so many at a
+    time. Where that raises an error for one, no other is begun, those under way go on to their end,
+    and the error is raised then.
+    """
+
+    async def one_by_one() -> None:
+        while left:
+            try:
+                await work(left.popleft())
+            except BaseException:
+                left.clear()
+                raise
+
+    workers = [one_by_one() for _ in range(min(at_once, len(left)))]
+    for ended in await asyncio.gather(*workers, return_exceptions=True):
+        if ended is not None:
+            raise ended
 
 
 async def finishing(
@@ -54,6 +78,32 @@ def _drop(work: "asyncio.Future[Any]") -> None:
         work.exception()  # else asyncio would report that it was never asked for
 
 
+class Reply(NamedTuple, Generic[Result]):
+    """What a call returned, or raised: as a value, because a future refuses a StopIteration, and a
+    task that raises a SystemExit ends its loop.
+    """
+
+    value: Result | None = None
+    problem: BaseException | None = None
+
+    def get(self) -> Result:
+        """Returns or raises it."""
+        try:
+            if self.problem is not None:
+                raise self.problem
+            return cast(Result, self.value)
+        finally:
+            del self  # else the traceback of the problem would refer to the problem
+
+
+def reply_of(function: Callable[[], Result]) -> Reply[Result]:
+    """Calls `function`; raises nothing."""
+    try:
+        return Reply(function())
+    except BaseException as problem:  # noqa: BLE001 - it is raised where the reply is read
+        return Reply(problem=problem)
+
+
 class SerialExecutor:
     """Makes calls one after another in a thread of their own, which a process that ends does not
     wait for. A call that was handed over is completed, whatever happens to the task that awaits it:
@@ -67,14 +117,14 @@ class SerialExecutor:
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """Calls `function`; returns or raises what that does."""
-        return await self._hand_over(function)
+        return (await self._hand_over(function)).get()
 
     async def close(self, last: Callable[[], None]) -> None:
         """Makes the calls that wait, then `last`, then ends the thread. No call may follow."""
         done = self._hand_over(last)
         self.end()
         try:
-            await done
+            (await done).get()
         finally:
             if done.done() and not done.cancelled():
                 self._thread.join()
@@ -83,21 +133,14 @@ class SerialExecutor:
         """Ends the thread after the calls that wait. No call may follow."""
         self._calls.put(None)
 
-    def _hand_over(self, function: Callable[[], Result]) -> "asyncio.Future[Result]":
+    def _hand_over(self, function: Callable[[], Result]) -> "asyncio.Future[Reply[Result]]":
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
+        future: asyncio.Future[Reply[Result]] = loop.create_future()
 
         def work() -> None:
-            try:
-                result = function()
-            except BaseException as error:  # noqa: BLE001 - it is raised in the caller
-                reply(_fail, error)
-            else:
-                reply(_succeed, result)
-
-        def reply(how: Callable[[Any, Any], None], what: object) -> None:
+            reply = reply_of(function)
             with suppress(RuntimeError):  # the loop is closed, and no task awaits the reply
-                loop.call_soon_threadsafe(how, future, what)
+                loop.call_soon_threadsafe(_answer, future, reply)
 
         self._calls.put(work)
         return future
@@ -120,11 +163,6 @@ def _work(calls: "SimpleQueue[_Call | None]") -> None:
         del function  # else it would live, with its result, until the next call
 
 
-def _succeed(future: "asyncio.Future[Result]", result: Result) -> None:
+def _answer(future: "asyncio.Future[Reply[Result]]", reply: Reply[Result]) -> None:
     if not future.cancelled():
-        future.set_result(result)
-
-
-def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
-    if not future.cancelled():
-        future.set_exception(error)
+        future.set_result(reply)

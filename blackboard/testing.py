@@ -17,7 +17,7 @@
         [retry] = sqlite_board.work("jobs")
         assert retry.attempt == 2
 
-`context()` is a `ctx` for calling a handler as the function that it is.
+`context(handler)` is a `ctx` for calling a handler as the function that it is.
 
 Both fixtures give each test an empty board of its own: `sqlite_board` in a file below `tmp_path`,
 `azurite_board` in a table of an emulator that is started once for each pytest process (the first
@@ -28,31 +28,29 @@ because there a test that is always skipped would never be noticed.
 Handlers run in this process, so that monkeypatch, breakpoints and caplog reach them: a coroutine as
 always, a plain function on a thread instead of in a child process. All else is what any worker
 does. What needs a process of its own is not tested: a plain function that passes its timeout is
-recorded as `timeout`, but nothing stops it, and the test waits for it. A test of that opens its
-board with `blackboard.open_blocking`.
+recorded as `timeout`, and its thread goes on until it returns, or pytest ends, which does not wait
+for it. A test of that opens its board with `blackboard.open_blocking`.
 
-The board is one of `open_blocking`: each call waits, and any thread may call, but no `async def`
-handler, which runs on the board's own thread.
+The board is one of `open_blocking`: each call waits. Any thread may call it, but not an `async def`
+handler: that runs on the thread that would have to answer.
 """
 
-import asyncio
 import inspect
 import logging
 import os
-import sys
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
-import msgspec
 import pytest
 
 from blackboard.blocking import ItemVerbs, Portal
 from blackboard.board import Board, opened
 from blackboard.clock import Clock, SystemChance, SystemClock
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem, decoded_checkpoint, progress_of
 from blackboard.handlers.handler import Handler
@@ -72,6 +70,7 @@ from blackboard.spec import RunOptions
 from blackboard.tables.azure_address import CONNECTION_STRING
 from blackboard.tables.azurite import Emulator, has_node, start
 from blackboard.tables.base import MAX_VALUE
+from blackboard.tasks import in_thread
 
 Answer = TypeVar("Answer")
 
@@ -80,6 +79,11 @@ _EMULATOR = pytest.StashKey[Emulator]()
 
 STEP = timedelta(milliseconds=1)
 """The least by which `work(lasting=...)` turns the clock on."""
+
+
+MOST_RUNS = 2_000
+"""Runs of an item in a call of `work` without `lasting`: one that asks for another run each time
+would never be done. `missed_limit` allows half of that."""
 
 
 class TurnedClock(SystemClock):
@@ -139,20 +143,22 @@ class BoardUnderTest(ItemVerbs):
 
     def work(
         self,
-        *jobs: str | Callable[..., Any],
+        *jobs: str | os.PathLike[str] | Callable[..., Any],
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         lasting: str | float | timedelta | None = None,
     ) -> list[BoardRun]:
         """Work until nothing is due and nothing runs. Returns the runs that ended, in that order.
         Where a handler fails, its run has failed; nothing is raised. `lasting` goes on for so long
         on the clock of the board, which is turned on to each moment at which something is due.
+        Raises BlackboardError for an item that is due again whenever it has run, 2,000 times.
 
         `jobs` are what `--jobs` takes, from the current folder, or functions with `@handler`.
         `settings` are the tables `[jobs.TYPE]`.
         """
         if not jobs:
             raise BadInput("jobs", "there are none", "name functions, files, modules")
-        handlers = {type_: _inline(one) for type_, one in registry_of(jobs).items()}
+        call = self._portal.call
+        handlers = {name: _inline(one, call) for name, one in registry_of(jobs).items()}
         declared = Settings(jobs={name: dict(one) for name, one in (settings or {}).items()})
         location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
 
@@ -248,24 +254,21 @@ def _emulator(config: pytest.Config) -> Emulator:
     return found
 
 
-def _inline(handler: Handler) -> Handler:
-    """The same handler as a coroutine, which a worker runs in its own process."""
+def _inline(handler: Handler, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> Handler:
+    """The same handler as a coroutine, which a worker runs in its own process. `call` runs a
+    coroutine on the loop of the worker.
+    """
     if handler.is_async:
         return handler
 
     async def called(item: HandlerItem, context: Context) -> Any:
-        loop = asyncio.get_running_loop()
-
-        def call(work: Coroutine[Any, Any, Answer]) -> Answer:
-            return asyncio.run_coroutine_threadsafe(work, loop).result()
-
         blocking = replace(
             context,
             lost=BlockingSignal(cast(LoopSignal, context.lost), call),
             stopping=BlockingSignal(cast(LoopSignal, context.stopping), call),
             save=lambda value: call(context.save(value)),
         )
-        return await asyncio.to_thread(_called, handler, item, blocking)
+        return await in_thread(_called, handler, item, blocking)
 
     return replace(handler, function=called, is_async=True, resources=None)
 
@@ -280,41 +283,18 @@ def _called(handler: Handler, item: HandlerItem, context: Context) -> Any:
 # ---- a handler as a function
 
 
-def _done(work: Callable[[], Any]) -> Any:
-    """Does what a handler calls of `ctx`: at once, or in a coroutine when that awaits it, as in a
-    worker.
-    """
-    caller = sys._getframe(2)  # noqa: SLF001 - there is no other way
-    is_coroutine = caller.f_code.co_flags & inspect.CO_COROUTINE
-    return _done_later(work) if is_coroutine else _Done(work())
-
-
-async def _done_later(work: Callable[[], Any]) -> Any:
+async def _done(work: Callable[[], Any]) -> Any:
     return work()
-
-
-class _Done:
-    """The result of a call of `ctx`: a plain function uses it as it is, or gives it to a coroutine,
-    which awaits it.
-    """
-
-    def __init__(self, value: Any = None) -> None:
-        self._value = value
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        yield from ()
-        return self._value
 
 
 class TurnedSignal:
     """`ctx.lost` or `ctx.stopping` of `context()`: true from `set` on. `wait` does not wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, do: Callable[[Callable[[], Any]], Any]) -> None:
+        """`do` is what `wait` does with the function that gives its answer."""
         self.reason = ""
         self._is_set = False
+        self._do = do
 
     def set(self, reason: str = "as the test has it") -> None:
         self.reason, self._is_set = reason, True
@@ -323,20 +303,21 @@ class TurnedSignal:
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> Any:  # noqa: ARG002
-        return _done(lambda: self._is_set)
+        return self._do(self.__bool__)
 
 
 class RecordingContext(Context, frozen=True, kw_only=True):
     """A `ctx` that records what its handler does with it."""
 
-    lost: TurnedSignal = msgspec.field(default_factory=TurnedSignal)
-    stopping: TurnedSignal = msgspec.field(default_factory=TurnedSignal)
+    lost: TurnedSignal
+    stopping: TurnedSignal
     warnings: list[str]
     progressed: list[tuple[int, int]]
     saved: list[Any]
 
 
 def context(
+    handler: Callable[..., Any],
     *,
     settings: Mapping[str, Any] | None = None,
     due: datetime | None = None,
@@ -346,10 +327,12 @@ def context(
     resources: Any = None,
     time_left: float | None = None,
 ) -> RecordingContext:
-    """Makes the `ctx` of a direct call of a handler, plain or a coroutine. It records `warnings`,
-    what was `saved`, as the next run would get it, and `progressed`; `ctx.log` is the logger
-    `blackboard.testing`, which caplog sees; `ctx.lost.set()` is for the test.
+    """Makes the `ctx` of a direct call of this handler: an `async def` awaits `ctx.save` and `wait`
+    of its signals, a plain function does not. It records `warnings`, what was `saved`, as the next
+    run would get it, and `progressed`; `ctx.log` is the logger `blackboard.testing`, which caplog
+    sees; `ctx.lost.set()` is for the test.
     """
+    do = _done if inspect.iscoroutinefunction(handler) else lambda work: work()
     warnings = list[str]()
     progressed = list[tuple[int, int]]()
     saved = list[Any]()
@@ -361,9 +344,6 @@ def context(
         text = fitting_checkpoint(value, NOTHING, limit=MAX_VALUE)
         saved.append(decoded_checkpoint(text))
 
-    def save(value: Any) -> Any:
-        return _done(lambda: keep(value))
-
     return RecordingContext(
         due=due or SystemClock().now(),
         fence=fence,
@@ -371,11 +351,13 @@ def context(
         worker="host:1:test",
         settings=dict(settings or {}),
         log=logging.getLogger("blackboard.testing"),
+        lost=TurnedSignal(do),
+        stopping=TurnedSignal(do),
         progress=lambda done, total: progressed.append(progress_of(done, total)),
         warn=warn,
         resources=resources,
         checkpoint=checkpoint,
-        save=save,
+        save=lambda value: do(lambda: keep(value)),
         time_left=lambda: time_left,
         warnings=warnings,
         progressed=progressed,
@@ -385,11 +367,19 @@ def context(
 
 async def _work(door: Board) -> list[BoardRun]:
     ended: list[BoardRun] = []
+    times, worker = Counter[str](), door.worker()
 
     def collect(event: BoardEvent) -> None:
         if isinstance(event, RunEnded):
             ended.append(event.run)
+            times[event.id] += 1
+            if times[event.id] == MOST_RUNS:
+                worker.stop()
 
     door.subscribe(collect)
-    await door.worker().work("idle")
+    await worker.work("idle")
+    for item_id, number in times.items():
+        if number >= MOST_RUNS:
+            problem = f"{item_id} ran {number:,} times: it is due again whenever it has run"
+            raise BlackboardError(problem)
     return ended

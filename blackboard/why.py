@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from blackboard.errors import BadInput, BadSpec
-from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, decoded_as, replace
+from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Member, State, decoded_as, replace
 from blackboard.phrases import (
     command,
     cut_middle,
@@ -25,9 +25,9 @@ from blackboard.phrases import (
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.keys import LEADERS, group_board, group_of, next_key, permits_partition
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import Sighting, takers, with_silence
-from blackboard.protocol.permits import LEASE, Limit, Occupied, limit_of, occupied
-from blackboard.protocol.planning import planning_of, problem_of, settings_of
+from blackboard.protocol.members import takers, with_silence
+from blackboard.protocol.permits import LEASE, Limit, Occupied, occupied
+from blackboard.protocol.planning import check_runnable, planning_of, problem_of, settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import version_of
@@ -100,9 +100,9 @@ class Circumstances:
     """The store's time."""
     resolution: float
     settings: RunSettings | None
-    """The item's settings; None where they cannot be computed in this process."""
+    """The item's settings; None where this process could not run it by them."""
     problem: str = ""
-    """Why they cannot be computed, and what would change that."""
+    """Why it could not, and what would change that."""
     is_damaged: bool = False
     """Whether the reason is that its spec, or the params of its next run, are not JSON."""
     takers: int | None = None
@@ -281,8 +281,7 @@ def _next(item: Item, move: Move, facts: Circumstances) -> str:
 def _taken(item: Item, move: Move, facts: Circumstances) -> str:
     """Which worker starts a waiting item, and when."""
     if facts.settings is None:
-        because = f" ({facts.problem})" if facts.problem else ""
-        return f"its settings cannot be computed here{because}: a worker like this leaves it alone"
+        return f"a worker like this leaves it alone: {facts.problem}"
     if move is Move.SKIP:
         return "it was missed, and missed runs are not made up for: the next walk reschedules it"
     if move is Move.PUT_OFF:
@@ -297,7 +296,13 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         runs = plural(len(held), "run")
         concurrency = facts.settings.concurrency
         apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
-        until = "ends" if facts.permitted else "is gone" if facts.is_newer_permit else "is free"
+        until = (
+            f"ends, or {span(LEASE)} after its worker has died"
+            if facts.permitted
+            else "is gone"
+            if facts.is_newer_permit
+            else "is free"
+        )
         words = f"held by {some(held, MOST_OCCUPANTS)}; it starts when one of them {until}"
         return f"{item.type} has {runs}{apart} at a time on the whole board: {words}"
     if facts.occupants:
@@ -397,7 +402,10 @@ def _afterwards(item: Item, facts: Circumstances) -> str:
     if item.state is not State.ACTIVE or item.requests or is_endless or facts.is_election:
         return ""
     settings = replace(facts.settings or RunSettings(), schedule=_schedule_of(item, facts))
-    following = planned_after(item, settings=settings, now=facts.now)
+    try:
+        following = planned_after(item, settings=settings, now=facts.now)
+    except BadInput as bad:
+        return f"never: {bad.problem}"
     if following is None:
         return "nothing is due any more after this run"
     return f"{exactly(following, facts.now)}, after this run"
@@ -502,7 +510,7 @@ def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
 
 
 async def explained(
-    board: BoardTable, item: Item, present: Sequence[Sighting]
+    board: BoardTable, item: Item, present: Sequence[Member]
 ) -> tuple[ItemStatus, Explanation]:
     """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
     item = replace(item, version=max(item.version, await _version_of_token(board, item)))
@@ -511,7 +519,7 @@ async def explained(
     settings, limit, problem, is_damaged = None, None, "", False
     try:
         settings = board.resolve(item.type, item.spec)
-        limit = limit_of(item, settings)
+        limit = check_runnable(board, item, settings_of(board, item, item.spec))
     except (BadInput, ValueError) as error:
         settings, problem, is_damaged = None, problem_of(error), isinstance(error, BadSpec)
     planning = planning_of(board, item)
@@ -583,20 +591,20 @@ class _Occupants:
 
 
 async def _occupants(
-    board: BoardTable, workers: Sequence[Sighting], item_type: str, settings: RunSettings | None
+    board: BoardTable, workers: Sequence[Member], item_type: str, settings: RunSettings | None
 ) -> _Occupants:
     """What runs in the slots of some workers; nothing if one of them has a free slot for the type.
     A worker may have fewer slots for a type than it has.
     """
-    held: dict[str, list[Lock]] = {one.member.owner: [] for one in workers}
+    held: dict[str, list[Lock]] = {one.owner: [] for one in workers}
     async for lock in board.locks():
         if lock.owner in held:
             held[lock.owner].append(lock)
     of_type = settings.slots if settings else None
     found, has_others = list[str](), False
     for one in workers:
-        locks = held[one.member.owner]
-        if len(locks) < one.member.slots:
+        locks = held[one.owner]
+        if len(locks) < one.slots:
             locks = [lock for lock in locks if lock.type == item_type]
             if of_type is None or len(locks) < of_type:
                 return _Occupants()

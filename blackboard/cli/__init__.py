@@ -1,7 +1,7 @@
 """The command line: commands of one subject share a module, imported when one of them is called.
 
 Exit codes: 0 done, 1 the answer is no, 2 bad input or a store that cannot be used, 3 the store does
-not answer, 130 interrupted.
+not answer, 130 interrupted, 141 nothing reads the output any more.
 `blackboard --help` answers before asyncio or msgspec are imported: imports here are cheap ones.
 """
 
@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 NOT_WRITTEN = 2
 """The exit code of a command whose output is lost."""
+UNREAD = 128 + signal.SIGPIPE
+"""The exit code of a command whose output goes to a pipe that nothing reads: as SIGPIPE ends other
+programs. Python ignores that signal, which sockets may cause, too."""
 INTERRUPTED = "interrupted", 130
 _OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
@@ -93,8 +97,33 @@ options and ids in bash (zsh and fish likewise):
 """
 
 
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Ends the command where nothing reads its output any more. Click itself makes that exit code
+    1.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise click.exceptions.Exit(UNREAD) from None
+
+
 class LazyGroup(click.Group):
     """Lists its commands by name and one line, and imports a command only to run it."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        with _unread():  # --help
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _unread():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -157,7 +186,7 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     finally:
         _leave_threads(code)
-    sys.exit(code if _is_written() else code or NOT_WRITTEN)
+    sys.exit(_flushed(code))
 
 
 def _open_streams() -> None:
@@ -168,16 +197,17 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
-def _is_written() -> bool:
-    """Whether all output is out. What cannot be written is not tried again as Python ends."""
-    is_written = True
+def _flushed(code: int) -> int:
+    """Writes what is left of the output; the exit code, not 0 where that fails. What cannot
+    be written is not tried again as Python ends.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:
-            is_written = False
+        except OSError as problem:
+            code = code or (UNREAD if isinstance(problem, BrokenPipeError) else NOT_WRITTEN)
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return is_written
+    return code
 
 
 def _leave_threads(code: int) -> None:
@@ -192,8 +222,7 @@ def _leave_threads(code: int) -> None:
     problem = sys.exc_info()[1]
     if problem is not None:
         sys.excepthook(type(problem), problem, problem.__traceback__)
-    is_written = _is_written()
-    os._exit(code if is_written else code or NOT_WRITTEN)
+    os._exit(_flushed(code))
 
 
 def called(args: list[str] | None = None) -> int:

@@ -110,12 +110,16 @@ def _read(
 ) -> Sequence[ItemFile]:
     """The files. Raises BadInput where one cannot be read, or cannot be pruned by."""
     field, names = ("file", files) if files else ("config", (chosen.config or FILE_NAME,))
+    if twice := next((one for one in names if names.count(one) > 1), None):
+        raise BadInput(field, f"{twice} is given twice", "name it once")
     sources = [read_items(one, source, field=field) for one in names]
     if prune and not all(one.by for one in sources):
         remedy = "say what its items belong to: --source"
-        raise BadInput("source", "what is no file has no name", remedy)
-    if prune and (empty := next((one for one in sources if not one.text.strip()), None)):
-        problem = f"{empty.file} is empty, and --prune would remove all items of {empty.by}"
+        raise BadInput("source", "--prune needs a name for what is no file", remedy)
+    if prune and (empty := next((one for one in sources if not one.declares), None)):
+        problem = (
+            f"{empty.file} declares no items, and --prune would remove all items of {empty.by}"
+        )
         raise BadInput(field, problem, "see why; `items = []` says that there are to be none")
     return sources
 

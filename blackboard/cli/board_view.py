@@ -9,7 +9,7 @@ from datetime import datetime
 
 from blackboard.board import Board
 from blackboard.cli.log import in_full
-from blackboard.cli.output import paused_words
+from blackboard.cli.output import paused_words, why_lines
 from blackboard.cli.watch import Work, fitting, key_lines, words_of
 from blackboard.cli.watch_keys import (
     LIST_KEYS,
@@ -31,7 +31,7 @@ from blackboard.display.columns import (
     run_cells,
     wide,
 )
-from blackboard.display.layout import Line, Style, fitted, paragraph, shown, table, text_of
+from blackboard.display.layout import Line, Style, chosen, fitted, paragraph, shown, table, text_of
 from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
 from blackboard.model import Run, replace
@@ -180,13 +180,9 @@ class BoardView:
                 lines: Sequence[Line] = self._item(width)
             case Room.KEYS:
                 lines = key_lines(LIST_KEYS, width)
-        room = max(height - 1, 1)
-        scroll = replace(self.state.scroll, lines=len(lines), page=room).fitted()
+        scroll, some = self.state.scroll.part_of(lines, max(height - 1, 1))
         self.state = replace(self.state, scroll=scroll)
-        some = list(lines[scroll.down : scroll.down + room])
-        some += [()] * (room - len(some))
-        last = min(scroll.down + room, len(lines))
-        part = f"lines {scroll.down + 1}-{last} of {len(lines)}" if len(lines) > room else ""
+        part = f"lines {scroll.place}" if scroll.place else ""
         return [*some, self._bottom(width, [part, "Esc back, ? keys"])]
 
     def _list(self, width: int, height: int) -> Sequence[Line]:
@@ -290,17 +286,11 @@ def _due(asked: AskedRun) -> str:
 
 def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
     """An item in full: why it runs or does not, its newest runs, and all about the newest."""
-    lines = paragraph(shown(opened.why.headline), width, style=Style.TITLE)
-    margin = max((len(label) for label, _ in opened.why.facts), default=0) + 4
-    for label, fact in opened.why.facts:
-        first = f"  {label}".ljust(margin)
-        lines += paragraph(shown(fact), width, first=first, margin=" " * margin)
+    lines = why_lines(opened.why.headline, opened.why.facts, width)
     if not opened.runs:
         return [*lines, (), [("no runs yet", Style.QUIET)]]
-    places = [n for n, one in enumerate(RUN_COLUMNS) if one.title in OF_AN_ITEM]
-    columns = wide([RUN_COLUMNS[n] for n in places], absolute=absolute)
     cells = [run_cells(one, now=opened.now, absolute=absolute) for one in opened.runs]
-    rows = [[line[n] for n in places] for line in cells]
+    columns, rows = chosen(wide(RUN_COLUMNS, absolute=absolute), cells, OF_AN_ITEM)
     lines += [(), *table(columns, rows, width=width), ()]
     for text in in_full(opened.runs[0]):
         indent = " " * (len(text) - len(text.lstrip(" ")))

@@ -16,9 +16,9 @@ from blackboard.cli.session import Session
 from blackboard.cost import Load, RequestCounts
 from blackboard.display.layout import Column, Style
 from blackboard.errors import BadInput
-from blackboard.phrases import brief, plural, span
+from blackboard.phrases import brief, plural
 from blackboard.protocol.members import workers
-from blackboard.schedule.times import parse_duration
+from blackboard.schedule.times import format_duration, parse_duration
 
 COLUMNS = (
     Column(title="requests", least=10, usual=12, worth=9),
@@ -140,10 +140,11 @@ def lines(estimate: Estimate) -> Iterator[str]:
     """For people."""
     load, asked = estimate.load, estimate.asked
     source = "announced" if estimate.announced else "assumed"
+    verb = "runs" if len(load.rhythms) == 1 else "run"
     yield wrapped(
-        f"{plural(len(load.rhythms), 'item')} that run repeatedly, {round(load.runs):,} runs "
+        f"{plural(len(load.rhythms), 'item')} that {verb} repeatedly, {round(load.runs):,} runs "
         f"a month; {plural(load.shards, 'shard')}, {plural(load.workers, 'worker')} ({source}), "
-        f"cycle {span(load.cycle.total_seconds())}"
+        f"cycle {format_duration(load.cycle)}"
     )
     yield ""
     rows = [

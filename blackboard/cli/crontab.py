@@ -3,7 +3,8 @@ r"""`blackboard import-crontab`: the lines of a crontab as items of the type `sh
 Read as crontab(5) of Debian says: `NAME = value` lines count for the lines below; a `%` ends the
 command, and what follows is its input, a line for each further `%`; `\%` is a `%`. Of other crons:
 CRON_TZ is the zone of the lines below, RANDOM_DELAY their jitter in minutes; a dash before the
-minute, and the flags -n, -q and -s before the command, are dropped.
+minute, and the flags -n, -q and -s before the command, are dropped. TZ is a variable of the
+commands alone, which a warning says.
 """
 
 import os
@@ -15,6 +16,7 @@ import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +55,34 @@ HEAD = """\
 _SETTING = re.compile(
     r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]+"|'[^']+')\s*=\s*(?P<value>"[^"]*"|'[^']*'|.*?)\s*"""
 )
-_HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s|[.|+┌│├╭╔║][\s.|─═-]", re.IGNORECASE)
-"""Matches the names of the five fields in a comment: in one line, or each with a line that leads to
-its field.
+_HEADING = re.compile(
+    r"m(in(ute)?)?\s+h(our)?\s|[.|+┌│├╭╔║][\s.|─═-]|(vim?|ex):\s|-\*-\s", re.IGNORECASE
+)
+"""Matches the names of the five fields in a comment, in one line, or each with a line that leads to
+its field; and the settings of an editor.
 """
+_FRAME = "#-=* "
+"""What comments are underlined and framed with."""
 _PERCENT = re.compile(r"(?<!\\)%")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _USER = re.compile(r"[a-z_][a-z0-9_-]*(?:\$|:[a-z_][a-z0-9_-]*)?")
 """Matches a user, or with its group as in FreeBSD."""
-_FLAGS = re.compile(r"(?:-[nqs]+\s+)+")
+_FLAGS = re.compile(r"\A(?:-[nqs]+\s+)+")
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _END_OF_COMMAND = re.compile(r"(?<!\\)[ \t]+\Z")
 """A blank after a backslash is of the command."""
-_BEGINS = re.compile(r"(?:if|for|while|until|case|cd|\[\[?)\s|\(")
+_NO_ARGUMENTS = "case|cd|for|if|until|while"
+_BEGINS = re.compile(rf"(?:{_NO_ARGUMENTS}|!|\{{|\[\[?)\s|\(")
 """Matches the beginning of a shell command that cannot be an argument."""
-_OF_SHELLS = frozenset({".", "cd", "eval", "exec", "export", "set", "source", "trap", "ulimit"})
-"""Shell commands that are no programs."""
+_OF_SHELLS = re.compile(
+    rf"{_NO_ARGUMENTS}|builtin|command|declare|eval|exec|exit|export|function|pushd|read|set"
+    "|shopt|source|time|trap|type|ulimit|umask|unset|wait"
+)
+"""Matches the words of the shell that no user is called."""
+_OF_ANACRON = re.compile(r"@\w+\s+\d+\s|\d+\s+\d+\s+(?!l-)[a-z][\w.-]{2,}\s+[a-z/]", re.IGNORECASE)
+"""Matches a period, a delay, and the name of a job."""
+_JOINED = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+"""Matches a backslash at the end that no other one escapes."""
 TAKE_OUT = "take the column out; a worker runs commands as its own user, so start one as that"
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
@@ -89,13 +103,16 @@ class Crontab:
     _env: dict[str, str] = field(default_factory=dict)
     _above: list[str] = field(default_factory=list)
     """The comment right above the line."""
+    _numbers: dict[str, Iterator[int]] = field(default_factory=dict)
+    """The numbers behind an id that is there already."""
+    _ids: set[str] = field(default_factory=set)
     _commands: dict[int, str] = field(default_factory=dict)
     """By the number of the line."""
 
     def read(self, text: str) -> None:
         for number, line in enumerate(text.split("\n"), 1):
             try:
-                self._read(_END_OF_COMMAND.sub("", line.removesuffix("\r").lstrip()), number)
+                self._read(_END_OF_COMMAND.sub("", line.rstrip("\r").lstrip()), number)
             except BadInput as problem:
                 self.problems[number] = str(problem)
 
@@ -105,26 +122,27 @@ class Crontab:
         be one, and no program of this host unless all lines are alike. Returns what may be users.
         """
         pairs = {n: command.split(None, 1) for n, command in self._commands.items()}
-        sure = {n for n, command in self._commands.items() if _has_user(command)}
-        alike = all(
-            rest and _USER.fullmatch(first) and first not in _OF_SHELLS
-            for first, *rest in pairs.values()
-        )
+        of_host = _users()
+        sure = {n for n, command in self._commands.items() if _has_user(command, of_host)}
+        alike = all(rest and _is_name(first) for first, *rest in pairs.values())
         system = system or (bool(sure) and alike)
         for number, (first, *rest) in pairs.items():
-            elsewhere = sure and _USER.fullmatch(first) and shutil.which(first) is None
+            elsewhere = sure and _is_name(first) and shutil.which(first) is None
             if number in sure or (rest and (system or elsewhere)):
                 problem = f"{first!r} is a user, as in /etc/crontab"
                 self.problems[number] = str(BadInput("user", problem, TAKE_OUT))
         return list(dict.fromkeys(filter(None, map(_user_in, self._commands.values()))))
 
     def _read(self, line: str, number: int) -> None:
+        if "\r" in line:
+            problem = "it has a carriage return, which ends no line"
+            raise BadInput("line", problem, "save the file with the line ends of Unix")
         if line.startswith("#"):
             words = _one_line(_in_any_encoding(line.lstrip("#")))
             if not words or _HEADING.match(words) or _is_job(words):
                 self._above.clear()
             else:
-                self._above.append(words)
+                self._above.append(words.strip(_FRAME))
             return
         above, self._above = self._above, []
         if not line:
@@ -138,10 +156,11 @@ class Crontab:
         elif line.split(None, 1)[0].lower() == "@reboot":
             self.left_out.append(f"{number}: {REBOOT}")
         else:
-            expression, command = _split(line.removeprefix("-"))
+            expression, command = _split(line)
             Cron(expression, self.zone)
             self._commands[number] = command
-            self.items.append(self._item(expression, command, " ".join(above)))
+            comment = " ".join(filter(None, above))
+            self.items.append(self._item(expression, command, comment))
 
     def _set(self, name: str, value: str) -> None:
         if name == "CRON_TZ":
@@ -153,7 +172,6 @@ class Crontab:
         self._env[name] = value
 
     def _item(self, expression: str, command: str, comment: str) -> dict[str, Any]:
-        command = _FLAGS.sub("", command, count=1) if command.startswith("-") else command
         item: dict[str, Any] = {
             "id": self._id(comment or _name_of(command)),
             "type": "shell",
@@ -172,20 +190,30 @@ class Crontab:
         slug = "-".join(_WORD.findall(words.lower())) or "job"
         if len(slug) > LONGEST_ID:
             slug = slug[: LONGEST_ID + 1].rpartition("-")[0] or slug[:LONGEST_ID]
-        taken = {one["id"] for one in self.items}
-        names = (f"{slug}-{number}" for number in range(2, len(taken) + 3))
-        return slug if slug not in taken else next(one for one in names if one not in taken)
+        name = slug
+        while name in self._ids:
+            name = f"{slug}-{next(self._numbers.setdefault(slug, count(2)))}"
+        self._ids.add(name)
+        return name
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The expression of a line, and its command. Raises BadInput."""
-    fields = 1 if line.startswith("@") else 5
-    parts = line.split(None, fields)
+    """The expression of a line, and its command, without what other crons have besides. Raises
+    BadInput.
+    """
+    if _OF_ANACRON.match(line):
+        problem = "this is a line of an anacrontab: its second column is a delay"
+        raise BadInput("line", problem, "write its times as those of a crontab")
+    bare = line.removeprefix("-")
+    fields = 1 if bare.startswith("@") else 5
+    parts = bare.split(None, fields)
     if len(parts) <= fields:
         raise BadInput(
             "line", f"{line[:60]!r} has no command", "five fields, or @daily, and a command"
         )
-    return " ".join(parts[:fields]), parts[fields]
+    if _JOINED.search(line):
+        raise BadInput("line", "it ends in a backslash: cron joins no lines", "write it in one")
+    return " ".join(parts[:fields]), _FLAGS.sub("", parts[fields], count=1)
 
 
 def _is_job(words: str) -> bool:
@@ -210,13 +238,18 @@ def _delay(minutes: str) -> str:
     return f"{digits}m" if digits.isdecimal() else ""
 
 
-def _has_user(command: str) -> bool:
+def _is_name(word: str) -> bool:
+    """Whether a word may be a user, with its group or without."""
+    return _USER.fullmatch(word) is not None and _OF_SHELLS.fullmatch(word) is None
+
+
+def _has_user(command: str, of_host: set[str]) -> bool:
     """Whether a command certainly begins with a user: root, one of this host, or what stands before
     a word that begins a command of the shell. Programs have users of their names.
     """
     first, *rest = command.split(None, 1)
     name = first.partition(":")[0]
-    is_user = name in _users() and shutil.which(first) is None
+    is_user = name in of_host and shutil.which(first) is None
     before_shell = bool(_user_in(command)) and _BEGINS.match(rest[0]) is not None
     return name == "root" or (bool(rest) and (is_user or before_shell))
 
@@ -226,11 +259,11 @@ def _user_in(command: str) -> str:
     command follows it.
     """
     first, *rest = command.split(None, 1)
-    if not rest or _USER.fullmatch(first) is None or shutil.which(first) is not None:
+    if not rest or not _is_name(first) or shutil.which(first) is not None:
         return ""
     second = rest[0].split(None, 1)[0]
     follows = _BEGINS.match(rest[0]) or second.startswith("/") or shutil.which(second)
-    return first if follows and first not in _OF_SHELLS else ""
+    return first if follows else ""
 
 
 def _users() -> set[str]:
@@ -349,6 +382,10 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
     if users:
         words = ", ".join(map(repr, users[:3])) + (", ..." if users[3:] else "")
         warn(f"{file}: what may be a user begins a command ({words}): if so, {TAKE_OUT}")
+    zones = [(item["params"].get("env", {}).get("TZ"), item["timezone"]) for item in found.items]
+    for name in dict.fromkeys(name for name, of_times in zones if name not in {None, of_times}):
+        words = f"TZ={name} is a variable of the commands"
+        warn(f"{file}: {words}, and not the zone of their times: for that write CRON_TZ")
     for item in found.items:
         if words := idle_steps(item["cron"]):
             warn(f"{shown(item['id'])}: {words}")

@@ -8,14 +8,21 @@ import click
 
 from blackboard.board import mark_now
 from blackboard.cli.many import change_each, for_each, record
-from blackboard.cli.options import Chosen, Decorator, cli_command, common, completing, reason_option
+from blackboard.cli.options import (
+    Chosen,
+    Decorator,
+    cli_command,
+    common,
+    completing,
+    ids_argument,
+    reason_option,
+)
 from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.plan import NAMED, differences, replanned
-from blackboard.cli.session import Session, completed, confirmed, ids_argument
+from blackboard.cli.session import Session, completed, confirmed
 from blackboard.cli.spec_options import (
     Options,
     edited,
-    new_spec,
     parse_keys,
     parse_pairs,
     parse_value,
@@ -94,7 +101,7 @@ def add_command(
         return session.resolve(item_type, encode_spec(spec)).timezone
 
     def spec_at(now: datetime) -> Spec:
-        return new_spec(with_times(options, Spec(), zone_of, now), pairs=pairs)
+        return edited(Spec(), with_times(options, Spec(), zone_of, now), pairs=pairs)
 
     check_not_made(session.name)
     spec = spec_at(SystemClock().now())
@@ -169,7 +176,7 @@ Examples:
 @click.option("--checkpoint", metavar="VALUE", help='Where its next run goes on; "": at the start.')
 @spec_options
 @reason_option
-@common()
+@common(clears=True)
 def edit_command(
     *,
     chosen: Chosen,

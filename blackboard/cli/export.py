@@ -8,20 +8,22 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.cli.options import Chosen, cli_command, common
+from blackboard.cli.options import Chosen, cli_command, common, ids_argument
 from blackboard.cli.output import emit, warn
 from blackboard.cli.plan import NAMED
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.session import Session
 from blackboard.display.layout import shown
 from blackboard.display.queries import select
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadSpec, NoTimeLeft
-from blackboard.inputs import first_of
+from blackboard.inputs import check_params_size, first_of
 from blackboard.model import Item, State
 from blackboard.phrases import iso, plural, some
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
+from blackboard.settings import ItemTable, check_item
+from blackboard.spec import unknown_fields
 
 
 @cli_command("""\
@@ -35,7 +37,7 @@ Examples:
 def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     """Write items as TOML that `apply` reads back: their declarations, without their state. On
     another board those that are done or paused here run: a warning names them. Items that cannot
-    be read are left out with a warning, and exit code 1.
+    be read, or that `apply` would refuse, are left out with a warning, and exit code 1.
     """
     session = Session.start(chosen)
 
@@ -48,11 +50,16 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
             return found, await board.table.now(), not board.unreadable and not board.newer
 
     found, now, is_whole = asyncio.run(read())
-    items = [item for item in found if _has_spec(item)]
+    ids_so_far = set[str]()
+    items = [item for item in found if _has_spec(item) and _can_be_declared(item, ids_so_far)]
     if chosen.json:
         emit([declared(item) for item in items])
     else:
-        click.echo("\n".join(map(_toml, items)), nl=False)
+        click.echo("\n".join(item_text(declared(item)) for item in items), nl=False)
+    for item in items:
+        if unknown := unknown_fields(item.spec):
+            names = shown(some([*unknown], NAMED))
+            warn(f"{shown(item.id)} is written without what a newer version added: {names}")
     _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
     return int(not is_whole or len(items) < len(found))
 
@@ -64,6 +71,21 @@ def _has_spec(item: Item) -> bool:
     except BadSpec as bad:
         warn(f"{shown(item.id)} is left out: its spec cannot be read: {bad.problem}")
         return False
+    return True
+
+
+def _can_be_declared(item: Item, earlier: set[str]) -> bool:
+    """Whether `apply` takes what is written of an item, after those with `earlier` ids, to which
+    its own is added; else warns that it is left out.
+    """
+    try:
+        table = msgspec.convert(declared(item), ItemTable)
+        check_item(table, earlier)
+        check_params_size(table.params)
+    except BadInput as bad:
+        warn(f"{shown(item.id)} is left out: {shown(str(bad))}")
+        return False
+    earlier.add(item.id)
     return True
 
 
@@ -87,15 +109,6 @@ def _warn_of_states(items: Sequence[Item]) -> None:
             which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
             names = shown(some(ids, NAMED))
             warn(f"{which} and would run on a board that this is applied to: {names}")
-
-
-def _toml(item: Item) -> str:
-    """An item as TOML. Raises BadInput, with its id, for a value that TOML cannot have."""
-    try:
-        return item_text(declared(item))
-    except BadInput as problem:
-        text = f"item {shown(item.id)}: {problem.problem}"
-        raise BadInput(problem.field, text, problem.remedy) from None
 
 
 def declared(item: Item) -> dict[str, Any]:

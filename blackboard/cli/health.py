@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import re
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
@@ -14,11 +13,20 @@ from typing import TypeVar
 import click
 from msgspec.structs import asdict
 
-from blackboard.cli.options import Chosen, as_typed, cli_command, common, jobs_option, types_option
+from blackboard.cli.options import (
+    Chosen,
+    as_typed,
+    cli_command,
+    common,
+    ids_argument,
+    jobs_option,
+    overdue_option,
+    types_option,
+)
 from blackboard.cli.output import JSON, emit, paused_words, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, completed, ids_argument
-from blackboard.cli.spec_options import unknown_types
+from blackboard.cli.session import Session, completed
+from blackboard.cli.spec_options import check_types
 from blackboard.clock import SystemClock
 from blackboard.display.health import Alarm, Checked, read_alarms
 from blackboard.display.layout import shown
@@ -28,12 +36,11 @@ from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION
 from blackboard.phrases import plural
-from blackboard.schedule.times import UNITS, parse_duration
+from blackboard.schedule.times import parse_duration
 
 MOST_LINES = 20
 """The most lines about problems of one kind."""
 Thing = TypeVar("Thing")
-_NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
 
 
 @cli_command("""\
@@ -43,14 +50,14 @@ Examples:
   blackboard check --json || send-an-alarm
 """)
 @ids_argument(required=False)
-@click.option("--overdue", default="10m", metavar="TIME", help="Ready for longer than this [10m].")
+@overdue_option("10m")
 @types_option
 @common()
 def check_command(
-    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
+    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: timedelta, types: tuple[str, ...]
 ) -> int:
     """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, has a
-    time that cannot be right, was left half renamed, or cannot be read; each is named.
+    time that cannot be right, was left half renamed, or cannot be read or run; each is named.
 
     Overdue: it has been ready for longer than --overdue. Unserved: it is due, and no live worker
     takes its type. Stale: its worker has not renewed its lock in time. Silent: its worker has not
@@ -59,19 +66,18 @@ def check_command(
     has a time in the future, or it waits longer than its schedule explains, because a clock was
     wrong: `doctor --repair` reschedules it. Renaming: a rename of it was interrupted, and it is
     paused until that is finished. Unowned: a partition has had no worker for longer than a lease.
-    Damaged: its row cannot be read. Where ids are given, partitions are left out. Items that people
-    have paused raise no alarm, and on a board that is paused nothing is overdue, unserved or stale.
-    `ack` silences a failure until the next run.
+    Damaged: its row cannot be read, or no worker can run it as it is. Where ids are given,
+    partitions are left out. Items that people have paused raise no alarm, and on a board that is
+    paused nothing is overdue, unserved or stale. `ack` silences a failure until the next run.
     """
     session = Session.start(chosen)
-    limit = _grace(overdue)
 
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:
-            status = await read_selected(board, ids, exact=exact, overdue_after=limit)
+            status = await read_selected(board, ids, exact=exact, overdue_after=overdue)
             found = await read_alarms(board, status, types=types, with_groups=not ids)
-        if found.unmatched and not ids:
-            _check_types(session, found.unmatched, {one.item.type for one in status.statuses})
+        if not ids:
+            check_types(session, found.unmatched, {one.item.type for one in status.statuses})
         return found
 
     found = asyncio.run(read())
@@ -91,29 +97,13 @@ def check_command(
     return 1 if found.alarms else 0
 
 
-def _check_types(session: Session, unmatched: Sequence[str], there: Collection[str]) -> None:
-    """Refuses types of no item that have no handler here either: the probe of a misspelled type
-    would always be well. Raises BadInput.
-    """
-    for name, meant in unknown_types(session.with_defaults(changes=True), unmatched, there):
-        remedy = meant or "`blackboard show` lists the items"
-        raise BadInput("type", f"no item has the type {name!r}", remedy)
-
-
-def _grace(overdue: str) -> timedelta:
-    """The time after which an item is overdue. 0 is allowed here: every late item is overdue."""
-    if _NOTHING.fullmatch(overdue.strip()):
-        return timedelta(0)
-    return parse_duration(overdue, "overdue")
-
-
 def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
     if not alarms:
         yield f"all well: {plural(items, 'item')}"
     for alarm, more in _first_of_each(alarms, lambda one: one.kind):
         problem = alarm.problem if alarm.kind == "failing" else as_typed(alarm.problem)
         words = f"{shown(alarm.id)}  {shown(problem)}"
-        yield wrapped(words, first=f"{alarm.kind:<9}", margin=" " * 9)
+        yield wrapped(words, first=f"{alarm.kind:<9}")
         if more:
             yield f"{alarm.kind:<9}... and {more:,} more (--json has all)"
 
@@ -191,7 +181,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
     for one, more in _first_of_each(report.findings, lambda one: (one.code, _fate(one))):
         words = f"{shown(one.subject)}  {shown(as_typed(one.problem))}{_fate(one)}"
-        yield wrapped(words, first=f"{one.code:<8}", margin=" " * 8)
+        yield wrapped(words, first=f"{one.code:<8}")
         if more:
             yield f"{one.code:<8}... and {more:,} more{_fate(one)} (--json has all)"
     counts = (plural(getattr(report, name), noun) for name, noun in COUNTED.items())
@@ -232,7 +222,7 @@ def notify_command(*, chosen: Chosen, test: bool) -> int:
         for one in tried:
             outcome = "sent" if one["sent"] else one["problem"]
             words = f"{shown(one['to'])}  {shown(outcome)}"
-            click.echo(wrapped(words, first=f"{one['way']:<{width}}", margin=" " * width))
+            click.echo(wrapped(words, first=f"{one['way']:<{width}}"))
     return 0 if all(one["sent"] for one in tried) else 1
 
 

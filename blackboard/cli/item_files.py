@@ -4,6 +4,7 @@ checks that name the file and the line.
 
 import os
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,11 @@ class ItemFile:
     @cached_property
     def declared(self) -> list[Declaration]:
         return [Declaration(item=one, by=self.by) for one in self.settings.items]
+
+    @property
+    def declares(self) -> bool:
+        """Whether it declares items, or that there are none: `items = []`."""
+        return bool(self.settings.items) or "items" in tomllib.loads(self.text)
 
     @contextmanager
     def at(self, number: int) -> Iterator[None]:

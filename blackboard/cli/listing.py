@@ -33,12 +33,12 @@ from blackboard.display.sharing import (
     unreadable_election,
     unreadable_words,
 )
-from blackboard.model import replace
+from blackboard.model import Member, replace
 from blackboard.phrases import plural
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.leaders import read_elections
-from blackboard.protocol.members import Sighting, workers
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import worker_record
 
@@ -128,13 +128,10 @@ async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
     )
 
 
-async def _announced(board: BoardTable) -> list[Sighting]:
+async def _announced(board: BoardTable) -> list[Member]:
     """The workers, with the number of locks they hold: their own count may be a minute old."""
     held = Counter([lock.owner async for lock in board.locks()])
-    return [
-        replace(one, member=replace(one.member, running=held[one.member.owner]))
-        for one in await workers(board)
-    ]
+    return [replace(one, running=held[one.owner]) for one in await workers(board)]
 
 
 NO_ELECTIONS = "no elections yet: workers make one, and so does `async with board.election(NAME)`"

@@ -33,16 +33,15 @@ from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.params import with_params
-from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
+from blackboard.model import Ended, Item, Outcome, Token, replace
 from blackboard.phrases import command, plural
 from blackboard.protocol.actions import param_names
-from blackboard.protocol.claims import claim, trusted
+from blackboard.protocol.claims import Claim, claim, trusted
 from blackboard.protocol.edits import run_now
-from blackboard.protocol.finished_runs import FinishedRun, Released
 from blackboard.protocol.keys import next_key
 from blackboard.protocol.permits import limit_of, occupied
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
@@ -190,7 +189,7 @@ class LocalRun:
             attempt=claim.attempt,
             worker=claim.owner,
             settings=self._session.settings.jobs.get(claim.type, {}),
-            fenced=held.settings.fenced,
+            fenced=claim.settings.fenced,
             checkpoint=checkpoint,
         )
         report = RunReport(
@@ -244,7 +243,12 @@ class LocalRun:
             try:
                 holding = await self._taken(board, permits, owner=owner)
                 holding.execution = execution
-                beat = Heartbeat(board=renewing, holdings=holdings, events=events)
+                beat = Heartbeat(
+                    board=renewing,
+                    saving=breaker.board(board, Need.OTHER),
+                    holdings=holdings,
+                    events=events,
+                )
                 return await self._until_released(board, holding, beat, permits)
             finally:
                 await permits.close()
@@ -252,9 +256,8 @@ class LocalRun:
     async def _taken(self, board: BoardTable, permits: Permits, *, owner: str) -> Holding:
         """The item, claimed, with a permit if its type needs one. Raises BlackboardError."""
         item = self._item
-        settings = board.resolve(item.type, item.spec)
         once = text_of(self._once) if self._once else ""
-        limit = limit_of(replace(item, once=once), settings)
+        limit = limit_of(replace(item, once=once), board.resolve(item.type, item.spec))
         async with permits.asked({item.id: limit}) as grant:
             if limit is not None and not grant.allows(item.id) and not item.running:
                 held = await occupied(board, limit)
@@ -268,7 +271,7 @@ class LocalRun:
             if grant.hold(item.id, holding.claim.nonce):
                 return holding
         ended = Ended(outcome=Outcome.CANCELLED, error=NO_PERMIT)
-        back = FinishedRun(claim=holding.claim, ended=ended, settings=settings, requeue=True)
+        back = FinishedRun(claim=holding.claim, ended=ended, requeue=True)
         await release(board, [back])
         raise BlackboardError(f"the store answered too late for {item.id}: a worker runs it")
 
@@ -290,7 +293,7 @@ class LocalRun:
         await record(board, "run", [self._item.id], reason=self._reason, details=details)
         ended = await asyncio.wrap_future(self._ended)
         holding.ended = True
-        finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)
+        finished = FinishedRun(claim=holding.claim, ended=ended)
         try:
             return (await release(board, [finished], leases=Renewed([holding])))[0]
         finally:
@@ -339,7 +342,7 @@ async def claimed(
     board: BoardTable, item: Item, *, once: Mapping[str, object], owner: str
 ) -> Holding:
     """Makes the item due and claims it, as a worker does. Raises BlackboardError when it runs, is
-    paused, or was claimed by a worker first.
+    paused, or was claimed by a worker first; BadInput where the store refuses its rows.
     """
     if item.running:
         raise BlackboardError(f"{item.id} is being run by {item.owner}")
@@ -357,11 +360,12 @@ async def claimed(
         )
     key = next_key(asked.item.ready, item.id)
     row = await read(board.table, board.partition(item.id), key)
-    settings = board.resolve(item.type, item.spec)
     taken: tuple[Claim, ...] = ()
     if row is not None:
         token = record_of(Token, row)
-        answer = await claim(board, [token], owner=owner, settings=[settings])
+        answer = await claim(board, [token], owner=owner)
+        if answer.refused is not None:
+            raise answer.refused
         taken = await trusted(board, answer.claims)
         if answer.claims and not taken:
             raise BlackboardError(
@@ -370,7 +374,7 @@ async def claimed(
             )
     if not taken:
         raise BlackboardError(f"{item.id} was claimed by a worker before it could be run here")
-    return Holding(claim=taken[0], settings=settings)
+    return Holding(claim=taken[0])
 
 
 class _Kept:

@@ -16,13 +16,15 @@ from blackboard.cli.options import (
     absolute_option,
     cli_command,
     common,
+    ids_argument,
     number_option,
     refuse_beside,
     types_option,
 )
 from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_lines, width
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.session import Session
+from blackboard.cli.spec_options import check_types
 from blackboard.clock import SystemClock
 from blackboard.display.columns import (
     ACTION_COLUMNS,
@@ -35,19 +37,10 @@ from blackboard.display.columns import (
     run_words,
     wide,
 )
-from blackboard.display.layout import (
-    Column,
-    Line,
-    Style,
-    fitted,
-    shown,
-    shown_lines,
-    squeezed,
-    text_of,
-)
+from blackboard.display.layout import Column, Line, Style, shown, shown_lines, table, text_of
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput
-from blackboard.model import Item, LogLine, Mark, Outcome, Run, decoded_as, replace
+from blackboard.model import LARGEST, Item, LogLine, Mark, Outcome, Run, decoded_as, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
 from blackboard.protocol.actions import actions as read_actions
 from blackboard.protocol.reading import BoardTable
@@ -55,6 +48,7 @@ from blackboard.records import action_record, run_record, run_summary
 from blackboard.schedule.times import parse_moment
 from blackboard.table import Busy, Unavailable
 
+USUAL = 20
 MOST = 100_000
 """The most runs that are shown at once."""
 BETWEEN_LOOKS = 2.0
@@ -78,7 +72,7 @@ Examples:
   blackboard log --json | jq '.[] | [.id, .lag]'
 """)
 @ids_argument(required=False)
-@number_option("-n", "number", most=MOST, default=20, line="At most [20].")
+@number_option("-n", "number", most=MOST, line=f"At most [{USUAL}].")
 @click.option(
     "--outcome",
     "outcomes",
@@ -93,7 +87,7 @@ Examples:
 @click.option("--until", metavar="WHEN", help="Stopped until then.")
 @click.option("--grep", metavar="REGEX", help="In result, error, warnings, output, log; any case.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with runs as they end, until Ctrl-C.")
-@click.option("--fence", type=int, metavar="N", help="The run with this fence, in full.")
+@number_option("--fence", most=LARGEST, line="The run with this fence, in full.")
 @click.option("--output", is_flag=True, help="With what handlers printed.")
 @click.option("--full", is_flag=True, help="All of each run: result, traceback, output, log.")
 @click.option("--actions", is_flag=True, help="What people did, in place of runs.")
@@ -104,7 +98,7 @@ def log_command(
     chosen: Chosen,
     ids: tuple[str, ...],
     exact: bool,
-    number: int,
+    number: int | None,
     outcomes: tuple[str, ...],
     types: tuple[str, ...],
     since: str | None,
@@ -123,30 +117,26 @@ def log_command(
     last, and with --json each is a line. With --actions: who did what to which items, and why.
     """
     session = Session.start(chosen)
+    number = number or (USUAL if fence is None else MOST)
     if actions:
         problem = "all actions of the board are shown"
         refuse_beside("actions", problem, allowed=("number", "absolute"))
         asyncio.run(_print_actions(session, number=number, absolute=absolute))
         return 0
     full = full or fence is not None
-    pattern = _pattern(grep)
-
-    def query_at(now: datetime) -> RunQuery:
-        return RunQuery(
-            outcomes=[Outcome(one) for one in outcomes],
-            types=types,
-            since=_moment(since, "since", now),
-            until=_moment(until, "until", now),
-            pattern=pattern,
-        )
+    without_times = RunQuery(
+        outcomes=[Outcome(one) for one in outcomes], types=types, pattern=_pattern(grep)
+    )
+    query_at = partial(_between, without_times, since, until)
 
     async def read() -> tuple[list[Run], RunQuery, int, datetime]:
         async with reading(session.board(), "reading items") as board:
             query = query_at(await board.table.now())
             items = await items_with_history(board, ids, exact=exact)
             runs_of = None if fence is None else partial(_of_fence, board, fence)
-            limit = number if fence is None else MOST
-            found, _ = await newest_runs(board, items, query, limit=limit, runs_of=runs_of)
+            found, _ = await newest_runs(board, items, query, limit=number, runs_of=runs_of)
+            if not ids:
+                check_types(session, types, {one.type for one in items})
             runs, total = [run for _, run in found], sum(one.runs for one in items)
             return runs, query, total, await board.table.now()
 
@@ -196,13 +186,20 @@ async def _of_fence(board: BoardTable, fence: int, item: Item) -> AsyncIterator[
         yield run
 
 
+def _between(query: RunQuery, since: str | None, until: str | None, now: datetime) -> RunQuery:
+    begin, end = _moment(since, "since", now), _moment(until, "until", now)
+    if begin and end and end < begin:
+        raise BadInput("until", "it is before --since", "a later time")
+    return replace(query, since=begin, until=end)
+
+
 def _moment(text: str | None, field: str, now: datetime) -> datetime | None:
-    return parse_moment(text, "UTC", field, now, is_past=True) if text else None
+    return None if text is None else parse_moment(text, "UTC", field, now, is_past=True)
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
     try:
-        return re.compile(text, re.IGNORECASE | re.MULTILINE) if text else None
+        return None if text is None else re.compile(text, re.IGNORECASE | re.MULTILINE)
     except re.error as problem:
         remedy = "write a backslash before each of . * + ? ( ) [ ] { } | ^ $ that is meant as it is"
         raise BadInput("grep", f"{text!r} is no regular expression: {problem}", remedy) from None
@@ -268,26 +265,18 @@ def _tail_line(one: Run) -> None:
 
 
 class FollowedRuns:
-    """Runs on a terminal as they end, in columns of the usual widths: later texts are not known
-    yet.
-    """
+    """Runs on a terminal as they end."""
 
     def __init__(self) -> None:
-        self._widths: Sequence[int] = ()
         self._columns = 0
 
     def line(self, one: Run) -> None:
         columns = width() or LEAST
+        titles, line = (text_of(some, colour=colour()) for some in tail_lines(one, columns))
         if columns != self._columns:
             self._columns = columns
-            self._widths = tail_widths(columns)
-            click.echo(self._text([(column.title, Style.TITLE) for column in TAIL_COLUMNS]))
-        click.echo(self._text(tail_cells(one, in_full=columns >= ROOMY)))
-
-    def _text(self, cells: Line) -> str:
-        sizes = zip(cells, self._widths, strict=True)
-        line = [(fitted(shown(text), size), style) for (text, style), size in sizes if size]
-        return text_of(line, colour=colour())
+            click.echo(titles)
+        click.echo(line)
 
 
 TAIL_COLUMNS = (
@@ -304,28 +293,23 @@ LEAST = 80
 """The width of a terminal that does not report one, in columns."""
 
 
-def tail_widths(columns: int) -> list[int]:
-    """The widths of `TAIL_COLUMNS` on a line of so many columns; 0: left out. The last one has the
-    rest.
+def tail_lines(one: Run, columns: int) -> Sequence[Line]:
+    """The titles, and a run that has ended, on lines of so many columns. Those of the table have
+    their usual widths, as later texts are not known yet, and the last one has the rest.
     """
-    times = TAIL_COLUMNS[0].usual if columns >= ROOMY else TAIL_COLUMNS[0].least
-    natural = [times, *(one.usual for one in TAIL_COLUMNS[1:-1]), columns]
-    sizes = dict(squeezed(TAIL_COLUMNS, natural, columns))
-    return [sizes.get(number, 0) for number in range(len(TAIL_COLUMNS))]
-
-
-def tail_cells(one: Run, *, in_full: bool) -> Line:
-    """A run that has ended; `in_full` with the date."""
+    is_roomy, (times, *others, _) = columns >= ROOMY, TAIL_COLUMNS
+    widths = [times.usual if is_roomy else times.least, *(one.usual for one in others), columns]
     outcome = run_outcome(one)
     words = run_words(one)
-    return (
-        (stamp(one.stop) if in_full else f"{one.stop:%H:%M:%SZ}", Style.QUIET),
+    cells = (
+        (stamp(one.stop) if is_roomy else f"{one.stop:%H:%M:%SZ}", Style.QUIET),
         (one.id, Style.PLAIN),
         (one.type, Style.QUIET),
         outcome,
         (brief(one.duration), Style.PLAIN),
         (words or NOTHING, outcome[1] if one.error or one.warnings else Style.PLAIN),
     )
+    return table(TAIL_COLUMNS, [cells], width=columns, natural=widths)
 
 
 def _json_line(one: Run) -> None:

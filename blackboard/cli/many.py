@@ -1,6 +1,5 @@
 """Changes many items at a time, with a progress bar on a terminal, and records the action."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +16,7 @@ from blackboard.protocol.actions import Done, record_action, recording_action
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import wake_workers
 from blackboard.table import TableError
-from blackboard.tasks import finishing
+from blackboard.tasks import finishing, in_turns
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
@@ -48,23 +47,14 @@ async def for_each(
     """
     left = deque(enumerate(things))
     found: list[Any] = [None] * len(things)
+    with steps(what, len(things)) as done:
 
-    async def work(done: ProgressBar) -> None:
-        while left:
-            number, one = left.popleft()
-            try:
-                found[number] = await change(one)
-            except BaseException:
-                left.clear()
-                raise
+        async def work(numbered: tuple[int, Thing]) -> None:
+            number, one = numbered
+            found[number] = await change(one)
             done.moved()
 
-    with steps(what, len(things)) as done:
-        working = [work(done) for _ in range(min(AT_ONCE, len(things)))]
-        together = asyncio.gather(*working, return_exceptions=True)
-        for ended in await finishing(together, left.clear):
-            if ended is not None:
-                raise ended
+        await finishing(in_turns(left, work, at_once=AT_ONCE), left.clear)
     return found
 
 

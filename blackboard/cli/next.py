@@ -5,25 +5,26 @@ for an item now and its reasons.
 import asyncio
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
 import click
 
-from blackboard.cli.options import Chosen, as_typed, cli_command, common, number_option
-from blackboard.cli.output import emit, warn, wrapped
+from blackboard.cli.options import Chosen, cli_command, common, ids_argument, number_option
+from blackboard.cli.output import emit, warn, why_lines, width, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.session import Session
 from blackboard.cli.spec_options import (
     Options,
-    new_spec,
+    edited,
     schedule_options,
     warn_idle_steps,
     with_times,
 )
 from blackboard.clock import SystemClock
-from blackboard.display.layout import shown
+from blackboard.display.layout import shown, texts_of
 from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
@@ -39,9 +40,6 @@ from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
 from blackboard.why import ExplainedItem, explained, explained_item
-
-AFTER_TIMES = 32
-"""Width, in columns, of the times of a run; its item follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,8 @@ def next_command(
 ) -> int:
     """When items are due next, or when a schedule is; without either, the next runs of the board.
     With --json a list of UTC times; for several ids or a glob an object of lists, for the board a
-    list of runs.
+    list of runs. A paused item has the times that it had if it were resumed now; of the board's
+    runs it has none.
     """
     now = SystemClock().now()
     settings = _settings_of(options, chosen, now)
@@ -90,13 +89,13 @@ def next_command(
     if ids and schedule is not None:
         raise BadInput("next", "ids and a schedule are given", "give the ones or the other")
     if schedule is None and options:
-        raise BadInput(next(iter(options)), "it is of a schedule", "give one, or leave it out")
+        raise BadInput(next(iter(options)), "it needs a schedule", "give one, or leave it out")
     later = None if after is None else parse_moment(after, settings.timezone, "after", now)
     if schedule is not None:
         most = min(count, schedule.limits.runs or count)
         moments = [*islice(slots_after(schedule, later or now), most)]
         found = NextTimes(title=describe(schedule), zone=schedule.zone, moments=moments)
-        _print_times([found], json=chosen.json)
+        _print_times(found, json=chosen.json)
         return 0
     session = Session.start(chosen).with_defaults()
     if not ids:
@@ -104,8 +103,8 @@ def next_command(
         _print_runs(runs, now=now, json=chosen.json)
         return 0
     by_id = asyncio.run(_of_items(session, ids, exact=exact, after=later, count=count))
-    is_one = [*by_id] == [*ids]
-    _print_times([*by_id.values()], json=chosen.json, by_id=None if is_one else by_id)
+    is_one = len(ids) == 1 and ids[0] in by_id
+    _print_times(by_id[ids[0]] if is_one else by_id, json=chosen.json)
     return 0
 
 
@@ -117,7 +116,7 @@ def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings
         return resolve([spec], calendars=calendars)
 
     times = with_times(options, Spec(), lambda spec: resolved(spec).timezone, now)
-    spec = new_spec(times, pairs=())
+    spec = edited(Spec(), times)
     warn_idle_steps([spec])
     return resolved(spec)
 
@@ -144,11 +143,10 @@ async def _of_board(
                 yield item.ready, item  # most items need no schedule for what is shown
                 later = item.ready
             try:
-                moments = _upcoming(board, item, now=now, after=later)[1]
+                for moment in _upcoming(board, item, now=now, after=later)[1]:
+                    yield moment, item
             except BlackboardError as problem:
                 warn(f"{problem}; its next runs are left out")
-                return
-            yield from ((moment, item) for moment in moments)
 
         items = [item async for item in board.items() if item.state is State.ACTIVE]
         runs = heapq.merge(*map(coming, items), key=lambda one: (one[0], one[1].id))
@@ -165,7 +163,6 @@ def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: b
             wrapped(
                 f"{shown(item.id)} ({shown(item.type)})",
                 first=f"{stamp(at)}  {relative(at, now) if at > now else 'now':<8}  ",
-                margin=" " * AFTER_TIMES,
             )
             for at, item in runs
         ]
@@ -178,6 +175,8 @@ def _of_item(
     schedule, moments = _upcoming(board, item, now=now, after=after)
     words = describe(schedule) if schedule else "no schedule: runs on request"
     state = "running" if item.running else item.state.value
+    if item.is_paused and schedule:
+        words += ", if it is resumed now"
     return NextTimes(
         title=f"{shown(item.id)}: {state}, {words}",
         zone=schedule.zone if schedule else "UTC",
@@ -191,22 +190,31 @@ def _upcoming(
     """The schedule of an item, and its next times. Raises BadInput that names the item where they
     cannot be computed here.
     """
-    try:
+    with _naming(item):
         settings = settings_of(board, item, encode_spec(spec_of(item)))
+
+    def times() -> Iterator[datetime]:
+        with _naming(item):
+            yield from upcoming(item, settings, now=now, after=after)
+
+    return settings.schedule, times()
+
+
+@contextmanager
+def _naming(item: Item) -> Iterator[None]:
+    try:
+        yield
     except BadInput as bad:
         raise BadInput(bad.field, f"{item.id}: {bad.problem}", bad.remedy) from None
-    return settings.schedule, upcoming(item, settings, now=now, after=after)
 
 
-def _print_times(
-    found: Sequence[NextTimes], *, json: bool, by_id: dict[str, NextTimes] | None = None
-) -> None:
+def _print_times(found: NextTimes | Mapping[str, NextTimes], *, json: bool) -> None:
+    by_id = {"": found} if isinstance(found, NextTimes) else found
     if not json:
-        click.echo("\n".join(line for one in found for line in one.lines()))
-    elif by_id is None:
-        emit([_utc(one) for one in found[0].moments])
-    else:
-        emit({key: [_utc(one) for one in times.moments] for key, times in by_id.items()})
+        click.echo("\n".join(line for one in by_id.values() for line in one.lines()))
+        return
+    times = {key: [_utc(one) for one in each.moments] for key, each in by_id.items()}
+    emit(times[""] if by_id is not found else times)
 
 
 def _utc(moment: datetime) -> str:
@@ -216,10 +224,6 @@ def _utc(moment: datetime) -> str:
 
 def _local(moment: datetime) -> str:
     return f"{moment:%a %Y-%m-%d %H:%M:%S %Z}"
-
-
-QUOTED = {"labels", "progress", "checkpoint", "last run"}
-"""Facts in the words of users and handlers."""
 
 
 @cli_command("""\
@@ -238,7 +242,8 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     if chosen.json:
         emit(found)
     else:
-        click.echo("\n\n".join(_lines(one.headline, one.facts) for one in found))
+        lines = (why_lines(one.headline, one.facts.items(), width()) for one in found)
+        click.echo("\n\n".join(texts_of(some, colour=False) for some in lines))
     return 0
 
 
@@ -250,13 +255,3 @@ async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list
             one, why = await explained(board, item, present)
             found.append(explained_item(item_record(one, board.labels(item)), why))
         return found
-
-
-def _lines(headline: str, facts: Mapping[str, str]) -> str:
-    """The headline, and a line for each fact, as wide as the terminal."""
-    margin = max(map(len, facts), default=0) + 4
-    found = [wrapped(shown(headline))]
-    for label, fact in facts.items():
-        words = shown(fact if label in QUOTED else as_typed(fact))
-        found.append(wrapped(words, first=f"  {label}".ljust(margin), margin=" " * margin))
-    return "\n".join(found)

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -95,9 +96,10 @@ _STORE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
 
-def common(*, whole: bool = False) -> Decorator:
+def common(*, whole: bool = False, clears: bool = False) -> Decorator:
     """Adds the options of every command, as one argument `chosen`. With `whole` the command may
-    be about the board as a whole.
+    be about the board as a whole. An option whose text is empty is refused, unless that is its
+    default; with `clears` it has a meaning.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,6 +114,8 @@ def common(*, whole: bool = False) -> Decorator:
                 whole=whole and board is not None and not kwargs["ids"],
             )
             context = click.get_current_context()
+            if not clears:
+                _refuse_empty(context)
             chosen = own.under(context.parent.obj if context.parent else None)
             context.meta[JSON_ASKED] = chosen.json
             _CHOSEN.set(chosen)
@@ -139,6 +143,14 @@ def typed(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
         name = one.name or ""
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and ctx.params[name] != ():
             yield one, ctx.params[name]
+
+
+def _refuse_empty(ctx: click.Context) -> None:
+    """Raises BadInput for an option without a text: of a variable that is not set, say."""
+    for one, value in typed(ctx):
+        texts = value if isinstance(value, tuple) else (value,)
+        if isinstance(one, click.Option) and "" in texts and one.default != "":
+            raise BadInput(one.opts[0].lstrip("-"), "it is empty", "give a value, or leave it out")
 
 
 def refuse_beside(option: str, problem: str, *, allowed: Collection[str]) -> None:
@@ -173,6 +185,20 @@ def completing(
     return complete
 
 
+def ids_argument(*, required: bool = True) -> Decorator:
+    """The argument `ids` and the option `exact`; `display/queries.py` says what they mean."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")
+        metavar = "ID..." if required else "[ID]..."
+        argument = click.argument(
+            "ids", nargs=-1, required=required, metavar=metavar, shell_complete=completing("ids")
+        )
+        return argument(option(function))
+
+    return decorate
+
+
 types_option = click.option(
     "--type",
     "types",
@@ -181,6 +207,23 @@ types_option = click.option(
     shell_complete=completing("types"),
     help="Items of this type.",
 )
+
+
+def _overdue(_ctx: click.Context, _param: click.Parameter, text: str) -> timedelta:
+    """The time after which an item is overdue. 0 is allowed: every late item is overdue."""
+    from blackboard.schedule.times import UNITS, parse_duration  # noqa: PLC0415 - not for --help
+
+    if re.fullmatch(rf"0+\s*({'|'.join(UNITS)})?", text.strip()):
+        return timedelta(0)
+    return parse_duration(text, "overdue")
+
+
+def overdue_option(default: str) -> Decorator:
+    """`--overdue`, handed to the command as a timedelta."""
+    line = f"Ready for longer than this is overdue [{default}]; 0: all that is late."
+    return click.option("--overdue", default=default, callback=_overdue, metavar="TIME", help=line)
+
+
 cycle_option = click.option(
     "--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle]."
 )

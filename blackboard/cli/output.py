@@ -7,7 +7,7 @@ text in a row is decoded.
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,18 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.cli.options import as_typed
-from blackboard.display.layout import Column, Line, folded, one_line, shown, table, text_of, wrap
+from blackboard.display.layout import (
+    Column,
+    Line,
+    Style,
+    folded,
+    one_line,
+    paragraph,
+    shown,
+    table,
+    text_of,
+    wrap,
+)
 from blackboard.errors import BlackboardError
 from blackboard.model import Item, Mark
 from blackboard.phrases import exactly
@@ -46,9 +57,9 @@ def width() -> int | None:
     return None
 
 
-def wrapped(text: str, *, first: str = "", margin: str = "") -> str:
+def wrapped(text: str, *, first: str = "", margin: str | None = None) -> str:
     """A paragraph as wide as the terminal, one line where there is none. `first` comes before its
-    first line, `margin` before the others.
+    first line, `margin` before the others, or as many spaces.
     """
     columns = width()
     if columns is None:
@@ -59,8 +70,7 @@ def wrapped(text: str, *, first: str = "", margin: str = "") -> str:
 def hung(line: str) -> str:
     """A line as wide as the terminal; the rest follows below it, with the same indent."""
     text = line.lstrip(" ")
-    margin = line[: len(line) - len(text)]
-    return wrapped(text, first=margin, margin=margin)
+    return wrapped(text, first=line[: len(line) - len(text)])
 
 
 def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = False) -> str:
@@ -87,14 +97,12 @@ def echo_paged(text: str) -> None:
         click.echo(text)
 
 
-def note(message: str) -> None:
-    """One line on stderr that is no error, with its commands as they are to be typed."""
-    tell(as_typed(message))
-
-
-def tell(message: str) -> None:
-    """The same for words that may be a handler's."""
-    click.echo(f"blackboard: {one_line(message)}", err=True)
+def note(message: str, *, verbatim: bool = False) -> None:
+    """One line on stderr that is no error, with its commands as they are to be typed, unless the
+    words may be a handler's.
+    """
+    text = message if verbatim else as_typed(message)
+    click.echo(f"blackboard: {one_line(text)}", err=True)
 
 
 def warn(message: str) -> None:
@@ -107,6 +115,20 @@ def paused_words(mark: Mark, now: datetime) -> str:
     reason = f": {shown(mark.reason)}" if mark.reason else ""
     who = f"{shown(mark.by)} at {exactly(mark.at, now)}{reason}"
     return f"the board is paused, by {who}; {as_typed('`blackboard resume --board`')} ends that"
+
+
+QUOTED = {"labels", "progress", "checkpoint", "last run"}
+"""Facts in the words of users and handlers."""
+
+
+def why_lines(headline: str, facts: Collection[tuple[str, str]], columns: int | None) -> list[Line]:
+    """Why an item runs or does not, in at most so many columns."""
+    margin = max((len(label) for label, _ in facts), default=0) + 4
+    lines = paragraph(shown(headline), columns, style=Style.TITLE)
+    for label, fact in facts:
+        words = shown(fact if label in QUOTED else as_typed(fact))
+        lines += paragraph(words, columns, first=f"  {label}".ljust(margin))
+    return lines
 
 
 # ---- for programs, and for both

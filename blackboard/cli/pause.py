@@ -7,9 +7,16 @@ import click
 
 from blackboard.board import NOT_CANCELLED, mark_now, not_locked_any_more
 from blackboard.cli.many import Check, change_each, record
-from blackboard.cli.options import Chosen, Decorator, cli_command, common, reason_option
+from blackboard.cli.options import (
+    Chosen,
+    Decorator,
+    cli_command,
+    common,
+    ids_argument,
+    reason_option,
+)
 from blackboard.cli.output import Answer, emit, paused_words
-from blackboard.cli.session import Session, completed, ids_argument
+from blackboard.cli.session import Session, completed
 from blackboard.errors import BadInput
 from blackboard.model import Item
 from blackboard.phrases import plural, since

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from blackboard.cli.options import Chosen, absolute_option, cli_command, common
+from blackboard.cli.options import Chosen, absolute_option, cli_command, common, ids_argument
 from blackboard.cli.output import emit, note, table_text, wrapped
-from blackboard.cli.session import Session, ids_argument
+from blackboard.cli.session import Session
 from blackboard.display.columns import NOTHING
 from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.display.queries import select

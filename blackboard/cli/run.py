@@ -2,36 +2,44 @@
 
 import asyncio
 import signal
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from blackboard.cli.many import AT_ONCE, for_each, recording
-from blackboard.cli.options import Chosen, as_typed, cli_command, common, jobs_option, reason_option
-from blackboard.cli.output import Answer, emit, note, print_answers, tell
-from blackboard.cli.session import Session, completed, ids_argument, interrupted_by
+from blackboard.cli.options import (
+    Chosen,
+    as_typed,
+    cli_command,
+    common,
+    ids_argument,
+    jobs_option,
+    reason_option,
+)
+from blackboard.cli.output import Answer, emit, note, print_answers
+from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown, shown_lines
 from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.inputs import check_params_size
-from blackboard.model import Item, Mark, Outcome, Run, State
+from blackboard.model import Item, Mark, Member, Outcome, Run, State
 from blackboard.phrases import command, first_line, plural, span, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import Sighting, takers, workers
+from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import run_record, run_summary
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
 from blackboard.schedule.times import parse_duration
+from blackboard.tasks import in_turns
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -44,26 +52,35 @@ NO_WORKER_WAIT = 30.0
 """Seconds without a worker that takes the type, after which waiting is given up."""
 
 
-class End(StrEnum):
-    """Why following a run has ended."""
-
-    ENDED = "ended"
-    NO_WORKER = "no worker"
-    LATE = "still waiting"
-    GONE = "gone"
+End = Literal["ended", "no worker", "still waiting", "gone"]
+"""Why following a run has ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Followed:
-    """The result of following a run: the run, if there was one, and words for people."""
+    """A run that is followed, and at last the result of that."""
 
-    end: End
-    words: str
+    asked: Requested
+    item: Item | None = None
+    """As it was read last."""
+    alone_since: float
+    """The last monotonic time at which a worker that takes its type was present."""
+    reported: str = ""
+    """What it waits for, as it was reported last."""
+    end: End | None = None
+    """None: it is waited for."""
+    words: str = ""
+    """The result for people."""
     run: Run | None = None
+    """None: there was none."""
 
     @property
     def good(self) -> bool:
         return self.run is not None and self.run.outcome is Outcome.OK
+
+    def has(self, end: End, words: str, run: Run | None = None) -> None:
+        """Sets the result."""
+        self.end, self.words, self.run = end, words, run
 
 
 def is_pending(item: Item, slot: datetime) -> bool:
@@ -87,22 +104,15 @@ async def follow(
     takes the type. What is waited for is reported once it takes a second.
     """
     began = board.clock.monotonic()
-    following = [_Following(asked=one, alone_since=began) for one in requests]
+    following = left = [Followed(asked=one, alone_since=began) for one in requests]
     pause = FIRST_PAUSE
-    at_once = asyncio.Semaphore(AT_ONCE)
 
-    async def read(one: _Following) -> Item | None:
-        async with at_once:
-            return await board.existing(one.asked.item.id)
-
-    async def look(one: _Following, item: Item | None, around: _Around) -> None:
-        async with at_once:
-            one.followed = await one.look(item, around, report)
+    async def read(one: Followed) -> None:
+        one.item = await board.existing(one.asked.item.id)
 
     while True:
-        left = [one for one in following if one.followed is None]
         # Items are read first: when one shows that its run is over, the history has the run.
-        items = await asyncio.gather(*map(read, left))
+        await in_turns(deque(left), read, at_once=AT_ONCE)
         around = _Around(
             board=board,
             present=await workers(board),
@@ -111,12 +121,13 @@ async def follow(
             now=board.clock.monotonic(),
             began=began,
             patience=patience,
+            report=report,
         )
-        await asyncio.gather(*map(look, left, items, repeat(around)))
-        number = sum(one.followed is None for one in left)
-        if not number:
-            return [one.followed for one in following if one.followed is not None]
-        wait = max(pause, number / MOST_READ)
+        await in_turns(deque(left), around.look, at_once=AT_ONCE)
+        left = [one for one in left if one.end is None]
+        if not left:
+            return following
+        wait = max(pause, len(left) / MOST_READ)
         if patience is not None:
             wait = min(wait, max(patience - (around.now - began), pause))
         await board.clock.sleep(wait)
@@ -125,10 +136,10 @@ async def follow(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Around:
-    """What is read once for all runs that are waited for."""
+    """What is read once for all runs that are followed, and how they are looked at."""
 
     board: BoardTable
-    present: Sequence[Sighting]
+    present: Sequence[Member]
     paused: Mark | None
     at: datetime
     """The store's time."""
@@ -136,67 +147,63 @@ class _Around:
     began: float
     """The monotonic time of this process at the beginning, in seconds."""
     patience: float | None
+    report: Report
 
-
-@dataclass(slots=True, kw_only=True)
-class _Following:
-    """A run that is waited for."""
-
-    asked: Requested
-    alone_since: float
-    """The last monotonic time at which a worker that takes its type was present."""
-    reported: str = ""
-    followed: Followed | None = None
-
-    async def look(self, item: Item | None, around: _Around, report: Report) -> Followed | None:
-        """The result of following it; None while it is waited for."""
-        if item is None or item.born != self.asked.item.born:
-            return Followed(end=End.GONE, words="was removed meanwhile")
-        if not is_pending(item, self.asked.slot):
-            return await _ended(around.board, self.asked, item)
-        able = () if item.running else takers(around.present, item.type)
+    async def look(self, one: Followed) -> None:
+        """Sets the result where there is one, else reports what the run waits for."""
+        item, waited = one.item, self.now - self.began
+        if item is None or item.born != one.asked.item.born:
+            one.has("gone", "was removed meanwhile")
+            return
+        if not is_pending(item, one.asked.slot):
+            await _ended(self.board, one, item)
+            return
+        able = () if item.running else takers(self.present, item.type)
         if item.running or able:
-            self.alone_since = around.now
-        waited = around.now - around.began
+            one.alone_since = self.now
         if waited >= SILENT:
-            words = _what_it_waits_for(item, able, around)
-            if words != self.reported:
-                report(item.id, words)
-            self.reported = words
-        if around.now - self.alone_since > NO_WORKER_WAIT:
-            words = f"waits: no worker takes {item.type!r}; start one with `blackboard worker`"
-            return Followed(end=End.NO_WORKER, words=words)
-        if around.patience is not None and waited > around.patience:
-            after = span(around.patience)
+            words = self._what_it_waits_for(item, able)
+            if words != one.reported:
+                self.report(item.id, words)
+            one.reported = words
+        if self.now - one.alone_since > NO_WORKER_WAIT:
+            start = "start one with `blackboard worker`"
+            one.has("no worker", f"waits: no worker takes {item.type!r}; {start}")
+        elif self.patience is not None and waited > self.patience:
+            after = span(self.patience)
             words = f"has not been started after {after}; it stays due"
             if item.running:
                 words = f"still runs ({item.owner}) after {after}, and goes on"
-            return Followed(end=End.LATE, words=words)
-        return None
+            one.has("still waiting", words)
+
+    def _what_it_waits_for(self, item: Item, able: Sequence[Member]) -> str:
+        if item.running:
+            return f"runs ({item.owner})"
+        if item.attempt > 1 and item.ready > self.at:
+            said = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
+            return f"{said}; attempt {item.attempt} may start at {stamp(item.ready)}"
+        if not able:
+            return f"waits for a worker that takes {item.type}: none is at work"
+        if self.paused:
+            resume = as_typed("`blackboard resume --board`")
+            return f"waits: the board is paused by {self.paused.by} ({resume})"
+        within = span(max(one.cycle for one in able))
+        return (
+            f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
+        )
 
 
-def _what_it_waits_for(item: Item, able: Sequence[Sighting], around: _Around) -> str:
-    if item.running:
-        return f"runs ({item.owner})"
-    if item.attempt > 1 and item.ready > around.at:
-        said = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
-        return f"{said}; attempt {item.attempt} may start at {stamp(item.ready)}"
-    if not able:
-        return f"waits for a worker that takes {item.type}: none is at work"
-    if around.paused:
-        resume = as_typed("`blackboard resume --board`")
-        return f"waits: the board is paused by {around.paused.by} ({resume})"
-    within = span(max(one.member.cycle for one in able))
-    return f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
-
-
-async def _ended(board: BoardTable, asked: Requested, item: Item) -> Followed:
-    async for one in board.runs(asked.item.id):
+async def _ended(board: BoardTable, followed: Followed, item: Item) -> None:
+    """Sets the result of a run that is over."""
+    asked = followed.asked
+    async for one in board.runs(item.id):
         if serves(one.slot, asked.slot) and one.fence > asked.item.fence - asked.item.running:
-            return Followed(end=End.ENDED, words=_outcome_words(one), run=one)
+            followed.has("ended", _outcome_words(one), one)
+            return
     if item.state is State.PAUSED:
-        return Followed(end=End.GONE, words="was paused meanwhile")
-    return Followed(end=End.GONE, words="has ended, and its history does not have it any more")
+        followed.has("gone", "was paused meanwhile")
+    else:
+        followed.has("gone", "has ended, and its history does not have it any more")
 
 
 def _outcome_words(run: Run) -> str:
@@ -234,7 +241,8 @@ def run_command(
     reason: str,
 ) -> int:
     """Make items due now, or once more when they are running; --set is for this run alone. The
-    schedule stays as it is. Paused items are refused.
+    schedule stays as it is. Where one of the items is paused, nothing is requested, and the exit
+    code is 1.
     """
     if timeout and not wait:
         raise BadInput("timeout", "it says how long to wait", "use it with --wait")
@@ -268,6 +276,11 @@ async def _request(
     """
     async with session.board() as board:
         items = await select(board, ids, exact=exact)
+        if paused := [item for item in items if item.is_paused]:
+            answers = [
+                Answer(item=one, words=_refusal(one), changed=False, no=True) for one in paused
+            ]
+            return await print_answers(board, answers, json=session.chosen.json)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
 
         async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested:
@@ -296,16 +309,17 @@ async def _request(
 
 
 def _report(item_id: str, words: str) -> None:
-    tell(f"{item_id} {words}")
+    note(f"{item_id} {words}", verbatim=True)
+
+
+def _refusal(item: Item) -> str:
+    return f"is paused: {command('resume', item.id)} first; nothing is requested"
 
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
     """The params of one run that --set changes, each a whole value of its first key. Raises
-    BlackboardError when the item is paused, and BadInput when no row can hold them.
+    BadInput when no row can hold them.
     """
-    if item.is_paused:
-        resume = shown(command("resume", item.id))
-        raise BlackboardError(f"{shown(item.id)} is paused: {resume} first")
     parsed = parse_pairs(pairs)
     params = laid_over(spec_of(item).params, parsed)
     once = {path[0]: params[path[0]] for path, _ in parsed}
@@ -328,19 +342,21 @@ def _due(asked: Requested) -> str:
 
 def _record(item: Item, one: Followed) -> dict[str, Any]:
     run = one.run and run_record(one.run)
-    return {"id": item.id, "end": one.end.value, "message": one.words, "run": run}
+    return {"id": item.id, "end": one.end, "message": one.words, "run": run}
 
 
 def _here(
     session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[str], reason: str
 ) -> int:
-    from blackboard.cli.local_run import LocalRun  # noqa: PLC0415 - has a worker's parts
+    from blackboard.cli.local_run import INTERRUPTED, LocalRun  # noqa: PLC0415 - a worker's parts
 
     async def find() -> tuple[Item, dict[str, Any]]:
         async with session.board() as board:
             items = await select(board, ids, exact=exact)
             if len(items) != 1:
                 raise BadInput("id", "one item at a time runs here", "name one id")
+            if items[0].is_paused:
+                raise BlackboardError(shown(f"{items[0].id} {_refusal(items[0])}"))
             return items[0], checked_once(items[0], pairs, limit=board.table.max_value)
 
     item, once = asyncio.run(find())
@@ -353,6 +369,8 @@ def _here(
         click.echo(f"{shown(ended.id)} {ended.outcome.value} in {ended.duration:.3f} s")
         if ended.result:
             click.echo(shown(ended.result))
-        if ended.error:
-            click.echo("\n".join(shown_lines(ended.error)), err=True)
+    if (ended.outcome, ended.error) == (INTERRUPTED.outcome, INTERRUPTED.error):
+        raise click.Abort
+    if ended.error and not session.chosen.json:
+        click.echo("\n".join(shown_lines(ended.error)), err=True)
     return 0 if ended.outcome is Outcome.OK else 1

@@ -40,7 +40,7 @@ Examples:
   blackboard serve --user-header X-Forwarded-User --proxy 10.0.0.7 --prefix /board
 """)
 @click.option(
-    "--listen", default="", metavar="[HOST:]PORT", help=f"[127.0.0.1:{PORT}]; port 0: any."
+    "--listen", default=str(PORT), metavar="[HOST:]PORT", help=f"[127.0.0.1:{PORT}]; port 0: any."
 )
 @click.option(
     "--operator",
@@ -56,7 +56,6 @@ Examples:
 )
 @click.option(
     "--user-header",
-    default="",
     metavar="NAME",
     help="The header in which a proxy sends the name of the visitor.",
 )
@@ -80,7 +79,7 @@ def serve_command(
     listen: str,
     operator: bool,
     hosts: tuple[str, ...],
-    user_header: str,
+    user_header: str | None,
     proxies: tuple[str, ...],
     prefix: str,
 ) -> int:
@@ -90,9 +89,9 @@ def serve_command(
     sign in; on any other a visitor needs the token in BLACKBOARD_WEB_TOKEN, or a proxy that signs
     people in and names them in --user-header. Ctrl-C ends it.
     """
-    where = Endpoint.parse(listen or str(PORT), "listen")
+    where = Endpoint.parse(listen, "listen")
     token = os.environ.pop("BLACKBOARD_WEB_TOKEN", "")
-    check_open(where.host, token=token, user_header=user_header)
+    check_open(where.host, token=token, user_header=user_header or "")
     session = Session.start(chosen).with_defaults(changes=True)
 
     begun = False
@@ -114,7 +113,7 @@ def serve_command(
                 pages = Board(table, session).web(
                     operator=operator,
                     token=token,
-                    user_header=user_header,
+                    user_header=user_header or "",
                     proxies=proxies,
                     hosts=names,
                 )
@@ -189,8 +188,7 @@ def listener_on(where: Endpoint) -> socket.socket:
     try:
         listener = socket.create_server(where, family=family, backlog=128)
     except (OSError, UnicodeError) as problem:  # UnicodeError: a name that no host can have
-        said = getattr(problem, "strerror", None) or str(problem)
-        raise BadInput("listen", f"{where}: {said}", "another address or port") from None
+        raise where.unusable("listen", problem) from None
     # Connections inherit it. Without it the second part of an answer waits 40 ms for the
     # acknowledgement of the first; asyncio sets it only where a socket names its protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

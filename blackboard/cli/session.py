@@ -1,13 +1,10 @@
-"""What every command needs: its settings, its board, and the items that it is about.
-
-`display/queries.py` says which items ids and globs mean.
-"""
+"""What every command needs: its settings, its board, and how it is run and interrupted."""
 
 import asyncio
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from blackboard import settings as settings_file
-from blackboard.cli.options import Chosen, Decorator, completing
+from blackboard.cli.options import Chosen
 from blackboard.cli.output import note, warn
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -92,6 +89,8 @@ class Session(Location):
         """The board, opened. With `create` a missing board is made first, with one shard, and a
         note on stderr says so; a warning there says that items were left out.
         """
+        if self.store == "memory:":
+            raise BadInput("store", "memory: ends with the command", "a path, or azurite:")
         made = f"made the board {self.name!r} in {self.store}, with 1 shard"
         async with self.open(create=create, on_made=lambda: note(made)) as board:
             yield board
@@ -167,17 +166,3 @@ def keeping_all() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def ids_argument(*, required: bool = True) -> Decorator:
-    """The argument `ids` and the option `exact`."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")
-        metavar = "ID..." if required else "[ID]..."
-        argument = click.argument(
-            "ids", nargs=-1, required=required, metavar=metavar, shell_complete=completing("ids")
-        )
-        return argument(option(function))
-
-    return decorate

@@ -1,6 +1,7 @@
 """`blackboard show`: the board, once or again and again."""
 
 import asyncio
+from datetime import timedelta
 
 import click
 
@@ -10,12 +11,15 @@ from blackboard.cli.options import (
     as_typed,
     cli_command,
     common,
+    ids_argument,
     number_option,
+    overdue_option,
     types_option,
 )
 from blackboard.cli.output import colour, echo_paged, emit, paused_words, width, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument, keeping_all
+from blackboard.cli.session import Session, keeping_all
+from blackboard.cli.spec_options import check_types
 from blackboard.cli.watch import check_terminal, seconds_of, watch_option, watched
 from blackboard.display.columns import (
     ITEM_COLUMNS,
@@ -29,8 +33,7 @@ from blackboard.display.layout import Line, Style, paragraph, table, texts_of
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
-from blackboard.rules.status import OVERDUE_AFTER, STATES
-from blackboard.schedule.times import parse_duration
+from blackboard.rules.status import STATES
 
 EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
 
@@ -52,7 +55,7 @@ Examples:
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @number_option("--limit", most=1_000_000, line="Show N items at the most.")
-@click.option("--overdue", metavar="TIME", help="Ready for longer than this is overdue [1m].")
+@overdue_option("1m")
 @absolute_option
 @click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")
 @watch_option
@@ -67,7 +70,7 @@ def show_command(
     sort: str,
     reverse: bool,
     limit: int | None,
-    overdue: str | None,
+    overdue: timedelta,
     absolute: bool,
     plain: bool,
     watch: str | None,
@@ -89,7 +92,7 @@ def show_command(
         states=states,
         sort=sort,
         reverse=reverse,
-        overdue=parse_duration(overdue, "overdue") if overdue else OVERDUE_AFTER,
+        overdue=overdue,
     )
     session = Session.start(chosen)
     if watch is not None:
@@ -120,6 +123,9 @@ async def _once(
 ) -> None:
     async with reading(session.board(), "reading items") as board:
         found = await query.read(board, limit=limit)
+        unmatched = {*query.types} - {one.item.type for one in found.items}
+        if unmatched and not query.ids:
+            check_types(session, unmatched, {item.type async for item in board.items()})
     if session.chosen.json:
         emit([item_record(one, board.labels(one.item)) for one in found.items])
     elif plain:

@@ -19,7 +19,7 @@ from blackboard.cli.options import completing
 from blackboard.cli.output import warn
 from blackboard.cli.session import Session
 from blackboard.errors import BadInput
-from blackboard.inputs import changed
+from blackboard.inputs import LARGEST_PARAMS, changed
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
@@ -88,7 +88,8 @@ def _path(key: str, field: str) -> list[str]:
 
 def _read(name: str, key: str) -> str:
     try:
-        return Path(name).expanduser().read_text(encoding="utf-8")
+        with Path(name).expanduser().open(encoding="utf-8") as file:
+            return file.read(LARGEST_PARAMS)  # which is too large for any row
     except (OSError, RuntimeError) as problem:  # RuntimeError: no such user
         why = getattr(problem, "strerror", None) or str(problem)
         raise BadInput(key, f"{name!r}: {why}", "@ is followed by a file") from None
@@ -200,14 +201,6 @@ def edited(
     return changed(spec, {**options, "tags": tags} if any(tags) else options, params=params)
 
 
-def new_spec(options: Options, *, pairs: Sequence[str]) -> Spec:
-    """The spec of a new item, which has no values to remove."""
-    for name, value in options.items():
-        if value == "":
-            raise BadInput(name, "it is empty", "leave the option out")
-    return edited(Spec(), options, pairs=pairs)
-
-
 SOME_TIME = "2000-01-01"
 """Stands in for an `at` until its time zone is known."""
 
@@ -277,3 +270,16 @@ def unknown_types(
     for name in sorted(set(types) - there):
         near = difflib.get_close_matches(name, sorted({*there, *others}), 1)
         yield name, f"did you mean {near[0]!r}?" if near else ""
+
+
+def check_types(session: Session, types: Iterable[str], there: set[str]) -> None:
+    """Refuses types that no item has, and no handler here either: of a misspelled type all would
+    always be well. `there` are the types of items. Jobs are read where one is not among them.
+    Raises BadInput.
+    """
+    absent = set(types) - there
+    if not absent:
+        return
+    for name, meant in unknown_types(session.with_defaults(changes=True), absent, there):
+        remedy = meant or "`blackboard show` lists the items"
+        raise BadInput("type", f"no item has the type {name!r}", remedy)

@@ -54,14 +54,14 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None
             raise BadInput("watch", "it shows the whole screen", "leave out --line")
 
         async def drawn(board: BoardTable) -> Drawn:
-            found = await read_overview(board, exact=exact, with_groups=True)
+            found = await read_overview(board, exact=exact)
             return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
 
         return watched_page(session, drawn, every=seconds_of(watch))
 
     async def read() -> Overview:
         async with reading(session.board(), "counting items") as board:
-            return await read_overview(board, exact=exact, with_groups=True)
+            return await read_overview(board, exact=exact)
 
     with keeping_all():
         found = asyncio.run(read())
@@ -79,8 +79,7 @@ def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[L
     if found.paused:
         yield from paragraph(paused_words(found.paused, found.now), columns, style=Style.LATE)
     for name, text in _facts(found, session):
-        margin = " " * MARGIN
-        yield from paragraph(text, columns, first=name.ljust(MARGIN), margin=margin)
+        yield from paragraph(text, columns, first=name.ljust(MARGIN))
     counted = found.counted
     if counted.by_type:
         yield ()

@@ -69,9 +69,5 @@ def _text(one: TypeEntry) -> str:
         "params": ", ".join(Params(schema=one.schema).summary()) if one.schema else "",
         "defined": one.place,
     }
-    lines = [
-        wrapped(shown(fact), first=f"  {name:<8}  ", margin=" " * 12)
-        for name, fact in facts.items()
-        if fact
-    ]
+    lines = [wrapped(shown(fact), first=f"  {name:<8}  ") for name, fact in facts.items() if fact]
     return "\n".join([wrapped(shown(one.type)), *lines])

@@ -22,7 +22,6 @@ from blackboard.cli.watch_keys import PAGE_KEYS, Scroll
 from blackboard.clock import Clock, SystemClock
 from blackboard.display.layout import Line, Style, measure, one_line, paragraph
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.times import parse_duration
 from blackboard.table import Busy, TableError, Unavailable
@@ -296,17 +295,13 @@ class PageView:
             else self._drawn(width)
         )
         room = max(height - page.head - 1, 1)
-        body = page.body[page.head :]
-        self._scroll = replace(self._scroll, lines=len(body), page=room).fitted()
-        down = self._scroll.down
-        lines = [*page.body[: page.head], *body[down : down + room]]
-        lines += [()] * (page.head + room - len(lines))
+        self._scroll, some = self._scroll.part_of(page.body[page.head :], room)
+        lines = [*page.body[: page.head], *some]
         if self.trouble:
             return [*lines, [(self.trouble, Style.BAD)]]
-        part = f"{down + 1}-{min(down + room, len(body))} of {len(body)}"
         parts = [
             page.summary,
-            part if len(body) > room else "",
+            self._scroll.place,
             f"{self._at} held" if self.is_held else self._at,
             "? keys, q ends",
         ]
@@ -334,5 +329,5 @@ def key_lines(keys: Sequence[tuple[str, str]], width: int) -> list[Line]:
         if len(first) > margin:
             lines.append([(names, Style.TITLE)])
             first = " " * margin
-        lines += paragraph(words, width, first=first, margin=" " * margin)
+        lines += paragraph(words, width, first=first)
     return lines

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from blackboard.display.layout import shown
+from blackboard.display.layout import Line, shown
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.errors import BadInput
 from blackboard.model import replace
@@ -99,6 +99,18 @@ class Scroll(Struct, frozen=True, kw_only=True):
     def fitted(self) -> "Scroll":
         """The same without empty lines at the end, where there are enough lines."""
         return replace(self, down=min(max(self.down, 0), max(self.lines - self.page, 0)))
+
+    def part_of(self, lines: Sequence[Line], page: int) -> tuple["Scroll", list[Line]]:
+        """The same for these lines on a screen of so many, and those that are on it."""
+        scroll = replace(self, lines=len(lines), page=page).fitted()
+        some = list(lines[scroll.down : scroll.down + page])
+        return scroll, some + [()] * (page - len(some))
+
+    @property
+    def place(self) -> str:
+        """Which lines are on the screen: "1-20 of 35"; "" where all are."""
+        last = min(self.down + self.page, self.lines)
+        return f"{self.down + 1}-{last} of {self.lines}" if self.lines > self.page else ""
 
 
 def moved(number: int, key: str, *, page: int) -> int:

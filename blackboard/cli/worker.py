@@ -107,7 +107,10 @@ def worker_command(
         session.settings, slots=slots, cycle=cycle, types=_names(types), grace=grace
     )
     if reload and (processes > 1 or until != "stopped"):
-        raise BadInput("reload", "it is for one worker that works until it is stopped", "leave out")
+        remedy = "leave out --processes, --once and --until-idle"
+        raise BadInput("reload", "it is for one worker that works until it is stopped", remedy)
+    if chosen.json and form == "text":
+        raise BadInput("log", "--json asks for JSON", "leave out one of them")
     try:
         session = session.with_jobs(jobs)
     except BadInput as problem:

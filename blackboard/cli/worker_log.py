@@ -30,6 +30,7 @@ import msgspec
 
 from blackboard.clock import Clock
 from blackboard.events import BoardEvent
+from blackboard.phrases import iso
 from blackboard.runners.output import staying_alive
 from blackboard.subscribers import Subscriber
 
@@ -220,5 +221,4 @@ def ascii_json_line(event: BoardEvent, at: datetime) -> str:
 
 def json_line(event: BoardEvent, at: datetime) -> str:
     """An event as one line of JSON. What concerns a run names its item, type, fence and worker."""
-    time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode({"time": time, **event.line()}).decode() + "\n"
+    return msgspec.json.encode({"time": iso(at), **event.line()}).decode() + "\n"

@@ -23,7 +23,7 @@ from blackboard.display.columns import (
     summary,
     worker_name,
 )
-from blackboard.display.layout import ANSI, RESET, Column, Line, Style, table, text_of
+from blackboard.display.layout import ANSI, RESET, Line, Style, chosen, table, text_of
 from blackboard.model import Run
 from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.status import BoardStatus
@@ -177,7 +177,8 @@ def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Li
     cells = [item_cells(one, now=board.now, absolute=False) for one in board.statuses]
     rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
     total = summary(board.statuses, total=len(board.statuses), now=board.now)
-    return [*_chosen(ITEM_COLUMNS, rows, _BOARD, width), [], [(total, Style.TITLE)]]
+    lines = table(*chosen(ITEM_COLUMNS, rows, _BOARD), width=width)
+    return [*lines, [], [(total, Style.TITLE)]]
 
 
 def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[Line]:
@@ -201,7 +202,7 @@ def history_picture(
     """Runs as in `log`."""
     cells = [run_cells(one, now=board.now, absolute=False) for one in runs]
     rows = _rows(cells, [one.worker for one in runs], name_of)
-    return _chosen(RUN_COLUMNS, rows, _HISTORY, width)
+    return table(*chosen(RUN_COLUMNS, rows, _HISTORY), width=width)
 
 
 def _rows(cells: Sequence[Line], owners: Sequence[str], name_of: NameOf) -> list[Line]:
@@ -212,11 +213,3 @@ def _rows(cells: Sequence[Line], owners: Sequence[str], name_of: NameOf) -> list
 def _renamed(line: Line, owner: str, name_of: NameOf) -> Line:
     long = worker_name(owner)
     return [(name_of(owner) if text == long and owner else text, style) for text, style in line]
-
-
-def _chosen(
-    columns: Sequence[Column], rows: Sequence[Line], titles: Sequence[str], width: int
-) -> list[Line]:
-    places = [place for place, column in enumerate(columns) if column.title in titles]
-    kept = [[line[place] for place in places] for line in rows]
-    return table([columns[place] for place in places], kept, width=width)

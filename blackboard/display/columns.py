@@ -10,7 +10,7 @@ from typing import Any
 from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import last_move
-from blackboard.model import Action, Outcome, Run, State, Statistics, TypeCounts, replace
+from blackboard.model import Action, Member, Outcome, Run, State, Statistics, TypeCounts, replace
 from blackboard.phrases import (
     brief,
     first_line,
@@ -23,7 +23,6 @@ from blackboard.phrases import (
     stamp,
 )
 from blackboard.protocol.groups import GroupLeases
-from blackboard.protocol.members import Sighting
 from blackboard.records import decoded
 from blackboard.rules.groups import Partition, PartitionState
 from blackboard.rules.next_run import is_ahead
@@ -101,7 +100,7 @@ GROUP_COLUMNS = (
 PARTITION_COLUMNS = (
     Column(title="partition", least=5, usual=24, worth=9),
     Column(title="worker", least=12, usual=32, worth=8),
-    Column(title="held for", least=8, usual=8, worth=6),
+    Column(title="held for", least=8, usual=MOMENT, worth=6),
     Column(title="fence", least=5, usual=5, worth=3),
     Column(title="renewed", least=7, usual=8, worth=5),
     Column(title="checkpoint", least=10, usual=20, worth=4),
@@ -130,9 +129,15 @@ def when(moment: datetime | None, now: datetime, *, absolute: bool) -> str:
     """A time of the past in a column. A wrong clock wrote one that is to come."""
     if moment is None:
         return NOTHING
-    if not absolute and is_ahead(moment, now=now):
-        return f"{span((moment - now).total_seconds())} ahead (clock)"
-    return stamp(moment) if absolute else relative(moment, now)
+    if absolute:
+        return stamp(moment)
+    return _ahead(moment, now) or relative(moment, now)
+
+
+def _ahead(moment: datetime, now: datetime) -> str:
+    """By how much a time of the past is still to come; "" where it is past."""
+    is_wrong = is_ahead(moment, now=now)
+    return f"{span((moment - now).total_seconds())} ahead (clock)" if is_wrong else ""
 
 
 def item_cells(one: ItemStatus, *, now: datetime, absolute: bool, held: bool = False) -> Line:
@@ -384,12 +389,11 @@ def _named(action: Action) -> str:
     return some(action.ids, FEW_ITEMS, total=action.count)
 
 
-def worker_cells(one: Sighting, *, now: datetime, absolute: bool) -> Line:
+def worker_cells(member: Member, *, now: datetime, absolute: bool) -> Line:
     """One line of `workers`."""
-    member = one.member
     return (
-        (member.owner, Style.LOST if one.lost else Style.PLAIN),
-        ("lost", Style.LOST) if one.lost else ("alive", Style.GOOD),
+        (member.owner, Style.LOST if member.lost else Style.PLAIN),
+        ("lost", Style.LOST) if member.lost else ("alive", Style.GOOD),
         (when(member.started, now, absolute=absolute), Style.PLAIN),
         (when(member.seen, now, absolute=absolute), Style.PLAIN),
         (str(member.slots), Style.PLAIN),
@@ -443,7 +447,8 @@ def partition_cells(group: GroupLeases, one: Partition) -> Line:
     item, owner = one.item, one.holder
     held = NOTHING
     if owner and item.start is not None:
-        held = span((group.now - item.start).total_seconds())
+        seconds = max((group.now - item.start).total_seconds(), 0.0)
+        held = _ahead(item.start, group.now) or span(seconds)
     if owner:
         who = (worker_name(owner), Style.BUSY)
     elif one.state in {PartitionState.FAILING, PartitionState.PAUSED}:

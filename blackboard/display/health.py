@@ -19,14 +19,14 @@ from blackboard.display.sharing import (
     read_leaders,
     unreadable_words,
 )
-from blackboard.model import VERSION, Mark, State, Statistics
+from blackboard.model import VERSION, Mark, Member, State, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.keys import LEADERS, leaders_board
 from blackboard.protocol.leaders import COORDINATOR, Elections
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import Sighting, takers, with_silence, workers
-from blackboard.protocol.planning import planning_of
+from blackboard.protocol.members import takers, with_silence, workers
+from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.status import BoardStatus, count, read_statistics
@@ -36,6 +36,7 @@ from blackboard.rules.wrong_clock import Planning, problem_of_times
 from blackboard.why import NEWER
 
 UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
+UNPLANNED = "no worker runs it"
 OF_A_PAUSE = {"overdue", "unserved", "stale"}
 """Kinds that raise no alarm while the board is paused."""
 
@@ -92,7 +93,7 @@ async def read_alarms(
 class Around:
     """What is checked besides the items."""
 
-    present: Sequence[Sighting]
+    present: Sequence[Member]
     """The workers that have announced themselves."""
     paused: Mark | None
     groups: Sequence[GroupLeases]
@@ -110,6 +111,11 @@ def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Al
         )
         if around.paused is None or alarm.kind not in OF_A_PAUSE
     ]
+    alarms += [
+        Alarm(id=item.id, type=item.type, kind="damaged", since=None, problem=f"{UNPLANNED}: {why}")
+        for item in (one.item for one in status.statuses)
+        if item.state is State.ACTIVE and (why := why_unplanned(board, item))
+    ]
     alarms += [alarm for one in around.groups for alarm in alarms_of_group(one)]
     if around.leaders is not None:
         alarms += _damaged_elections(board, *around.leaders)
@@ -121,7 +127,7 @@ def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Al
 
 
 def alarms_of(
-    one: ItemStatus, planning: Planning | None, *, present: Sequence[Sighting], now: datetime
+    one: ItemStatus, planning: Planning | None, *, present: Sequence[Member], now: datetime
 ) -> Iterator[Alarm]:
     """The alarms about an item. `planning` is None where its settings cannot be computed."""
     item = one.item
@@ -211,10 +217,9 @@ class Overview:
     counted: Statistics
     is_now: bool
     """Whether it was counted by this command."""
-    present: Sequence[Sighting]
+    present: Sequence[Member]
     elections: Sequence[ItemStatus]
     groups: Sequence[GroupLeases] = ()
-    """The groups, where they were asked for."""
     age: float
     """Seconds since the counting."""
     paused: Mark | None
@@ -244,13 +249,13 @@ class CoordinatorRecord(Struct, frozen=True, kw_only=True):
     term: int
 
 
-def worker_count(present: Sequence[Sighting]) -> WorkerCount:
+def worker_count(present: Sequence[Member]) -> WorkerCount:
     """Counts the workers that have announced themselves."""
     lost = sum(one.lost for one in present)
     return WorkerCount(alive=len(present) - lost, lost=lost)
 
 
-def worker_words(present: Sequence[Sighting]) -> str:
+def worker_words(present: Sequence[Member]) -> str:
     """How many workers there are: "2 workers, 1 lost"."""
     found = worker_count(present)
     return plural(found.alive, "worker") + (f", {found.lost:,} lost" if found.lost else "")
@@ -274,10 +279,11 @@ async def read_overview(
     board: BoardTable,
     *,
     exact: bool,
-    with_groups: bool = False,
     counting: Callable[[BoardTable], Awaitable[Statistics]] = count,
 ) -> Overview:
-    """Reads an overview. With `exact`, items are counted now, whatever was counted before."""
+    """Reads an overview. With `exact`, items are counted now, whatever was counted before;
+    `counting` counts them.
+    """
     counted = None if exact else await read_statistics(board)
     is_now = counted is None or not is_current(counted, now=await board.table.now())
     if counted is None or is_now:
@@ -288,7 +294,7 @@ async def read_overview(
         is_now=is_now,
         present=await workers(board),
         elections=elections.statuses,
-        groups=await read_groups(board) if with_groups else (),
+        groups=await read_groups(board),
         elections_trouble=trouble,
         age=max((await board.table.now() - counted.at).total_seconds(), 0.0),
         paused=await paused_by(board),

@@ -6,7 +6,7 @@ of a row stays on one line, and its control characters are escaped.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -89,11 +89,19 @@ class Column:
     """Whether it is left out before any column is cut below its usual width."""
 
 
-def table(columns: Sequence[Column], rows: Sequence[Line], *, width: int | None) -> list[Line]:
-    """A title line and a line for each row, padded; at most `width` wide, if that is possible."""
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Line],
+    *,
+    width: int | None,
+    natural: Sequence[int] = (),
+) -> list[Line]:
+    """A title line and a line for each row, padded; at most `width` wide, if that is possible.
+    `natural` are the widths of the columns where later rows count, too; else those of these texts.
+    """
     lines = [[(column.title, Style.TITLE) for column in columns], *rows]
     texts = [_all_shown([line[n][0] for line in lines]) for n in range(len(columns))]
-    natural = [_widest(column) for column in texts]
+    natural = natural or [_widest(column) for column in texts]
     if width is None:
         kept = [(n, min(size, MOST_PADDED)) for n, size in enumerate(natural)]
         padded = [[_padded(text, size) for text in texts[n]] for n, size in kept]
@@ -190,13 +198,23 @@ def cropped(line: Line, width: int) -> Line:
     return kept
 
 
+def chosen(
+    columns: Sequence[Column], rows: Sequence[Line], titles: Collection[str]
+) -> tuple[Sequence[Column], Sequence[Line]]:
+    """The columns with these titles, and their cells of each row."""
+    places = [place for place, column in enumerate(columns) if column.title in titles]
+    kept = [[line[place] for place in places] for line in rows]
+    return [columns[place] for place in places], kept
+
+
 _WORDS = re.compile(r"( +)")
 
 
-def wrap(text: str, width: int, *, first: str = "", margin: str = "") -> list[str]:
+def wrap(text: str, width: int, *, first: str = "", margin: str | None = None) -> list[str]:
     """A paragraph in lines of at most `width` cells: `first` comes before the first line, `margin`
-    before the others. A word that is longer than a line is cut.
+    before the others, or as many spaces. A word that is longer than a line is cut.
     """
+    margin = " " * measure(first) if margin is None else margin
     lines, line, gap, is_empty = [], first, "", True
     least = max(width, measure(margin) + 1, measure(first) + 1)
     for word in _WORDS.split(text):
@@ -229,7 +247,12 @@ def _cells(one: str) -> int:
 
 
 def paragraph(
-    text: str, width: int | None, *, first: str = "", margin: str = "", style: Style = Style.PLAIN
+    text: str,
+    width: int | None,
+    *,
+    first: str = "",
+    margin: str | None = None,
+    style: Style = Style.PLAIN,
 ) -> list[Line]:
     """A text in lines of at most `width` cells, one line if there is no width; see `wrap`."""
     if width is None:

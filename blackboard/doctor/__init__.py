@@ -4,6 +4,7 @@
 wrong with an item, `board_rows.py` what is wrong with all other rows.
 """
 
-from blackboard.doctor.examination import LARGEST_SKEW, DoctorReport, Examination, examine, unopened
+from blackboard.doctor.cases import Examination
+from blackboard.doctor.examination import LARGEST_SKEW, DoctorReport, examine, unopened
 
 __all__ = ["LARGEST_SKEW", "DoctorReport", "Examination", "examine", "unopened"]

@@ -19,7 +19,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.doctor.diagnosis import NEWER, Finding, Unreadable, newer_words, record_in
+from blackboard.doctor.cases import Examination
+from blackboard.doctor.diagnosis import NEWER, Finding, Unreadable, judged_in, newer_words
 from blackboard.errors import BadRow
 from blackboard.model import LONG_AGO, VERSION, Action, Member, Message, Permit, Statistics, replace
 from blackboard.notify.notice_rows import ACCEPTED, HANDOVER, SENDING, UNSENT, notice_row_of
@@ -29,7 +30,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.board_row import SHARDS
 from blackboard.protocol.groups import is_group, wrong_columns
 from blackboard.protocol.permits import LEASE, permit_in
-from blackboard.protocol.reading import BoardTable, Pause, fence_of, paged
+from blackboard.protocol.reading import BoardTable, fence_of, paged
 from blackboard.protocol.rows import version_of
 from blackboard.table import Delete, Row, try_delete
 
@@ -65,7 +66,7 @@ def _check_key(row: Row, key: str) -> None:
     colon.
     """
     if row.key != key and not (key.endswith(":") and row.key.startswith(key)):
-        raise Unreadable("D9", "its key is not what it says")
+        raise Unreadable("D9", "its key does not match its columns")
 
 
 def _check_columns(row: Row, wrong: Mapping[str, bool]) -> None:
@@ -94,7 +95,7 @@ def _hides_a_group(_: BoardTable, row: Row) -> bool:
 
 
 def _check_permit(board: BoardTable, row: Row) -> None:
-    permit, age = record_in(Permit, row), board.table.age(row)
+    permit, age = judged_in(Permit, row), board.table.age(row)
     _check_key(row, keys.permit_key(permit.type, permit.value, permit.number))
     if permit_in(board, row).permit is None:
         raise BadRow(row.key, "no good stale_after")
@@ -113,7 +114,7 @@ def _check_notice(board: BoardTable, row: Row) -> None:
     _check_columns(row, wrong)
     expected = {keys.notice_key(notice.id, kind.value) for kind in NoticeKind}
     if row.key not in expected:
-        raise Unreadable("D9", "its key is not what it says")
+        raise Unreadable("D9", "its key does not match its columns")
 
 
 def _check_looked(_: BoardTable, row: Row) -> None:
@@ -138,7 +139,7 @@ META: Kinds = {
         is_grave=lambda _board, _row: True,
     ),
     keys.STATS_KEY: Kind(
-        check=lambda _, row: record_in(Statistics, row),
+        check=lambda _, row: judged_in(Statistics, row),
         means="the counts are not shown, and items are counted instead; the coordinator writes "
         "them anew",
         may_go_after=0.0,
@@ -152,7 +153,7 @@ META: Kinds = {
 }
 WORKERS: Kinds = {
     keys.WORKER: Kind(
-        check=lambda _, row: _check_key(row, keys.worker_key(record_in(Member, row).owner)),
+        check=lambda _, row: judged_in(Member, row),
         means="the worker is not seen; one that lives writes its row anew within a minute",
         may_go_after=0.0,
     )
@@ -185,13 +186,13 @@ NOTICES: Kinds = {
 }
 ACTIONS: Kinds = {
     keys.ACTION: Kind(
-        check=lambda _, row: _check_key(row, keys.action_key(record_in(Action, row).at, "")),
+        check=lambda _, row: _check_key(row, keys.action_key(judged_in(Action, row).at, "")),
         means="`log --actions` leaves it out; the coordinator deletes it with those of its age",
     )
 }
 MAIL: Kinds = {
     keys.MAIL: Kind(
-        check=lambda _, row: _check_key(row, keys.mail_range(record_in(Message, row).to)[0]),
+        check=lambda _, row: _check_key(row, keys.mail_range(judged_in(Message, row).to)[0]),
         means="the candidate that it is for deletes it unread",
         may_go_after=0.0,
         newer="a candidate of this version deletes it unread",
@@ -221,17 +222,15 @@ def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
 # ---- reading them
 
 
-async def examine_others(
-    board: BoardTable, *, of: str, quick: bool, repair: bool, pause: Pause | None
-) -> list[Finding]:
+async def examine_others(board: BoardTable, request: Examination, *, of: str) -> list[Finding]:
     """What is wrong with the rows of a board other than those of items. `of` stands before the keys
     of rows in the partition of the board's own row. Where many rows of a partition are bad, those
     after the first `MOST_NAMED` are only counted.
     """
     found = list[Finding]()
-    for partition, kinds in partitions_of(board, quick=quick).items():
+    for partition, kinds in partitions_of(board, quick=request.quick).items():
         place = of if kinds is META else f"{partition} "
-        bad = [one async for one in _bad_rows(board, partition, kinds, repair=repair, pause=pause)]
+        bad = [one async for one in _bad_rows(board, partition, kinds, request)]
         named, others = bad[:MOST_NAMED], bad[MOST_NAMED:]
         found += [replace(one, subject=f"{place}{one.subject}") for one in named]
         if others:
@@ -247,21 +246,19 @@ async def examine_others(
 
 
 async def _bad_rows(
-    board: BoardTable, partition: str, kinds: Kinds, *, repair: bool, pause: Pause | None
+    board: BoardTable, partition: str, kinds: Kinds, request: Examination
 ) -> AsyncIterator[Finding]:
-    """The findings about the rows of a partition; with `repair`, a row is deleted where that is
-    safe.
-    """
-    async for row in paged(board.table.scan(partition), pause):
+    """The findings about the rows of a partition. A repair deletes a row where that is safe."""
+    async for row in paged(board.table.scan(partition), request.pause):
         kind = _kind_of(row, kinds)
         if kind is None:
-            problem = f"no row of {partition} has such a key: nothing reads it"
+            problem = f"no row of {partition} has such a key: nothing reads it (delete it)"
             yield Finding(code="D9", subject=row.key, problem=problem, grave=False)
             continue
         finding, age = _judged(board, kind, row), board.table.age(row)
         if finding is None:
             continue
-        if repair and finding.code != NEWER and age >= kind.may_go_after:
+        if request.repair and finding.code != NEWER and age >= kind.may_go_after:
             is_gone = await try_delete(board.table, partition, [Delete(row.key, row.etag)])
             finding = replace(finding, repaired=bool(is_gone))
         yield finding

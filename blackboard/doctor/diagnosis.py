@@ -30,6 +30,7 @@ The repair is one batch:
     no item                           its tokens and its lock are deleted, each by its own etag
     a lock that may be alive          it is kept, the item runs by it; waiting tokens are deleted
     a lock that is of an older fence  it is deleted, and the fence rises above it
+    a lock that cannot be read        it is deleted as soon as no worker can hold it
     running, but no lock              the fence rises and the item waits again, due as it was
     waiting                           its token is the one that the item names, and no other; one
                                       that cannot be read is written anew
@@ -39,8 +40,9 @@ The repair is one batch:
 A lock may be alive when it is of this life of the item and its fence is not below the item's; its
 holder then releases it as usual, or it goes stale. Every batch states the etag of the item as it
 was judged, and of each row that it deletes or replaces: if one of them has changed, the whole batch
-is refused. Rows that cannot be judged are left alone: foreign rows, unreadable ones, those of a
-newer version, and items in a wrong shard.
+is refused. Foreign rows, items in a wrong shard and rows of a newer version are left alone, and so
+is an item that has a lock or a token of a newer version. A row that cannot be read keeps the others
+of its item from repair only if it is the item itself, or a lock that may be held.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,17 +52,32 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from blackboard.errors import BadRow
-from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token, replace
-from blackboard.phrases import since, span, stamp
+from blackboard.model import (
+    HIGHEST_FLOOR,
+    VERSION,
+    Item,
+    Lock,
+    Outcome,
+    Run,
+    State,
+    Token,
+    one_more,
+    replace,
+)
+from blackboard.phrases import command, since, span, stamp
+from blackboard.protocol import keys
 from blackboard.protocol.batches import changed_columns, insert_next, token_of
 from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
 from blackboard.protocol.rename_marks import renaming_of
-from blackboard.protocol.rows import Record, record_of, version_of
+from blackboard.protocol.rows import Record, WrongKey, record_in, version_of
 from blackboard.rules.transitions import brought_back
 from blackboard.rules.wrong_clock import Planning, is_named, problem_of_times
 from blackboard.schedule.times import LONGEST
 from blackboard.table import Delete, Etag, Merge, Op, Replace, Row
 
+LEASE_NOT_KNOWN = timedelta(hours=1)
+"""The lease assumed for an item whose settings cannot be computed, and the shortest one for a lock
+that cannot be read: longer than most."""
 HORIZON = timedelta(days=51 * 366)
 """How far ahead an item may be due: no repeating schedule looks further than fifty years."""
 COMPARED = (
@@ -80,6 +97,7 @@ COMPARED = (
 )
 """The fields that a token repeats of its item, besides its id."""
 NEWER = "D10"
+REPAIR = "`blackboard doctor --repair`"
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -103,50 +121,80 @@ class Unreadable(Exception):
         self.problem = problem
 
 
-def record_in(record_type: type[Record], row: Row, **extra: float) -> Record:
+def judged_in(record_type: type[Record], row: Row, **extra: float) -> Record:
     """The record in a row. Raises Unreadable."""
     if (version := version_of(row.data)) > VERSION:
         raise Unreadable(NEWER, newer_words(version))
     try:
-        return record_of(record_type, row, **extra)
+        return record_in(record_type, row, **extra)
     except BadRow as bad:
-        raise Unreadable("D7", bad.problem) from None
+        code = "D9" if isinstance(bad, WrongKey) else "D7"
+        raise Unreadable(code, bad.problem) from None
 
 
 def newer_words(version: int) -> str:
     return f"version {version}, this program reads {VERSION}"
 
 
+class BadCaseRow(Struct, frozen=True, kw_only=True):
+    """A row of an id that cannot be judged, and why."""
+
+    etag: Etag
+    code: str
+    problem: str
+    age: float
+    """Seconds since it was written."""
+    has_nonce: bool = False
+    """Whether it may be a lock that its holder still finds to be its own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """What the rows of one shard say about one id at one moment."""
 
+    part: str
+    """The id as it stands in the keys."""
     id: str
+    """The id, or its part of the keys where no row says it."""
     shard: int
     item: Item | None = None
     """Without result, error and warnings: they are not judged, and may be long."""
     lock: Lock | None = None
     tokens: Mapping[str, Token] = field(default_factory=dict)
     """Waiting tokens by their keys."""
-    unreadable: Mapping[str, Etag] = field(default_factory=dict)
-    """The etags, by key, of waiting tokens that cannot be read: the item has their values."""
-    blank_lock: Etag = ""
-    """The etag of a lock that does not name its item: its holder cannot renew it."""
     newest: Run | None = None
-    """The run with the highest fence, without its long texts."""
-    sealed: tuple[Finding, ...] = ()
-    """Findings about rows that this program cannot read: nothing else is judged then."""
+    """The run with the highest fence of those that can be read, without its long texts."""
+    highest: int = 0
+    """The highest fence in the keys of its history that a run can have."""
+    bad: Mapping[str, BadCaseRow] = field(default_factory=dict)
+    """Its rows that cannot be judged, by key."""
 
     @property
     def etags(self) -> Mapping[str, Etag]:
-        """The etags of all its waiting tokens, by key."""
-        return {key: token.etag for key, token in self.tokens.items()} | dict(self.unreadable)
+        """The etags of all its waiting tokens, by key; an item has the values of bad ones."""
+        bad = {key: one.etag for key, one in self.bad.items() if key.startswith(keys.NEXT)}
+        return {key: token.etag for key, token in self.tokens.items()} | bad
+
+    @property
+    def bad_lock(self) -> BadCaseRow | None:
+        return self.bad.get(f"{keys.LOCK}{self.part}")
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether nothing but its bad rows is judged: its item is one of them, or it has a lock or
+        a token of a newer version.
+        """
+        return any(
+            key.startswith(keys.ITEM) or (one.code == NEWER and not key.startswith(keys.RUN))
+            for key, one in self.bad.items()
+        )
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
     """The conditions by which a case is judged."""
 
     now: datetime
+    board: str
     shards: int
     cycle: timedelta
     """What is due or stale is claimed within it, while a worker has a free slot."""
@@ -164,45 +212,107 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
     """All that is wrong with one item and what belongs to it."""
-    if case.sealed:
-        return list(case.sealed)
+    found = [_bad(case, key, bounds) for key in case.bad]
+    if case.is_sealed:
+        return found
     if case.item is None:
-        return [Finding(code=code, subject=case.id, problem=what) for code, what in _orphans(case)]
-    problems = [*_tokens(case, case.item), *_lock(case, case.item), *_history(case, case.item)]
-    if shard_of(case.id, bounds.shards) != case.shard:
-        problems.append(("D4", f"lies in shard {case.shard}, where no worker looks for it"))
-    renaming = renaming_of(case.item)
-    if renaming is not None and renaming.is_interrupted(now=bounds.now):
-        problems.append(("D14", renaming.words))
-    findings = [Finding(code=code, subject=case.id, problem=what) for code, what in problems]
-    return findings + list(_times(case, case.item, bounds))
+        problems = [*_orphans(case, bounds)]
+    elif is_astray(case, bounds):
+        problems = [("D4", _astray(f"the row {item_key(case.id)}", case, bounds))]
+    else:
+        problems = [*_tokens(case, case.item), *_lock(case, case.item), *_history(case, case.item)]
+        renaming = renaming_of(case.item)
+        if renaming is not None and renaming.is_interrupted(now=bounds.now):
+            problems.append(("D14", renaming.words))
+        found += _times(case, case.item, bounds)
+    return [Finding(code=code, subject=case.id, problem=what) for code, what in problems] + found
+
+
+def _bad(case: Case, key: str, bounds: Bounds) -> Finding:
+    """What is wrong with a row of an id, what it means, and what to do."""
+    one, family = case.bad[key], f"{key.partition(':')[0]}:"
+    means = _MEANS[family]
+    if one.code == NEWER:
+        means = "it is left to programs of that version"
+    elif family == keys.RUN:
+        means = means if keys.fence_in(key) else "nothing goes by it (delete it)"
+    elif case.is_sealed and family != keys.ITEM:
+        means = "its item is not judged either"
+    elif case.item is None and family != keys.ITEM:
+        means = f"no item has it ({REPAIR} deletes it)"
+    elif family == keys.LOCK and _may_be_held(case, bounds):
+        cancel = _command("cancel", case.id, bounds)
+        after = span(_longest_held(bounds).total_seconds())
+        means = f"it is not overridden ({cancel} ends the run; {REPAIR} does, after {after})"
+    where = keys.partition(bounds.board, case.shard, bounds.shards)
+    problem = f"the row {key} in {where}: {one.problem}: {means}"
+    return Finding(code=one.code, subject=case.id, problem=problem, grave=family != keys.RUN)
+
+
+_MEANS = {
+    keys.ITEM: "no command and no worker can use it (write good values into it, or delete it)",
+    keys.LOCK: f"it is neither renewed nor overridden ({REPAIR} deletes it)",
+    keys.NEXT: f"no worker takes it ({REPAIR} puts that right)",
+    keys.RUN: "`log` leaves it out (write good values into it, or delete it)",
+}
+"""What it means that a row cannot be read, and what to do, by its family."""
+
+
+def _command(verb: str, item_id: str, bounds: Bounds) -> str:
+    """A command about an item, with its board if that belongs to another."""
+    return command(verb, item_id, board=keys.group_of(bounds.board) and bounds.board)
+
+
+def _may_be_held(case: Case, bounds: Bounds) -> bool:
+    """Whether the lock of an item cannot be read, but may have a holder that is at work."""
+    bad, item = case.bad_lock, case.item
+    if bad is None or item is None or not item.running:
+        return False
+    return bad.has_nonce and bad.age <= _longest_held(bounds).total_seconds()
+
+
+def _longest_held(bounds: Bounds) -> timedelta:
+    """The age of a lock that cannot be read after which its holder must be dead."""
+    return max(bounds.lease, LEASE_NOT_KNOWN)
+
+
+def is_astray(case: Case, bounds: Bounds) -> bool:
+    """Whether the rows of an id lie in a wrong shard."""
+    return shard_of(case.id, bounds.shards) != case.shard
+
+
+def _astray(what: str, case: Case, bounds: Bounds) -> str:
+    here = keys.partition(bounds.board, case.shard, bounds.shards)
+    right = keys.partition(bounds.board, shard_of(case.id, bounds.shards), bounds.shards)
+    remedy = f"move it to {right} if that has none, or delete it"
+    return f"{what} lies in {here}, where nothing looks for it ({remedy})"
 
 
 Problems = Iterator[tuple[str, str]]
 """The code and the text of each problem."""
 
 
-def _orphans(case: Case) -> Problems:
+def _orphans(case: Case, bounds: Bounds) -> Problems:
     if case.lock is not None:
         yield "D4", f"a lock of {case.lock.owner}, but no item"
-    for key in case.etags:
+    for key in case.tokens:
         yield "D4", f"the token {key}, but no item"
-    if case.newest is not None:
-        yield "D6", "a history, but no item: its row is lost"
+    if case.newest is not None and is_astray(case, bounds):
+        yield "D4", _astray("its history", case, bounds)
+    elif case.newest is not None:
+        yield "D6", "a history, but no item: its row is lost (add the item again)"
 
 
 def _tokens(case: Case, item: Item) -> Problems:
     """D1 to D5, as far as waiting tokens go."""
     named = next_key(item.ready, item.id)
     others = [key for key in case.tokens if key != named]
-    for key in case.unreadable:
-        yield "D5", f"its token {key} cannot be read: no worker takes it"
     if not item.waits:
         code, what = ("D2", "running") if item.running else ("D3", item.state.value)
         for key in case.tokens:
             yield code, f"is {what}, but has the token {key}"
         return
-    if named not in case.tokens and named not in case.unreadable:
+    if named not in case.etags:
         yield "D1", f"waits, but has no token for {stamp(item.ready)}: it will never run"
     for key in others:
         yield "D1", f"has another token, {key}: it would run twice"
@@ -225,11 +335,8 @@ def differences(token: Token, item: Item) -> list[str]:
 def _lock(case: Case, item: Item) -> Problems:
     """D1 to D4, as far as the lock goes."""
     lock = case.lock
-    if case.blank_lock:
-        yield "D2", "its lock cannot be read: it is neither renewed nor overridden"
-        return
     if lock is None:
-        if item.running:
+        if item.running and case.bad_lock is None:
             yield "D2", f"is running by {item.owner}, but has no lock: it will never run again"
         return
     if item.state is State.REMOVED:
@@ -251,23 +358,23 @@ def _history(case: Case, item: Item) -> Problems:
     """D6. A run may end later than its item says: the repair of a wrong clock changes the item, and
     never the history.
     """
+    if case.highest > item.fence:
+        yield "D6", f"has fence {item.fence}, but its history goes to {case.highest}"
     run = case.newest
     if run is None:
         return
-    if run.fence > item.fence:
-        yield "D6", f"has fence {item.fence}, but its history goes to {run.fence}"
     same = item.outcome == run.outcome and item.stop is not None and item.stop <= run.stop
-    if not same and not item.running and speaks_for(run, item):
+    if not same and not item.running and _speaks_for(run, case, item):
         has = f"{item.outcome} at {stamp(item.stop)}" if item.stop else "nothing of a run"
         yield "D6", f"says {has}, but its newest run {run.outcome} at {stamp(run.stop)}"
 
 
-def speaks_for(run: Run, item: Item) -> bool:
+def _speaks_for(run: Run, case: Case, item: Item) -> bool:
     """Whether an item that does not run should agree with its newest run. A run of an earlier life,
-    or one that came back late, may differ from the item.
+    one that came back late, or one below another that cannot be read, may differ from the item.
     """
     ours = item.state is not State.REMOVED and run.fence > item.born
-    return ours and run.outcome is not Outcome.SUPERSEDED
+    return ours and run.fence == case.highest and run.outcome is not Outcome.SUPERSEDED
 
 
 def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
@@ -275,9 +382,14 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
     if bounds.unplanned and item.state is not State.REMOVED:
         problem = f"no worker runs it: {bounds.unplanned}"
         yield Finding(code="D12", subject=item.id, problem=problem)
+    elif item.fence >= HIGHEST_FLOOR:
+        problem = f"has fence {item.fence}: nothing is added under its id once it is removed"
+        yield Finding(code="D12", subject=item.id, problem=problem, grave=False)
     late = bounds.now - item.ready
     if item.waits and -late > HORIZON and not is_named(item):
-        yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")
+        run = _command("run", item.id, bounds)
+        problem = f"is due {stamp(item.ready)}: too far ({run} runs it now)"
+        yield Finding(code="D7", subject=item.id, problem=problem)
     elif bounds.planning and (problem := problem_of_times(item, bounds.planning, now=bounds.now)):
         if item.running:
             problem += f" (until its run ends, or {item.owner} is restarted)"
@@ -285,7 +397,8 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
     if bounds.paused:
         return
     if item.waits and late > bounds.cycle + bounds.lease:
-        problem = f"has been ready for {span(late.total_seconds())}"
+        why = _command("why", item.id, bounds)
+        problem = f"has been ready for {span(late.total_seconds())} ({why} says why)"
         yield Finding(code="D7", subject=item.id, problem=problem, grave=bounds.served)
     lock = case.lock
     if lock is None or not item.running:
@@ -294,24 +407,25 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
     if lock.age > lock.stale_after + grace:
         good = span(lock.stale_after)
         problem = f"its lock, good for {good}, was not renewed {since(lock.age)} nor overridden"
+        problem += f" ({_command('cancel', item.id, bounds)} ends the run)"
         yield Finding(code="D8", subject=item.id, problem=problem, grave=bounds.served)
 
 
 def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
     """The batch that repairs a case; empty when nothing can be repaired."""
-    if case.sealed:
+    if case.is_sealed:
         return []
     if case.item is None:
         return _without_item(case)
-    if shard_of(case.id, bounds.shards) != case.shard:
+    if is_astray(case, bounds) or _may_be_held(case, bounds):
         return []
     kept = case.lock if case.lock is not None and may_live(case.lock, case.item) else None
     after = _following(case.item, kept) if kept else _freed(case, case.item, bounds)
     ops = _token_ops(case, after)
     if case.lock is not None and kept is None:
         ops.append(Delete(lock_key(case.id), case.lock.etag))
-    if case.blank_lock:
-        ops.append(Delete(lock_key(case.id), case.blank_lock))
+    if case.bad_lock is not None:
+        ops.append(Delete(lock_key(case.id), case.bad_lock.etag))
     changed = changed_columns(case.item, after)
     if not ops and not changed:
         return []
@@ -340,15 +454,13 @@ def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
     """The item without a lock, planned by the present time. Its fence rises above that of the lock
     that is taken away.
     """
-    fence = item.fence + item.running
+    fence = one_more(item.fence) if item.running else item.fence
     if case.lock is not None and case.lock.fence >= fence:
-        fence = case.lock.fence + 1
-    after = replace(item, running=False, fence=fence)
+        fence = one_more(case.lock.fence)
+    after = replace(item, running=False, fence=max(fence, case.highest))
     run = case.newest
-    if run is not None:
-        after = replace(after, fence=max(fence, run.fence))
-        if speaks_for(run, item):
-            after = replace(after, outcome=run.outcome, stop=run.stop)
+    if run is not None and _speaks_for(run, case, item):
+        after = replace(after, outcome=run.outcome, stop=run.stop)
     if bounds.planning is None or item.state is State.REMOVED:
         return after
     return brought_back(after, bounds.planning, now=bounds.now)
@@ -369,6 +481,6 @@ def _token_ops(case: Case, after: Item) -> list[Op]:
 
 def _without_item(case: Case) -> list[Op]:
     ops: list[Op] = [Delete(key, etag) for key, etag in case.etags.items()]
-    if case.lock is not None:
-        ops.append(Delete(lock_key(case.id), case.lock.etag))
+    if (lock := case.lock or case.bad_lock) is not None:
+        ops.append(Delete(f"{keys.LOCK}{case.part}", lock.etag))
     return ops

@@ -18,22 +18,30 @@ its age: no command knows whether the clock is right.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from blackboard.doctor.board_rows import NO_BOARD, examine_others
-from blackboard.doctor.cases import LOOKS, look, read_shard
-from blackboard.doctor.diagnosis import Bounds, Case, Finding, diagnose, repair_ops
+from blackboard.doctor.cases import LOOKS, Examination, look, read_shard
+from blackboard.doctor.diagnosis import (
+    LEASE_NOT_KNOWN,
+    REPAIR,
+    Bounds,
+    Case,
+    Finding,
+    diagnose,
+    repair_ops,
+)
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import Item, State, replace
+from blackboard.model import Member, State, replace
 from blackboard.phrases import plural, since, some, span
 from blackboard.protocol import keys
 from blackboard.protocol.groups import is_group
 from blackboard.protocol.leaders import LOST, open_elections
-from blackboard.protocol.members import Sighting, takers, workers
+from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
-from blackboard.protocol.reading import PAGE, BoardTable, Pause
+from blackboard.protocol.reading import PAGE, BoardTable
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.rules.due import lease
 from blackboard.table import Conflict, Op, Refused, Unknown, read
@@ -42,32 +50,10 @@ TRIES = 5
 """Tries to judge and repair one item that others keep changing."""
 LARGEST_SKEW = 5.0
 """Seconds between the store's clock and this host's that are not reported."""
-LEASE_NOT_KNOWN = timedelta(hours=1)
-"""The lease assumed for an item whose settings cannot be computed: longer than most."""
+MENDED = {"D1", "D2", "D3", "D4", "D5", "D6", "D8", "D11"}
+"""The findings about items that a repair mends."""
 MOST_NAMED = 5
 """Shards that a finding names, at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
-    """What to look for, and whether to repair."""
-
-    cycle: timedelta = timedelta(seconds=60)
-    """The workers' cycle: what is due is taken within it."""
-    types: Collection[str] | None = None
-    """The types that have a handler; None: unknown."""
-    repair: bool = False
-    retention: Retention = field(default_factory=Retention)
-    """How many runs of an item a repair keeps."""
-    quick: bool = False
-    """Leaves out the histories, which are most of a board, unless it repairs; the rows beside the
-    items, except those in the partition of the board's own row; the boards of groups and elections;
-    and the check of the store itself."""
-
-    @property
-    def without_histories(self) -> bool:
-        """Whether no run is read. A repair needs the newest run of an item."""
-        return self.quick and not self.repair
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,23 +77,20 @@ class DoctorReport:
         return not any(one.grave and not one.repaired for one in self.findings)
 
 
-async def examine(
-    board: BoardTable, request: Examination, *, pause: Pause | None = None
-) -> DoctorReport:
-    """Examines a whole board, with a pause after each page."""
-    quick, repair = request.quick, request.repair
+async def examine(board: BoardTable, request: Examination) -> DoctorReport:
+    """Examines a whole board."""
     present = await workers(board)
-    report, types = await _examine_items(board, request, present, pause=pause)
+    report, types = await _examine_items(board, request, present)
     report.findings += _unserved(types, request, present)
-    report.findings += await examine_others(board, of="", quick=quick, repair=repair, pause=pause)
+    report.findings += await examine_others(board, request, of="")
     report.findings += _lost(present)
     report.findings += _clock(await board.table.now(), board.clock.now())
     if trouble := getattr(board.table, "trouble", ""):
         report.findings.append(Finding(code="store", subject="store", problem=trouble))
-    if not quick:
-        report.findings += await _belonging(board, request, pause=pause)
+    if not request.quick:
+        report.findings += await _belonging(board, request)
         report.findings += await _integrity(board)
-    if repair:
+    if request.repair:
         report.findings += await _prune(board, request.retention)
     return report
 
@@ -119,15 +102,16 @@ def unopened(board: str, bad: BadRow) -> DoctorReport:
 
 
 async def _examine_items(
-    board: BoardTable, request: Examination, present: Sequence[Sighting], *, pause: Pause | None
+    board: BoardTable, request: Examination, present: Sequence[Member]
 ) -> tuple[DoctorReport, Counter[str]]:
     """What is wrong in the shards of one board, and how many active items there are of each type.
     `present` are its workers.
     """
     report, types, paused = DoctorReport(), Counter[str](), list[int]()
+    pause = request.pause
     now = await board.table.now()
     for shard in range(board.shards):
-        cases = await read_shard(board, shard, pause=pause, quick=request.without_histories)
+        cases = await read_shard(board, shard, request)
         report.items += cases.rows[keys.ITEM]
         report.waiting += cases.rows[keys.NEXT]
         report.locks += cases.rows[keys.LOCK]
@@ -136,29 +120,26 @@ async def _examine_items(
         if cases.paused:
             paused.append(shard)
         doubtful = []
-        for number, item_id in enumerate(cases.by_id):
+        for number, case in enumerate(cases.by_part.values()):
             if pause is not None and number % PAGE == 0:
                 await pause()
-            case = cases.case(item_id)
             if case.item is not None and case.item.state is State.ACTIVE:
                 types[case.item.type] += 1
             report.tombstones += case.item is not None and case.item.state is State.REMOVED
             if diagnose(case, judge.bounds(case)):
                 doubtful.append(case)
-        moved = await cases.moved([case.id for case in doubtful], pause=pause)
+        moved = await cases.moved([case.part for case in doubtful], pause=pause)
         for number, case in enumerate(doubtful):
-            if pause is not None and (number % PAGE == 0 or case.id in moved):
+            if pause is not None and (number % PAGE == 0 or case.part in moved):
                 await pause()
-            report.findings += await judge.findings(case, has_moved=case.id in moved)
+            report.findings += await judge.findings(case, has_moved=case.part in moved)
         report.findings += cases.foreign
     report.items -= report.tombstones
     report.findings += await _half_paused(board, paused)
     return report, types
 
 
-async def _belonging(
-    board: BoardTable, request: Examination, *, pause: Pause | None
-) -> list[Finding]:
+async def _belonging(board: BoardTable, request: Examination) -> list[Finding]:
     """What is wrong with the boards of the groups and of the elections, one after the other."""
     found, meta = list[Finding](), keys.meta_partition(board.name)
     if keys.group_of(board.name):
@@ -169,22 +150,18 @@ async def _belonging(
             group = board.group(row.key.removeprefix(keys.GROUP))
             if await group.own_row() is None:
                 found += await _lost_row(group, "a worker of the group that starts makes it anew")
-            found += await examine_others(
-                group, of=f"{group.name} ", quick=False, repair=request.repair, pause=pause
-            )
-            found += await _items_of(group, request, await workers(group), pause=pause)
+            found += await examine_others(group, request, of=f"{group.name} ")
+            found += await _items_of(group, request, await workers(group))
     elections = board.group(keys.LEADERS)
     if await elections.own_row() is None:
         return found + await _lost_row(elections, LOST)
-    found += await examine_others(
-        elections, of=f"{elections.name} ", quick=False, repair=request.repair, pause=pause
-    )
+    found += await examine_others(elections, request, of=f"{elections.name} ")
     try:
         elections = await open_elections(board)
     except (BadInput, BadRow):
         return found  # with the finding about its own row
     # An election needs no candidates: that it is late without them is no fault.
-    items = await _items_of(elections, request, (), pause=pause)
+    items = await _items_of(elections, request, ())
     return found + [one for one in items if one.grave or one.repaired or one.code == "D11"]
 
 
@@ -197,10 +174,10 @@ async def _lost_row(board: BoardTable, remedy: str) -> list[Finding]:
 
 
 async def _items_of(
-    board: BoardTable, request: Examination, present: Sequence[Sighting], *, pause: Pause | None
+    board: BoardTable, request: Examination, present: Sequence[Member]
 ) -> list[Finding]:
     """What is wrong in the shards of a board that belongs to another, under its name."""
-    report, _ = await _examine_items(board, request, present, pause=pause)
+    report, _ = await _examine_items(board, request, present)
     if request.repair:
         report.findings += await _prune(board, request.retention)
     return [replace(one, subject=f"{board.name} {one.subject}") for one in report.findings]
@@ -212,7 +189,7 @@ class _Judge:
 
     _board: BoardTable
     _request: Examination
-    _present: Sequence[Sighting]
+    _present: Sequence[Member]
     _now: datetime
     _paused: bool
 
@@ -222,13 +199,12 @@ class _Judge:
         planning = planning_of(self._board, item) if item else None
         return Bounds(
             now=self._now,
+            board=self._board.name,
             shards=self._board.shards,
             cycle=self._request.cycle,
-            lease=_lease(self._board, item) if item else LEASE_NOT_KNOWN,
+            lease=lease(planning.settings, item.slot) if item and planning else LEASE_NOT_KNOWN,
             planning=planning,
-            unplanned=why_unplanned(self._board, item)
-            if item and (planning is None or planning.settings.endless or item.once)
-            else "",
+            unplanned=why_unplanned(self._board, item) if item else "",
             served=item is not None and bool(takers(self._present, item.type)),
             paused=self._paused,
         )
@@ -242,8 +218,7 @@ class _Judge:
         current = None if has_moved else case
         for _ in range(TRIES):
             if current is None:
-                quick = self._request.without_histories
-                current = await look(self._board, case, quick=quick)
+                current = await look(self._board, case, self._request)
             if current is None:
                 return mended
             self._now = await self._board.table.now()  # a run since then is not in the future
@@ -251,41 +226,55 @@ class _Judge:
             found = diagnose(current, bounds)
             still_there = {(one.code, one.problem) for one in found}
             mended = [one for one in mended if (one.code, one.problem) not in still_there]
-            ops = repair_ops(current, bounds) if self._request.repair and found else []
-            if not ops:
+            ops = self._repairs(current, bounds) if found else []
+            if ops and not self._request.repair:
+                found = [_with_remedy(one) for one in found]
+            if not ops or not self._request.repair:
                 break
-            if await self._commit(case, ops):
+            try:
+                is_applied = await self._commit(case, ops)
+            except Refused as refused:
+                problem = f" (the store does not take its repair: {refused.reason})"
+                found = [replace(one, problem=f"{one.problem}{problem}") for one in found]
+                break
+            if is_applied:
                 mended += [replace(one, repaired=True) for one in found]
                 found = []
             current = None
         return mended + found
 
+    def _repairs(self, case: Case, bounds: Bounds) -> list[Op]:
+        try:
+            return repair_ops(case, bounds)
+        except BadInput:  # its schedule cannot be computed, so the item is not planned anew
+            return repair_ops(case, replace(bounds, planning=None))
+
     async def _commit(self, case: Case, ops: Sequence[Op]) -> bool:
         """Whether a repair may have been applied. After a lost reply the next reading shows it; a
-        batch that arrives late is refused, if its rows have changed.
+        batch that arrives late is refused, if its rows have changed. Raises Refused.
         """
         table = self._board.table
         try:
             await table.commit(self._board.shard(case.shard), ops[: table.max_rows])
-        except (Conflict, Refused):
+        except Conflict:
             return False
         except Unknown:
             return True
         return True
 
 
-def _lease(board: BoardTable, item: Item) -> timedelta:
-    try:
-        return lease(board.resolve(item.type, item.spec), item.slot)
-    except (BadInput, ValueError):
-        return LEASE_NOT_KNOWN
+def _with_remedy(found: Finding) -> Finding:
+    """A finding of an item that a repair changes: with the remedy, where it says none."""
+    if found.code not in MENDED or found.problem.endswith(")"):
+        return found
+    return replace(found, problem=f"{found.problem} ({REPAIR} puts that right)")
 
 
 # ---- what concerns the whole board
 
 
 def _unserved(
-    types: Counter[str], request: Examination, present: Sequence[Sighting]
+    types: Counter[str], request: Examination, present: Sequence[Member]
 ) -> list[Finding]:
     """Types that neither a handler of this process nor a present worker can run."""
     if request.types is None:
@@ -336,11 +325,11 @@ async def _prune(board: BoardTable, retention: Retention) -> list[Finding]:
     return [Finding(code="history", subject="history", problem=problem, grave=False, repaired=True)]
 
 
-def _lost(present: Sequence[Sighting]) -> list[Finding]:
+def _lost(present: Sequence[Member]) -> list[Finding]:
     return [
         Finding(
             code="workers",
-            subject=one.member.owner,
+            subject=one.owner,
             problem=f"was not seen {since(one.age)}",
             grave=False,
         )

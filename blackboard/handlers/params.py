@@ -122,7 +122,7 @@ class Params(Struct, frozen=True, kw_only=True):
 
     def summary(self) -> list[str]:
         """Each field in a few words: its name, with * if it must be given, its kind and default."""
-        body, found = self._referred(self.schema), []
+        body, found = self.referred(self.schema), []
         for name, one in body.get("properties", {}).items():
             kinds = [_TYPES.get(each.get("type", ""), _ANY)[0] for each in self._ways(one)]
             text = f"{name}{'*' * (name in body.get('required', ()))} ({' or '.join(kinds)})"
@@ -132,7 +132,7 @@ class Params(Struct, frozen=True, kw_only=True):
     def _check(self, value: Any, schema: Schema, where: str) -> None:
         if isinstance(value, str) and variables(value):
             return
-        schema = self._referred(schema)
+        schema = self.referred(schema)
         if "anyOf" in schema:
             self._check_any(value, schema["anyOf"], where)
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -197,12 +197,13 @@ class Params(Struct, frozen=True, kw_only=True):
 
     def _ways(self, schema: Schema) -> list[Schema]:
         """The schemas of which a value has to fit one: references and choices are resolved."""
-        schema = self._referred(schema)
+        schema = self.referred(schema)
         if "anyOf" not in schema:
             return [schema]
         return [one for each in schema["anyOf"] for one in self._ways(each)]
 
-    def _referred(self, schema: Schema) -> Schema:
+    def referred(self, schema: Schema) -> Schema:
+        """The schema itself, where this one only refers to it."""
         name = schema.get("$ref")
         return schema if name is None else self.schema["$defs"][name.rpartition("/")[2]]
 
@@ -256,7 +257,31 @@ def described(kind: Any, name: str) -> Params:
     except (TypeError, NameError) as problem:
         remedy = "use what JSON has, and dates, enumerations and classes of these"
         raise BadInput(name, f"params {kind.__name__}: {problem}", remedy) from None
-    return Params(schema=schema, kind=kind)
+    for named, one in schema["$defs"].items():
+        _check_kept(one, named, name)
+    params = Params(schema=schema, kind=kind)
+    if params.referred(schema).get("type") == "array":
+        listed = f"params {kind.__name__}: it is written as a list"
+        raise BadInput(name, listed, "leave out `array_like`")
+    return params
+
+
+def _check_kept(schema: Schema, where: str, name: str, *, is_field: bool = False) -> None:
+    """Raises BadInput naming `name` for what may be None and could not be left out: rows keep no
+    null.
+    """
+    kinds = schema.get("anyOf", [schema])
+    is_left_out = is_field and schema.get("default", ...) is None
+    if not is_left_out and any(one.get("type") == "null" for one in kinds):
+        problem = f"params {where}: it may be None, which no row can keep"
+        raise BadInput(name, problem, "make None the default of a field, which is left out then")
+    for one in kinds:
+        for field, inner in one.get("properties", {}).items():
+            _check_kept(inner, f"{where}.{field}", name, is_field=True)
+        others = one.get("items"), one.get("additionalProperties"), *one.get("prefixItems", ())
+        for inner in others:
+            if isinstance(inner, Mapping):
+                _check_kept(inner, f"{where}[...]", name)
 
 
 def with_params(item: HandlerItem, params: Params | None) -> HandlerItem:

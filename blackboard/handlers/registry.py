@@ -40,6 +40,12 @@ from blackboard.handlers.handler import MAIN, Handler, Source, handlers_in, hand
 from blackboard.runners.interpreter import executable
 
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
+NO_FILE = Source("", MAIN)
+"""Where a function of `__main__` is whose file cannot be imported by its name, or is none."""
+IN_A_MODULE = (
+    "move it to a module that the program imports, start the program with `python -m`, or make it "
+    "an `async def`"
+)
 importing: ContextVar[bool] = ContextVar("importing", default=False)
 """Whether a child process imports a module to call a handler in it."""
 
@@ -130,14 +136,15 @@ def check_importable(one: Handler) -> None:
     executable()
     if problem := _not_importable(one):
         name = f"handler {one.type!r} ({place(one.function)})"
-        raise BadInput(name, f"a child process cannot import it: {problem}", AT_TOP_LEVEL)
+        remedy = IN_A_MODULE if one.source == NO_FILE else AT_TOP_LEVEL
+        raise BadInput(name, f"a child process cannot import it: {problem}", remedy)
 
 
 def _not_importable(one: Handler) -> str:
     """What keeps a child process from finding a plain function; "" if nothing does."""
     function, name = one.function, getattr(one.function, "__qualname__", "")
     is_main = function.__module__ == MAIN
-    if one.source == Source("", MAIN):
+    if one.source == NO_FILE:
         return "its program is not a Python file that can be imported by its name"
     module = sys.modules[MAIN] if is_main else import_source(one.source)
     if not one.source.folder and not _is_found(one.source.module, module):

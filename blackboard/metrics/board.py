@@ -1,11 +1,11 @@
 """Figures of a board as a whole, for Prometheus: what no single worker can count.
 
-`read` asks the store, `BoardFigures.collect` only names what was read. The items are those of the
-statistics that the coordinator has counted, at most a quarter of an hour ago; where there are none,
-those of `counting`. Who serves the figures keeps them for a while.
+They are the names of what an overview has. Its items are those of the statistics that the
+coordinator has counted, at most a quarter of an hour ago.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from blackboard import metrics
-from blackboard.display.health import Overview, read_overview
+from blackboard.display.health import Overview
 from blackboard.model import ItemCounts, Statistics
-from blackboard.protocol.groups import GroupLeases, read_groups
-from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.status import count
+from blackboard.protocol.groups import GroupLeases
 from blackboard.rules.groups import PartitionState
 
 STATES = ("active", "paused", "done")
@@ -37,35 +35,33 @@ class BoardFigures:
     """A board as it was read."""
 
     overview: Overview
-    groups: Sequence[GroupLeases]
 
     def collect(self) -> Iterator[Metric]:
         """Every metric of a board, as prometheus_client asks for them."""
         overview = self.overview
         counted = overview.counted
-        by_type: list[tuple[str, ItemCounts]] = [(one.type, one) for one in counted.by_type]
-        by_type += _others(counted)
+        by_type = _by_type(counted)
         yield _gauge(
             "items",
             "Items by type and state.",
-            {(name, state): getattr(of, state) for name, of in by_type for state in STATES},
+            {(name, state): of[state] for name, of in by_type.items() for state in STATES},
             "type",
             "state",
         )
         for condition, meaning in CONDITIONS.items():
-            values = {name: getattr(of, condition) for name, of in by_type}
+            values = {name: of[condition] for name, of in by_type.items()}
             yield _gauge(f"items_{condition}", meaning, values, "type")
         waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
         meaning = "How long an item has been ready, the longest time."
         yield _gauge("oldest_ready_seconds", meaning, max(waited, 0))
         yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
-        alive = [one.member for one in overview.present if not one.lost]
+        alive = [one for one in overview.present if not one.lost]
         present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
         yield _gauge("workers", "Workers: alive, or lost.", present, "state")
         slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
         yield _gauge("slots", "Slots of the workers that are alive.", slots)
         yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
-        groups = self.groups[: metrics.MOST_NAMES]
+        groups = overview.groups[: metrics.MOST_NAMES]
         yield _gauge(
             "partitions",
             "Partitions: held, free, or paused.",
@@ -92,22 +88,22 @@ class BoardFigures:
         )
 
 
-async def read(
-    board: BoardTable, counting: Callable[[BoardTable], Awaitable[Statistics]] = count
-) -> BoardFigures:
-    """The figures of a board, now. Raises what the store raises."""
-    overview = await read_overview(board, exact=False, counting=counting)
-    return BoardFigures(overview=overview, groups=await read_groups(board))
+def _by_type(counted: Statistics) -> Mapping[str, Counter[str]]:
+    """The items of each type; those of types that are not counted one by one are of others, as are
+    those of a type of that name.
+    """
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    left = _counter(counted)
+    for one in counted.by_type:
+        found[one.type] += _counter(one)
+        left -= _counter(one)
+    if left["items"]:
+        found[metrics.OTHERS] += left
+    return found
 
 
-def _others(counted: Statistics) -> list[tuple[str, ItemCounts]]:
-    """The items of types that are not counted one by one."""
-    names = ItemCounts.__struct_fields__
-    left = {
-        name: getattr(counted, name) - sum(getattr(one, name) for one in counted.by_type)
-        for name in names
-    }
-    return [(metrics.OTHERS, ItemCounts(**left))] if left["items"] else []
+def _counter(counts: ItemCounts) -> Counter[str]:
+    return Counter({name: getattr(counts, name) for name in ItemCounts.__struct_fields__})
 
 
 def _shares(group: GroupLeases) -> Mapping[str, int]:

@@ -11,15 +11,12 @@ host is given. Where the process has no descriptor left, connections wait, and n
 
 import asyncio
 import errno
-import os
 import re
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from blackboard.errors import BadInput
 from blackboard.inputs import Endpoint
 from blackboard.metrics.worker import WorkerMetrics
 
@@ -105,11 +102,7 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
             answer, *endpoint, limit=LARGEST, backlog=MOST_CONNECTIONS
         )
     except (OSError, UnicodeError) as problem:
-        why = "there is no such host"
-        if isinstance(problem, OSError) and not isinstance(problem, socket.gaierror):
-            why = os.strerror(problem.errno or 0)
-        remedy = "another port, 0 for any that is free, or another host"
-        raise BadInput("metrics", f"{endpoint} cannot be used: {why}", remedy) from None
+        raise endpoint.unusable("metrics", problem) from None
     try:
         with quiet_shortage():
             yield endpoint._replace(port=server.sockets[0].getsockname()[1])

@@ -16,9 +16,10 @@ from blackboard.events import FreedLock, OverdueRun, RunEnded, TimesPutRight
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
-from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.rules.transitions import FAILING
+from blackboard.schedule.times import LONGEST
 from blackboard.spec import Labels
 
 Payload = dict[str, Any]
@@ -218,6 +219,7 @@ def of_item(item: Item, last: Run | None = None) -> Notice | None:
     else:
         return None
     is_failure = event is NoticeKind.FAILED
+    lag = min(max(last.lag, 0.0), LONGEST.total_seconds()) if last is not None else 0.0
     return Notice(
         event=event,
         id=item.id,
@@ -227,7 +229,7 @@ def of_item(item: Item, last: Run | None = None) -> Notice | None:
         error=cut_middle(item.error, LONGEST_ERROR),
         output=last_lines(last.output) if last is not None and is_failure else "",
         due=last.slot if last is not None else item.start,
-        ready=item.start - timedelta(seconds=last.lag if last is not None else 0.0),
+        ready=item.start - timedelta(seconds=lag),
         start=item.start,
         stop=item.stop,
         attempt=last.attempt if last is not None else None,

@@ -236,7 +236,7 @@ class Notifier:
             except BadRow:
                 pass  # of its item: `doctor` reports it
             except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
-                self._trouble.report("notices", type(problem).__name__)
+                self._report(waiting.notice.id, problem)
                 waiting.failed += 1
                 if waiting.failed < TRIES:
                     self._put_back(key, waiting)
@@ -319,14 +319,32 @@ class Notifier:
                 noted.add(row.id)
             if row.kind not in ENDED_BY_RECOVERY or row.age <= HANDOVER:
                 continue  # a worker is sending it, or was a moment ago
-            if (missing := await self._missing(row)) is not None:
-                self._queue(missing)
+            await self._queue_found(row.id, self._missing(row))
         for item_id in failing:
             if self._ending.is_set():
                 return
-            item = None if item_id in noted else await self._item(item_id)
-            if item is not None and of_item(item) is not None:
-                self._queue(await self._of(item))
+            if item_id not in noted:
+                await self._queue_found(item_id, self._failure(item_id))
+
+    async def _queue_found(self, item_id: str, finding: Awaitable[Notice | None]) -> None:
+        """Queue what is found for an item. Odd rows of it are reported, and hold up no other."""
+        try:
+            found = await finding
+        except (Busy, Unavailable):
+            raise
+        except Exception as problem:  # noqa: BLE001 - one odd row must not end the look
+            self._report(item_id, problem)
+        else:
+            if found is not None:
+                self._queue(found)
+
+    def _report(self, item_id: str, problem: Exception) -> None:
+        self._trouble.report("notices", f"{item_id}: {type(problem).__name__}: {problem}")
+
+    async def _failure(self, item_id: str) -> Notice | None:
+        """The notice of an item that was counted as failing, as it is now."""
+        item = await self._item(item_id)
+        return None if item is None or of_item(item) is None else await self._of(item)
 
     async def _missing(self, row: NoticeRow) -> Notice | None:
         """What is to be sent of a row's item as it is now."""

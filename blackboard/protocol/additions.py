@@ -17,6 +17,7 @@ from blackboard.protocol.batches import add_ops
 from blackboard.protocol.edits import READINGS, Changed, Tries, check_in_time, remembered
 from blackboard.protocol.groups import check_no_pump, check_not_made
 from blackboard.protocol.keys import FLOOR_KEY, item_key
+from blackboard.protocol.planning import check_fences
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
 from blackboard.rules.applied import (
@@ -116,6 +117,7 @@ def _new_item(
     """The item that an addition writes. `over` is the tombstone of an earlier life of its id."""
     if over is not None:
         check_version(over)
+        check_fences(over)
     spec = encode_spec(new.spec)
     settings = board.resolve(new.type, spec)
     check_no_pump(board.name, new.type, settings)

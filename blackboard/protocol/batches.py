@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token, Work
+from blackboard.model import Item, Lock, Outcome, Run, State, Token, Work
 from blackboard.protocol.keys import NEXT, RUN, item_key, lock_key, next_key, run_key
 from blackboard.protocol.rows import columns_of, data_of
 from blackboard.rules.transitions import run_of
@@ -117,47 +117,47 @@ def add_ops(item: Item, *, over: Item | None) -> list[Op]:
     return [first, insert_next(item)] if item.waits else [first]
 
 
-def claim_ops(token: Token, claim: Claim) -> list[Op]:
-    """Three operations; of the etags returned by `commit`, the second is the lock's, the third the
-    item's.
+def claim_ops(token: Token, item: Item, lock: Lock) -> list[Op]:
+    """Claims an item. Three operations; of the etags returned by `commit`, the second is the
+    lock's, the third the item's.
     """
     return [
         Delete(next_key(token.ready, token.id), token.etag),
-        Insert(lock_key(token.id), data_of(claim.lock)),
-        Merge(item_key(token.id), columns_of(claim.item, *CLAIMED), ANY),
+        Insert(lock_key(token.id), data_of(lock)),
+        Merge(item_key(token.id), columns_of(item, *CLAIMED), ANY),
     ]
 
 
-def override_ops(item: Item, lock: Lock, claim: Claim, run: Run) -> list[Op]:
-    """Overrides a stale lock; the first two etags returned by `commit` are the lock's and the
-    item's.
+def override_ops(before: Item, stale: Lock, item: Item, lock: Lock, run: Run) -> list[Op]:
+    """Overrides a stale lock; `item` and `lock` are as they will be. The first two etags returned
+    by `commit` are the lock's and the item's.
     """
     return [
-        Replace(lock_key(item.id), data_of(claim.lock), lock.etag),
-        Merge(item_key(item.id), columns_of(claim.item, *OVERRIDDEN), item.etag),
+        Replace(lock_key(item.id), data_of(lock), stale.etag),
+        Merge(item_key(item.id), columns_of(item, *OVERRIDDEN), before.etag),
         Insert(run_key(item.id, run.fence), data_of(run)),
     ]
 
 
-def release_ops(claim: Claim, after: Item, run: Run) -> list[Op]:
+def release_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
     """Releases an item. `after` is the item as it will be."""
-    ops: list[Op] = [Delete(lock_key(claim.id), claim.lock.etag)]
-    if after.waits:
-        ops.append(insert_next(after))
     good = GOOD if run.outcome is Outcome.OK and not run.is_skipped else ()
-    columns = RELEASED + good + _changed(claim.item, after)
-    ops.append(Merge(item_key(claim.id), columns_of(after, *columns), claim.item.etag))
-    ops.append(Insert(run_key(claim.id, claim.fence), data_of(run)))
-    return ops
+    return _end_ops(item, lock_etag, after, run, columns=RELEASED + good)
 
 
 def free_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
     """Takes a lock from its holder; nothing is run."""
+    return _end_ops(item, lock_etag, after, run, columns=FREED)
+
+
+def _end_ops(
+    item: Item, lock_etag: str, after: Item, run: Run, *, columns: tuple[str, ...]
+) -> list[Op]:
     ops: list[Op] = [Delete(lock_key(item.id), lock_etag)]
     if after.waits:
         ops.append(insert_next(after))
-    columns = FREED + _changed(item, after)
-    ops.append(Merge(item_key(item.id), columns_of(after, *columns), item.etag))
+    written = columns_of(after, *columns, *_changed(item, after))
+    ops.append(Merge(item_key(item.id), written, item.etag))
     ops.append(Insert(run_key(item.id, run.fence), data_of(run)))
     return ops
 

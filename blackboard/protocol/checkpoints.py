@@ -12,11 +12,11 @@ is lost.
 
 from functools import partial
 
-from blackboard.model import Claim, replace
+from blackboard.model import replace
 from blackboard.protocol.batches import save_ops
-from blackboard.protocol.claims import held_item
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.settling import until_answered
+from blackboard.protocol.releases import until_answered
 from blackboard.rules.transitions import saved
 from blackboard.table import Conflict, Unknown
 
@@ -26,17 +26,18 @@ async def save(board: BoardTable, claim: Claim, checkpoint: str) -> Claim | None
     that is returned has the item as it is now. None: the lock is lost, and nothing was saved after
     that. Raises Refused when the store refuses the checkpoint.
     """
-    item, doubtful = claim.item, not claim.item.etag
+    doubtful = not claim.item.etag
     while True:
         if doubtful:
-            found = await until_answered(board, claim.id, lambda: board.item(claim.id))
-            if found is None or not found.running or found.fence != claim.fence:
+            item = await until_answered(board, claim.id, partial(board.item, claim.id))
+            if item is None or not item.running or item.fence != claim.fence:
                 return None
-            item = held_item(found, claim.lock)
-            if item.checkpoint == checkpoint:
-                return replace(claim, item=item)
-        after = saved(item, checkpoint)
-        commit = partial(board.table.commit, board.partition(claim.id), save_ops(item, after))
+            claim = claim.with_item(item, board.resolve)
+            if claim.item.checkpoint == checkpoint:
+                return claim
+        after = saved(claim.item, checkpoint)
+        ops = save_ops(claim.item, after)
+        commit = partial(board.table.commit, board.partition(claim.id), ops)
         try:
             etags = await until_answered(board, claim.id, commit)
         except (Conflict, Unknown):

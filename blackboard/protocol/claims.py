@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from msgspec import Struct
+
 from blackboard.errors import BadInput
-from blackboard.model import VERSION, Claim, Item, Lock, Outcome, Run, State, Token, replace
+from blackboard.model import LARGEST, VERSION, Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import (
     change_ops,
@@ -34,7 +36,8 @@ from blackboard.protocol.batches import (
     lock_of,
     override_ops,
 )
-from blackboard.protocol.reading import BoardTable, sent_in, with_nonces
+from blackboard.protocol.planning import TOO_LARGE
+from blackboard.protocol.reading import BoardTable, Resolve, sent_in, with_nonces
 from blackboard.protocol.rows import check_version
 from blackboard.rules.due import Move, deadline, lease, may_take_over
 from blackboard.rules.transitions import claimed, freed, overridden, passed_over, put_off, run_of
@@ -53,8 +56,90 @@ ROWS_OF_A_CLAIM = 3
 """Operations of a claim, in this order: delete the token, insert the lock, merge the item."""
 RENEWALS = 3
 """Batches sent for one renewal, at most, before it is left to the next one."""
-REMEDY = "`blackboard edit` can shorten its spec, `blackboard rm` removes it"
-"""For an item whose rows the store refuses, because one of them is too large."""
+
+
+class Claim(Struct, frozen=True, gc=False, kw_only=True):
+    """A lock and its item as the holder of the lock last read or wrote them, with the settings of
+    the run: all that is needed to run the item and to release it.
+    """
+
+    item: Item
+    """The item as last read; after a claim, as much of it as the token repeats. Its etag is "" when
+    it has to be read before the release."""
+    lock: Lock
+    settings: RunSettings
+    """Those of the item's spec or, where this worker cannot compute them for an item that was
+    edited, those of its spec before."""
+    sent: float
+    """Monotonic seconds at the send of the claim, or of the last renewal known to be applied."""
+
+    @property
+    def id(self) -> str:
+        return self.item.id
+
+    @property
+    def type(self) -> str:
+        return self.item.type
+
+    @property
+    def spec(self) -> str:
+        return self.item.spec
+
+    @property
+    def fence(self) -> int:
+        return self.item.fence
+
+    @property
+    def slot(self) -> datetime:
+        return self.item.slot
+
+    @property
+    def attempt(self) -> int:
+        return self.item.attempt
+
+    @property
+    def owner(self) -> str:
+        return self.lock.owner
+
+    @property
+    def nonce(self) -> str:
+        return self.lock.nonce
+
+    @property
+    def start(self) -> datetime:
+        return self.lock.since
+
+    @property
+    def stale_after(self) -> float:
+        return self.lock.stale_after
+
+    @property
+    def deadline(self) -> float:
+        """Until when its holder may trust the lock, in monotonic seconds."""
+        return deadline(self.sent, self.stale_after)
+
+    def answered(self, *, lock_etag: str, item_etag: str) -> "Claim":
+        """The claim after its batch was answered: the rows have these etags."""
+        item = replace(self.item, etag=item_etag)
+        return replace(self, item=item, lock=replace(self.lock, etag=lock_etag))
+
+    def renewed(self, lock_etag: str, *, sent: float) -> "Claim":
+        """The claim after a renewal: its lock has this etag."""
+        return replace(self, lock=replace(self.lock, etag=lock_etag), sent=sent)
+
+    def found(self, lock_etag: str, *, sent: float) -> "Claim":
+        """The claim after no answer: its lock was found with this etag; its item has to be read."""
+        return replace(self.answered(lock_etag=lock_etag, item_etag=""), sent=sent)
+
+    def with_item(self, item: Item, resolve: Resolve) -> "Claim":
+        """The claim with its item as that was just read or written: attempt, owner and start are
+        the lock's, and the settings those of the item, if it was edited.
+        """
+        settings = self.settings
+        if item.spec != self.spec:
+            with suppress(BadInput, ValueError):
+                settings = resolve(item.type, item.spec)
+        return replace(self, item=held_item(item, self.lock), settings=settings)
 
 
 class Freed(Enum):
@@ -82,18 +167,19 @@ def claims_at_once(board: BoardTable) -> int:
     return board.table.max_rows // ROWS_OF_A_CLAIM
 
 
-async def claim(
-    board: BoardTable, tokens: Sequence[Token], *, owner: str, settings: Sequence[RunSettings]
-) -> Claimed:
-    """Claims tokens of one shard in one batch. `settings` has those of each token, in the same
-    order.
-    """
+async def claim(board: BoardTable, tokens: Sequence[Token], *, owner: str) -> Claimed:
+    """Claims tokens of one shard in one batch."""
     now, sent = await board.table.now(), board.clock.monotonic()
     claims = []
-    for token, its in zip(tokens, settings, strict=True):
-        item = claimed(item_of(token), settings=its, owner=owner, now=now)
-        claims.append(_claim_of(board, item, settings=its, sent=sent))
-    ops = [op for token, made in zip(tokens, claims, strict=True) for op in claim_ops(token, made)]
+    for token in tokens:
+        settings = board.resolve(token.type, token.spec)
+        item = claimed(item_of(token), settings=settings, owner=owner, now=now)
+        claims.append(_claim_of(board, item, settings=settings, sent=sent))
+    ops = [
+        op
+        for token, made in zip(tokens, claims, strict=True)
+        for op in claim_ops(token, made.item, made.lock)
+    ]
     nonces = {made.nonce for made in claims}
     board.in_flight |= nonces
     try:
@@ -118,7 +204,7 @@ async def claim(
 
 
 def _problem(refused: Refused) -> BadInput:
-    return BadInput("item", f"the store does not take its rows: {refused.reason}", REMEDY)
+    return BadInput("item", f"the store does not take its rows: {refused.reason}", TOO_LARGE)
 
 
 @contextmanager
@@ -160,17 +246,12 @@ def _claim_of(board: BoardTable, item: Item, *, settings: RunSettings, sent: flo
     """The claim of an item whose run begins, with a new nonce."""
     stale_after = lease(settings, item.slot).total_seconds()
     lock = lock_of(item, nonce=board.chance.nonce(), stale_after=stale_after)
-    return Claim(item=item, lock=lock, sent=sent)
+    return Claim(item=item, lock=lock, settings=settings, sent=sent)
 
 
 def held_item(item: Item, lock: Lock) -> Item:
     """An item as it is run under a lock: attempt, owner and start are the lock's."""
     return replace(item, attempt=lock.attempt, owner=lock.owner, start=lock.since)
-
-
-def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
-    """The claim that the holder of a lock has, with the item as it is now."""
-    return Claim(item=held_item(item, lock), lock=lock, sent=sent)
 
 
 async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
@@ -227,9 +308,10 @@ async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
         await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
         return None
     assert item is not None
-    board.resolve(item.type, item.spec)
+    settings = board.resolve(item.type, item.spec)
+    held = Claim(item=held_item(item, lock), lock=lock, settings=settings, sent=-math.inf)
     with _one_item():
-        return await renew(board, claim_from(item, lock=lock, sent=-math.inf))
+        return await renew(board, held)
 
 
 async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
@@ -260,13 +342,8 @@ async def _renewed(board: BoardTable, claim: Claim) -> Claim | None:
     return claim
 
 
-def deadline_of(claim: Claim) -> float:
-    """The moment until which its holder may trust a claim, in monotonic seconds."""
-    return deadline(claim.sent, claim.stale_after)
-
-
 def _is_past(claim: Claim, board: BoardTable) -> bool:
-    return board.clock.monotonic() >= deadline_of(claim)
+    return board.clock.monotonic() >= claim.deadline
 
 
 def holds(item: Item | None, lock: Lock) -> bool:
@@ -274,13 +351,11 @@ def holds(item: Item | None, lock: Lock) -> bool:
     return item is not None and item.running and item.fence == lock.fence
 
 
-async def pass_over(
-    board: BoardTable, token: Token, *, move: Move, settings: RunSettings
-) -> Item | None:
+async def pass_over(board: BoardTable, token: Token, *, move: Move) -> Item | None:
     """Reschedules a waiting item without a run: to its next slot, where this one is missed (SKIP),
-    or to the end of a blackout (PUT_OFF). `settings` are the token's. None: another worker was
-    faster, or a newer version wrote the item after the token was read; or there is no such item,
-    and the token is deleted. Raises BadInput where the store refuses the item's rows.
+    or to the end of a blackout (PUT_OFF). None: another worker was faster, or a newer version wrote
+    the item after the token was read; or there is no such item, and the token is deleted. Raises
+    BadInput where the store refuses the item's rows, or its next slot cannot be computed.
     """
     item = await board.item(token.id)
     if item is None:
@@ -289,6 +364,7 @@ async def pass_over(
     if item.version > VERSION or not item.waits or _missable(item) != _missable(token):
         return None
     change = put_off if move is Move.PUT_OFF else passed_over
+    settings = board.resolve(token.type, token.spec)
     after = change(item, settings=settings, now=await board.table.now())
     try:
         with _one_item():
@@ -339,7 +415,7 @@ async def take_over(
     held = held_item(item, lock)
     stood_still = lock.stood_still
     has_tries = may_take_over(lock.attempt, retries=settings.retries, stood_still=stood_still)
-    if item.state is not State.ACTIVE or not has_tries:
+    if item.state is not State.ACTIVE or not has_tries or item.fence == LARGEST:
         after = freed(held, gone, settings=settings, requeue=has_tries)
         return await _freed(board, after, free_ops(item, lock.etag, after, gone))
     if may_run is not None and not await may_run(held):
@@ -350,7 +426,8 @@ async def take_over(
     board.in_flight.add(taken.nonce)
     try:
         with _one_item():
-            etags = await board.commit(lock.id, override_ops(item, lock, taken, gone))
+            ops = override_ops(item, lock, taken.item, taken.lock, gone)
+            etags = await board.commit(lock.id, ops)
     except Conflict:
         return None
     except Unknown:

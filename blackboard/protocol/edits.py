@@ -41,7 +41,6 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
-from blackboard.phrases import command
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
 from blackboard.protocol.groups import check_held, check_no_params, check_no_pump
 from blackboard.protocol.keys import group_of, item_key
@@ -131,7 +130,7 @@ class Tries:
 
     def _uncertain(self) -> Exception:
         said = f"it is not certain that {self._item_id} was changed"
-        remedy = "look at it (`blackboard show`), and try again"
+        remedy = "look at it, and try again"
         if self.unanswered is not None:
             return Unknown(f"{said}: {str(self.unanswered) or 'no answer'}; {remedy}")
         return BlackboardError(f"{said}: {READINGS} tries met other changes; {remedy}")
@@ -229,7 +228,7 @@ def check_in_time(item_id: str, *, first: datetime, now: datetime) -> None:
     if not may_retry(first=first, now=now):
         raise BlackboardError(
             f"the store did not say within {format_duration(RETRIED_FOR)} whether {item_id} was "
-            "changed: look at it (`blackboard show`), and ask again if it was not"
+            "changed: look at it, and ask again if it was not"
         )
 
 
@@ -296,7 +295,7 @@ def check_ended(item: Item, *, item_type: str | None, checkpoint: str | None) ->
 def check_never_ran(item: Item) -> None:
     """Raises BadInput for an item that has run."""
     if item.start is not None:
-        remedy = f"{command('run', item.id)}, or another schedule"
+        remedy = "`run` it, or give it another schedule"
         raise BadInput("first", f"{item.id} has run already", remedy)
 
 
@@ -393,7 +392,7 @@ async def run_now(
     def build(item: Item, now: datetime) -> Item:
         nonlocal made
         if item.is_paused:
-            raise BlackboardError(f"{item_id} is paused: {command('resume', item_id)} first")
+            raise BlackboardError(f"{item_id} is paused: `resume` it first")
         made = requested(item, name=name, once=params, now=now)
         _check_room(made.item, limit=board.table.max_value)
         return made.item
@@ -427,7 +426,7 @@ def _check_room(item: Item, *, limit: int) -> None:
         )
         raise BlackboardError(
             f"{item.id} cannot be asked to run once more: {problem}. Ask again when some have run "
-            "(`blackboard why` counts them)"
+            "(`why` counts them)"
         )
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from blackboard.errors import BadInput
-from blackboard.model import EPOCH
+from blackboard.model import EPOCH, HIGHEST_FLOOR, LARGEST
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
 NOTICES_LOOKED = "looked"
@@ -26,7 +26,6 @@ LEADERS = "leaders"
 """The name of the group whose board has the elections."""
 BOARD_KEY, STATS_KEY, FLOOR_KEY = "board", "stats", "floor"
 """The keys of rows in the partition of the board's own row."""
-_FENCES = 10**12
 _MILLISECONDS = 10**15
 _LONGEST, _CUT = 160, 120
 _BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
@@ -100,7 +99,14 @@ def _range(part: str) -> tuple[str, str]:
 
 def run_key(item_id: str, fence: int) -> str:
     """There is one row for each fence; the newest sorts first."""
-    return f"{RUN}{encode_id(item_id)}:{_FENCES - fence:012d}"
+    return f"{RUN}{encode_id(item_id)}:{LARGEST + 1 - fence:012d}"
+
+
+def fence_in(key: str) -> int | None:
+    """The fence of a run by its key; None where the key has none that a run can have."""
+    digits = key.rpartition(":")[2]
+    fence = LARGEST + 1 - int(digits) if re.fullmatch("[0-9]{12}", digits) else -1
+    return fence if 0 <= fence < HIGHEST_FLOOR else None
 
 
 def runs_range(item_id: str) -> tuple[str, str]:

@@ -11,8 +11,6 @@ as they look at these boards, and are lost after their own lease.
 from collections.abc import Sequence
 from datetime import timedelta
 
-from msgspec import Struct
-
 from blackboard.model import Member, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable
@@ -33,28 +31,8 @@ from blackboard.table import (
     try_delete,
 )
 
-ANNOUNCE_EVERY = 60.0
-"""Seconds between two writes of a worker's row."""
-LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
-"""Seconds since the last write: two more were missed, and a slow store takes time."""
 FORGOTTEN_AFTER = timedelta(days=1)
 TRIES = 5
-
-
-class Sighting(Struct, frozen=True, kw_only=True):
-    """A worker as it announced itself, and the age of its row by the store's clock."""
-
-    member: Member
-    age: float
-    """Seconds; infinity when the host has booted since."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether it should have announced itself again by now."""
-        return self.age > LOST_AFTER
-
-    def takes(self, item_type: str) -> bool:
-        return item_type in self.member.types.split(",")
 
 
 async def announce(board: BoardTable, member: Member) -> Member:
@@ -93,12 +71,13 @@ async def forget(board: BoardTable, owner: str) -> None:
     await try_delete(board.table, workers_partition(board.name), [Delete(worker_key(owner), ANY)])
 
 
-async def workers(board: BoardTable) -> list[Sighting]:
+async def workers(board: BoardTable) -> list[Member]:
     """All workers that have announced themselves, the longest running first. Rows of a newer
     version, or that cannot be read, are passed over.
     """
-    found = [one for row in await _rows(board) if (one := _sighting(board, row))]
-    return sorted(found, key=lambda one: (one.member.started, one.member.owner))
+    rows = await _rows(board)
+    found = [readable(Member, row, age=board.table.age(row)) for row in rows]
+    return sorted(filter(None, found), key=lambda one: (one.started, one.owner))
 
 
 async def forget_lost(board: BoardTable) -> None:
@@ -116,27 +95,22 @@ async def forget_lost(board: BoardTable) -> None:
     await try_delete(board.table, workers_partition(board.name), ops)
 
 
-def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
+def takers(members: Sequence[Member], item_type: str) -> list[Member]:
     """The workers that are not lost and take a type."""
-    return [one for one in sightings if not one.lost and one.takes(item_type)]
+    return [one for one in members if not one.lost and one.takes(item_type)]
 
 
-def with_silence(one: ItemStatus, sightings: Sequence[Sighting]) -> ItemStatus:
+def with_silence(one: ItemStatus, members: Sequence[Member]) -> ItemStatus:
     """The status of an item, with `silent` set where it runs and its worker is lost; not where the
     worker is alive, or has no row.
     """
     if not one.running:
         return one
     owner = one.item.owner
-    ages = (found.age for found in sightings if found.lost and found.member.owner == owner)
+    ages = (found.age for found in members if found.lost and found.owner == owner)
     return replace(one, silent=next(ages, None))
 
 
 async def _rows(board: BoardTable) -> list[Row]:
     partition = workers_partition(board.name)
     return [row async for row in board.table.scan(partition, WORKER, end_of(WORKER))]
-
-
-def _sighting(board: BoardTable, row: Row) -> Sighting | None:
-    member = readable(Member, row)
-    return None if member is None else Sighting(member=member, age=board.table.age(row))

@@ -8,11 +8,22 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BadRow, Missing
-from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Run, State, Token, decoded_as
+from blackboard.model import (
+    HIGHEST_FLOOR,
+    NEVER,
+    VERSION,
+    Item,
+    Lock,
+    Mark,
+    Run,
+    State,
+    Token,
+    decoded_as,
+)
 from blackboard.protocol import keys
 from blackboard.protocol.batches import insisting
 from blackboard.protocol.board_row import (
@@ -24,7 +35,7 @@ from blackboard.protocol.board_row import (
     made_with,
     own_row,
 )
-from blackboard.protocol.rows import Record, record_of, version_of
+from blackboard.protocol.rows import Record, record_in, version_of
 from blackboard.rules.breaker import STORE
 from blackboard.spec import Labels, RunSettings
 from blackboard.table import (
@@ -53,9 +64,6 @@ Pause = Callable[[], Awaitable[None]]
 """A long operation awaits it again and again: it may take time, or raise to end the operation."""
 PAGE = 500
 """Rows that a long operation reads between two calls of `pause`."""
-HIGHEST_FLOOR = 10**12 - 10**9
-"""An item is added only with a fence below this: keys of the history have room for 10^12 fences,
-and the item's runs need some."""
 
 
 class Breaker(Protocol):
@@ -227,7 +235,7 @@ class BoardTable:
     async def item(self, item_id: str) -> Item | None:
         """An item, or the tombstone of one, or None."""
         row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
-        return None if row is None else _record(Item, row)
+        return None if row is None else record_in(Item, row)
 
     async def existing(self, item_id: str) -> Item | None:
         """An item. None: there is none, or it was removed."""
@@ -246,7 +254,8 @@ class BoardTable:
     ) -> AsyncIterator[Item]:
         """All items, shard by shard, in the order of their keys; with `removed` the tombstones of
         removed ones, too. With a `beginning` of ids, no rows are read of items whose ids begin
-        otherwise, but of very long ids. Rows that cannot be read are passed over.
+        otherwise, but of very long ids. Rows that cannot be read are passed over, and so are those
+        in a wrong shard, where no command or worker looks for them.
         """
         for number in range(self.shards):
             async for item in self.items_and_tombstones(number, pause=pause, beginning=beginning):
@@ -263,8 +272,8 @@ class BoardTable:
         self._unreadable_items[shard] = unreadable
         rows = self.table.scan(self.shard(shard), first, last)
         async for row in paged(rows, pause):
-            item = self._readable(Item, row)
-            if item is None:
+            item = _readable(Item, row)
+            if item is None or keys.shard_of(item.id, self.shards) != shard:
                 unreadable[row.key] = version_of(row.data) > VERSION
             else:
                 yield item
@@ -296,7 +305,7 @@ class BoardTable:
 
     async def lock(self, item_id: str) -> Lock | None:
         row = await read(self.table, self.partition(item_id), keys.lock_key(item_id))
-        return None if row is None else _record(Lock, row, age=self.table.age(row))
+        return None if row is None else record_in(Lock, row, age=self.table.age(row))
 
     async def locks(self) -> AsyncIterator[Lock]:
         """All locks, shard by shard, but those that cannot be read or are of a newer version."""
@@ -308,7 +317,7 @@ class BoardTable:
 
     async def run(self, item_id: str, fence: int) -> Run | None:
         row = await read(self.table, self.partition(item_id), keys.run_key(item_id, fence))
-        return None if row is None else _record(Run, row)
+        return None if row is None else record_in(Run, row)
 
     async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[Run]:
         """The history of an item, newest first: `limit` runs, or all. Rows that cannot be read are
@@ -320,7 +329,7 @@ class BoardTable:
 
     def run_in(self, row: Row) -> Run | None:
         """The run in a row of the history; None: it cannot be read."""
-        run = self._readable(Run, row)
+        run = _readable(Run, row)
         if run is None:
             self.unreadable_runs.add(row.key)
         return run
@@ -351,14 +360,8 @@ class BoardTable:
         if version_of(row.data) > VERSION:
             return None
         if row.key.startswith(keys.LOCK):
-            return self._readable(Lock, row, age=self.table.age(row))
-        return self._readable(Token, row)
-
-    def _readable(self, record_type: type[Record], row: Row, **extra: float) -> Record | None:
-        try:
-            return _record(record_type, row, **extra)
-        except BadRow:
-            return None  # one bad row must not stop a worker; `doctor` reports it
+            return _readable(Lock, row, age=self.table.age(row))
+        return _readable(Token, row)
 
     async def commit(self, item_id: str, ops: Sequence[Op]) -> dict[str, Etag]:
         """Commits a batch that states the etag of an item, and returns the new etags by key. Tokens
@@ -379,6 +382,13 @@ class BoardTable:
     async def delete(self, item_id: str, key: str, etag: str) -> None:
         """Deletes one row that belongs to no item, if it is still the one that was read."""
         await try_delete(self.table, self.partition(item_id), [Delete(key, etag)])
+
+
+def _readable(record_type: type[Record], row: Row, **extra: float) -> Record | None:
+    try:
+        return record_in(record_type, row, **extra)
+    except BadRow:
+        return None  # one bad row must not stop a worker; `doctor` reports it
 
 
 async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Row]:
@@ -453,21 +463,3 @@ def fence_of(row: Row) -> int:
     if type(fence) is not int or not 0 <= fence < HIGHEST_FLOOR:
         raise BadRow(row.key, "no good fence")
     return fence
-
-
-_KEYS: dict[type[Any], Callable[[Any], str]] = {
-    Item: lambda item: keys.item_key(item.id),
-    Lock: lambda lock: keys.lock_key(lock.id),
-    Token: lambda token: keys.next_key(token.ready, token.id),
-    Run: lambda run: keys.run_key(run.id, run.fence),
-}
-"""Computes the key of a row from its record. A row under another key could not be claimed, released
-or changed."""
-
-
-def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
-    """The record in a row. Raises BadRow, also where the row's key is not the record's."""
-    found = record_of(record_type, row, **extra)
-    if _KEYS[record_type](found) != row.key:
-        raise BadRow(row.key, "its key is not what it says")
-    return found

@@ -1,35 +1,111 @@
 """Releases items: writes the end of their runs, after which they wait again.
 
-Many releases share a batch. When a batch is refused, the release that caused it is settled by
-itself (`settling.py`), and the others are sent again without it, a few times. When a batch has no
+The outcome of a run is cut to fit a row, and a batch is built that releases its item. It states the
+etag of the item that it was built from, so an edit, a pause or a `run now` that was made meanwhile
+is obeyed and not overwritten.
+
+**Batches.** Many releases share a batch. When a batch is refused, the release that caused it is
+settled by itself, and the others are sent again without it, a few times. When a batch has no
 answer, or the store was busy or away several times, each of its releases is settled by itself; none
 waits for another. While the store is busy or away, the locks are renewed, and the batch is built
 anew with them.
+
+**Settling.** A release is settled where there is a doubt: no answer, a refusal, or a claim whose
+item has to be read. The lock is read. If it has the claim's nonce, the item is read and the release
+built anew from it. If it has not, a row in the history that this release wrote means that it
+landed; without one the lock was taken away, and the run is late. Then its row in the history is
+written, and its result into the item if the rules say so.
+
+A request is repeated until it is answered. A store that fails for some time answers the same
+outcome later, so no answer is no reason to record another one. The outcome itself is the reason
+where the store takes other batches of the same partition all the time: the lock is renewed again
+and again, and each release in between has no answer. Then, and where the store refuses the outcome,
+the run is recorded as failed, with a short error.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from typing import TypeVar
 
 from msgspec import Struct
 
-from blackboard.model import Ended, Outcome
-from blackboard.phrases import cut_middle
-from blackboard.protocol.finished_runs import (
-    ROWS_OF_A_RELEASE,
-    FinishedRun,
-    Released,
-    ReleaseOutcome,
-    ended_run,
-    fit,
-    prepare,
-)
+from blackboard.errors import BadRow
+from blackboard.model import Ended, Outcome, Run, replace
+from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle
+from blackboard.protocol import keys
+from blackboard.protocol.batches import late_ops, release_ops
+from blackboard.protocol.claims import Claim, holds
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.settling import FAILURES, settle, until_answered
-from blackboard.table import Busy, Conflict, Delete, Op, Refused, Unavailable, Unknown
+from blackboard.protocol.results import not_kept, warnings_in, warnings_of
+from blackboard.protocol.rows import text_of
+from blackboard.rules.breaker import RELEASES
+from blackboard.rules.transitions import (
+    FAILING,
+    LateMove,
+    late_move,
+    released,
+    run_of,
+    stays,
+    superseded,
+)
+from blackboard.table import (
+    Busy,
+    Conflict,
+    Delete,
+    Etag,
+    Op,
+    Refused,
+    Unavailable,
+    Unknown,
+    units,
+)
 
+ROWS_OF_A_RELEASE = 4
+"""Operations of a release, at most: delete the lock, insert the next token, merge the item, insert
+the run."""
 ROUNDS = 3
 """Batches in which a release may be refused, before it is settled by itself."""
+FAILURES = 4
+"""Tries without success: of a release, before it lets others go first; of a batch of them, before
+each is settled by itself."""
+UNANSWERED = 12
+"""Tries of one release without an answer, each after another renewal of its lock, before it is
+tried with a short error; and tries of a late run, before it is dropped."""
+REFUSED = "the store refused the outcome"
+
+Answer = TypeVar("Answer")
+
+
+class ReleaseOutcome(StrEnum):
+    """How a release ended."""
+
+    DONE = "done"
+    LATE = "late"
+    """Its lock had been taken away: the history says superseded."""
+    DROPPED = "dropped"
+    """Its item is gone, was made anew or cannot be read, or the store refuses the outcome."""
+
+
+class FinishedRun(Struct, frozen=True, gc=False, kw_only=True):
+    """A run that has ended and is to be released: its claim, and how it ended."""
+
+    claim: Claim
+    ended: Ended
+    requeue: bool = False
+    """Cut short by its worker's shutdown: due again at once."""
+
+
+class Released(Struct, frozen=True, gc=False, kw_only=True):
+    """A run that was released: how, its row in the history, and its item's next ready time."""
+
+    how: ReleaseOutcome
+    run: Run
+    ready: datetime | None = None
+    retried: bool = False
+    """Whether the same slot is run again; False where a lost reply leaves that open."""
 
 
 class Leases:
@@ -154,7 +230,7 @@ def _batches(
         batch: list[Prepared] = []
         rows = size = 0
         for one in group:
-            ops, done = prepare(board, one, one.claim, now=now)
+            ops, done = prepare(board, one, now=now)
             weight = sum(_weight(op) for op in ops)
             full = rows + len(ops) > board.table.max_rows or size + weight > board.table.max_bytes
             if batch and full:
@@ -200,3 +276,204 @@ async def each_for_itself(
         error = f"its outcome could not be written: {type(problem).__name__}: {problem}"
         ended = Ended(outcome=Outcome.FAILED, error=cut_middle(error))
         return [Released(how=ReleaseOutcome.DROPPED, run=ended_run(claim, ended, now=claim.start))]
+
+
+# ---- the outcome and the batch of a run
+
+
+def fit(finished: FinishedRun, limit: int) -> FinishedRun:
+    """The run, with an outcome that fits a row: a long error and a long output are cut, a result
+    that is too long is replaced by a warning, and one that is no JSON makes the run a failure. The
+    warnings of the result are added to those of the run, as many as fit.
+    """
+    ended = finished.ended
+    try:
+        text = "" if ended.result is None else text_of(ended.result)
+        if (size := units(text)) > limit:
+            ended = replace(ended, result=not_kept(text, f"{size:,} characters", limit=limit))
+            text = text_of(ended.result)
+        warnings = warnings_of((*ended.warnings, *warnings_in(text)))
+        while units(text_of(warnings)) > limit:  # a control character takes six in JSON
+            warnings = warnings[:-1]
+        ended = replace(ended, warnings=warnings)
+    except Exception as odd:  # noqa: BLE001 - any error here is the fault of this run alone
+        problem = f"the result is no JSON that can be kept: {type(odd).__name__}"
+        ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
+    error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
+    return replace(finished, ended=replace(ended, error=error, output=output))
+
+
+def prepare(
+    board: BoardTable, finished: FinishedRun, *, now: datetime
+) -> tuple[list[Op], Released]:
+    """The batch that releases an item, built from the item in the claim, and what it makes of the
+    run.
+    """
+    claim, ended = finished.claim, finished.ended
+    run = ended_run(claim, ended, now=now)
+    after = released(
+        claim.item,
+        run,
+        settings=claim.settings,
+        fraction=board.chance.fraction(),
+        requeue=finished.requeue,
+        retry_after=ended.retry_after,
+        final=ended.final,
+    )
+    ready = after.ready if after.waits else None
+    retried = after.waits and run.outcome in FAILING and after.attempt > claim.attempt
+    done = Released(how=ReleaseOutcome.DONE, run=run, ready=ready, retried=retried)
+    return release_ops(claim.item, claim.lock.etag, after, run), done
+
+
+def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
+    """The row of the history for a run."""
+    return run_of(
+        claim.item,
+        ended.outcome,
+        now=now,
+        nonce=claim.nonce,
+        result="" if ended.result is None else text_of(ended.result),
+        error=ended.error,
+        warnings=ended.warnings,
+        output=ended.output,
+        log=ended.log,
+    )
+
+
+# ---- where there is a doubt
+
+
+async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | None) -> Released:
+    """Releases one run, or records it as late. `sent` is the next ready time of the item in the
+    release that may have landed.
+    """
+    try:
+        return await _until_it_lands(board, finished, sent=sent)
+    except BadRow:  # its lock goes stale, and is left alone by workers that cannot read the item
+        now = await until_answered(board, finished.claim.id, board.table.now)
+        run = ended_run(finished.claim, finished.ended, now=now)
+        return Released(how=ReleaseOutcome.DROPPED, run=run)
+
+
+async def _until_it_lands(
+    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+) -> Released:
+    """Builds the release from the item as it is now, again and again until it lands."""
+    claim, ended = finished.claim, finished.ended
+    failures, unanswered = 0, set[Etag]()
+    while True:
+        lock = await until_answered(board, claim.id, partial(board.lock, claim.id))
+        if lock is None or lock.nonce != claim.nonce:
+            return await _without_lock(board, finished, sent=sent)
+        item = await until_answered(board, claim.id, partial(board.item, claim.id))
+        if item is None or not holds(item, lock):
+            orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
+            await until_answered(board, claim.id, orphan)
+            continue
+        now = await until_answered(board, claim.id, board.table.now)
+        claim = replace(claim, lock=lock).with_item(item, board.resolve)
+        ops, done = prepare(board, replace(finished, claim=claim, ended=ended), now=now)
+        try:
+            await until_answered(board, claim.id, partial(board.commit, claim.id, ops))
+        except Unknown as trouble:
+            sent = done.ready
+            failures += 1
+            unanswered.add(lock.etag)  # each renewal of the lock changes it
+            if len(unanswered) >= UNANSWERED:
+                ended = _terse(str(trouble))
+            await _let_others_first(board, failures=failures)
+        except Conflict:
+            continue
+        except Refused as refused:
+            if ended is not finished.ended:  # its lock goes stale
+                return Released(how=ReleaseOutcome.DROPPED, run=done.run)
+            ended = _terse(refused.reason)
+        else:
+            return done
+
+
+def _terse(reason: str) -> Ended:
+    """A failure with a short error, where the store does not take the outcome of a run."""
+    return Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {reason}")
+
+
+async def _without_lock(
+    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+) -> Released:
+    """The lock is not the claim's: either the release has landed, or the run is late."""
+    claim, ended = finished.claim, finished.ended
+    row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))
+    if row is not None and _is_mine(row, claim, ended):
+        return Released(how=ReleaseOutcome.DONE, run=row, ready=sent)
+    return await _late(board, finished, now=await until_answered(board, claim.id, board.table.now))
+
+
+def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
+    """Whether this release wrote a row of the history, and not an overrider or an operator."""
+    is_as_sent = row.outcome is ended.outcome or row.error.startswith(REFUSED)
+    return row.nonce == claim.nonce and is_as_sent and not row.note
+
+
+async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
+    """Writes a run whose lock was taken away into the history, and its result into the item if the
+    rules say so.
+    """
+    claim, ended, unanswered = finished.claim, finished.ended, 0
+    while True:
+        run = ended_run(claim, ended, now=now)
+        item = await until_answered(board, claim.id, lambda: board.item(claim.id))
+        move = late_move(
+            item,
+            fence=claim.fence,
+            outcome=run.outcome,
+            fenced=claim.settings.fenced,
+            skipped=run.is_skipped,
+        )
+        if move is LateMove.DROP:
+            return Released(how=ReleaseOutcome.DROPPED, run=superseded(run, None))
+        row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))
+        if row is not None and stays(row, run):
+            return Released(how=ReleaseOutcome.LATE, run=row)
+        late = superseded(run, row)
+        ops = late_ops(item if move is LateMove.MERGE else None, late, row)
+        try:
+            await until_answered(
+                board, claim.id, partial(board.table.commit, board.partition(claim.id), ops)
+            )
+        except Conflict:
+            continue
+        except Unknown:
+            unanswered += 1
+            if unanswered == UNANSWERED:
+                return Released(how=ReleaseOutcome.DROPPED, run=late)
+            await _let_others_first(board, failures=unanswered)
+        except Refused as refused:
+            if ended is not finished.ended:
+                return Released(how=ReleaseOutcome.DROPPED, run=late)
+            ended = _terse(refused.reason)
+        else:
+            return Released(how=ReleaseOutcome.LATE, run=late)
+
+
+async def until_answered(
+    board: BoardTable, item_id: str, ask: Callable[[], Awaitable[Answer]]
+) -> Answer:
+    """Repeats a request about an item while the store is busy or away; returns the answer."""
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except (Busy, Unavailable) as trouble:
+            failures += 1
+            await _let_others_first(board, failures=failures)
+            await board.ready(board.partition(item_id), trouble, failures=failures)
+
+
+async def _let_others_first(board: BoardTable, *, failures: int) -> None:
+    """After `FAILURES` tries, waits before the next, so that releases that the store takes go
+    first.
+    """
+    if failures > FAILURES:
+        pause = RELEASES.pause(failures - FAILURES, fraction=board.chance.fraction())
+        await board.clock.sleep(pause)

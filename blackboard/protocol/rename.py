@@ -33,7 +33,7 @@ from blackboard.protocol.batches import add_ops, change_ops, remove_ops
 from blackboard.protocol.edits import Changed, Tries
 from blackboard.protocol.groups import check_not_made
 from blackboard.protocol.keys import notice_key, notices_partition, notices_range
-from blackboard.protocol.planning import planning_of, settings_of
+from blackboard.protocol.planning import check_fences, planning_of, settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import (
     RENAMED_FROM,
@@ -59,9 +59,9 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     """Renames an item, or finishes a rename that was interrupted; one that was done before changes
     nothing. `mark` says who does it.
 
-    Raises Missing, also where another rename was faster; AlreadyThere; BadInput for the same id, on
-    the board of a group or of elections, and when the schedule cannot be computed; BlackboardError
-    when the item runs, keeps changing or has a damaged spec.
+    Raises Missing, also where another rename was faster; AlreadyThere; BadInput for the same id or
+    one whose fences are used up, on the board of a group or of elections, and when the schedule
+    cannot be computed; BlackboardError when the item runs, keeps changing or has a damaged spec.
     """
     check_not_made(board.name)
     if new_id == item_id:
@@ -101,6 +101,8 @@ class _Renaming:
             return await self._finish(old, new)
         self._was_there = True
         check_no_copy(old)
+        if new is not None and not _is_there(new):
+            check_fences(new)
         if _is_there(new) and not is_copy_of(new, old):
             return await self._end(new)
         settings = settings_of(self._board, old, old.spec)  # raises before anything is written
@@ -108,7 +110,7 @@ class _Renaming:
         if old.running:
             if renaming is not None and renaming.new_id == self._new_id:
                 await edits.resume(self._board, old.id, self._marked(RENAMED_TO + self._new_id))
-            raise BlackboardError(f"{old.id} runs: wait for its end, or `blackboard cancel` it")
+            raise BlackboardError(f"{old.id} runs: wait for its end, or `cancel` it")
         if old.state is State.ACTIVE:
             mark = self._marked(RENAMED_TO + self._new_id, to=self._new_id)
             await edits.pause(self._board, old.id, mark)

@@ -36,9 +36,10 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from blackboard.errors import BadRow
-from blackboard.model import VERSION, Item, Outcome, Run, State, replace
+from blackboard.model import HIGHEST_FLOOR, VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause, fence_of
+from blackboard.protocol.rows import version_of
 from blackboard.rules.applied import REMEMBERED
 from blackboard.table import (
     Conflict,
@@ -95,18 +96,22 @@ def prune_every(retention: Retention, interval: timedelta | None) -> int:
 
 
 async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int:
-    """Deletes the runs of an item that are not kept, and returns how many. Those of a newer
-    version, and rows that cannot be read, stay.
+    """Deletes the runs of an item that are not kept, and returns how many. Those of a newer version
+    stay. A row that cannot be read is kept by its place alone.
     """
     now, place, ops = await board.table.now(), 0, list[Delete]()
     if board.clock_proven_in():
         retention = retention.without_age()
-    async for run in board.runs(item_id):
-        goes = not is_kept(run, place=place, retention=retention, now=now)
-        if goes and run.version <= VERSION:
-            ops.append(Delete(keys.run_key(item_id, run.fence), run.etag))
+    partition = board.partition(item_id)
+    async for row in board.table.scan(partition, *keys.runs_range(item_id)):
+        run = board.run_in(row)
+        kept = place < retention.runs
+        if run is not None:
+            kept = is_kept(run, place=place, retention=retention, now=now)
+        if not kept and version_of(row.data) <= VERSION:
+            ops.append(Delete(row.key, row.etag))
         place += 1
-    return await try_delete(board.table, board.partition(item_id), ops)
+    return await try_delete(board.table, partition, ops)
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
@@ -149,10 +154,13 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
 
 
 def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:
-    """Whether it is a tombstone that may be deleted. One of a newer version is left alone."""
+    """Whether it is a tombstone that may be deleted. One of a newer version is left alone, and so
+    is one above whose fence nothing could be added.
+    """
     return (
         item.state is State.REMOVED
         and item.version <= VERSION
+        and item.fence < HIGHEST_FLOOR
         and item.stop is not None
         and now - item.stop > max(retention.tombstones, REMEMBERED)
     )
@@ -162,24 +170,19 @@ async def delete_tombstones(
     board: BoardTable, tombstones: Sequence[Item], *, pause: Pause
 ) -> Pruned:
     """Deletes tombstones of one shard with their histories, as many as one batch deletes. A
-    tombstone stays if it became an item again meanwhile, or if its history cannot be deleted now,
-    cannot be read or is of a newer version; all of them stay where the floor cannot be read.
+    tombstone stays if it became an item again meanwhile, or if its history cannot be deleted now or
+    is of a newer version; all of them stay where the floor cannot be read.
     """
     runs, bare = 0, []
     for one in tombstones:
         await pause()
         partition = board.partition(one.id)
         rows = board.table.scan(partition, *keys.runs_range(one.id))
-        history = [board.run_in(row) async for row in rows]
-        known = [run for run in history if run is not None and run.version <= VERSION]
-        ops = [
-            Delete(keys.run_key(one.id, run.fence), run.etag)
-            for run in known
-            if run.fence <= one.fence
-        ]
+        history = [row async for row in rows if (keys.fence_in(row.key) or 0) <= one.fence]
+        ops = [Delete(row.key, row.etag) for row in history if version_of(row.data) <= VERSION]
         deleted = await try_delete(board.table, partition, ops)
         runs += deleted
-        if deleted == len(ops) and len(known) == len(history):
+        if deleted == len(history):
             bare.append(one)
     if not bare:
         return Pruned(runs=runs)

@@ -24,6 +24,7 @@ import msgspec
 
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import (
+    LARGEST,
     VERSION,
     YEARS,
     Action,
@@ -45,14 +46,13 @@ from blackboard.model import (
     TypeCounts,
     decoded_as,
 )
+from blackboard.protocol import keys
 from blackboard.schedule.times import LONGEST
 from blackboard.table import Data, Row, Value
 
 Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Statistics, Action)
 
 _READ_ONLY = {"etag", "age"}
-_LARGEST = 10**12
-"""Numbers in rows are below this: the keys of the history have no room for higher fences."""
 SHORTEST_CYCLE = 0.001
 """Seconds of the cycle in a worker's row, at least."""
 
@@ -70,19 +70,13 @@ def _flag(value: object) -> bool | None:
 
 
 def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < _LARGEST else None
+    return value if type(value) is int and 0 <= value <= LARGEST else None
 
 
 def _number(value: object) -> float | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return _count(value)
-
-
-def _seconds(value: object) -> float | None:
-    """Seconds that are shown, or computed with."""
-    number = _number(value)
-    return number if number is not None and abs(number) < _LARGEST else None
 
 
 def _cycle(value: object) -> float | None:
@@ -94,7 +88,7 @@ def _cycle(value: object) -> float | None:
 def _version(value: object) -> int | None:
     if type(value) is float and value.is_integer():
         value = int(value)
-    return value if type(value) is int and 1 <= value < _LARGEST else None
+    return value if type(value) is int and 1 <= value <= LARGEST else None
 
 
 def _time(value: object) -> datetime | None:
@@ -152,12 +146,7 @@ _READERS: dict[Any, Reader] = {
     tuple[TypeCounts, ...]: _list_of(TypeCounts, "items", _count),
 }
 """Readers by the type of a field."""
-_BY_NAME: dict[str, Reader] = {
-    "version": _version,
-    "cycle": _cycle,
-    "lag": _seconds,
-    "took": _seconds,
-}
+_BY_NAME: dict[str, Reader] = {"version": _version, "cycle": _cycle}
 """Readers by the name of a field, where not all values of its type are valid. `stale_after` is not
 here: a lock with a lease of years must be readable, so that `blackboard doctor` can free its item.
 """
@@ -241,7 +230,7 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
                 value = read(value)
                 if value is None:
                     wrong.append(name)
-            elif plain is int and not 0 <= value < _LARGEST:
+            elif plain is int and not 0 <= value <= LARGEST:
                 wrong.append(name)
             found[field] = value
     problem = f"no good {', '.join(wrong)}" if wrong else "cannot be read"
@@ -253,14 +242,35 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
     raise BadRow(row.key, problem)
 
 
+_KEYS: dict[type[Any], Callable[[Any], str]] = {
+    Item: lambda item: keys.item_key(item.id),
+    Lock: lambda lock: keys.lock_key(lock.id),
+    Token: lambda token: keys.next_key(token.ready, token.id),
+    Run: lambda run: keys.run_key(run.id, run.fence),
+    Member: lambda member: keys.worker_key(member.owner),
+}
+"""Computes the key of a row from its record. A row under another key could not be claimed, released
+or changed."""
+
+
+class WrongKey(BadRow):
+    """A row lies under another key than its columns make."""
+
+
+def record_in(record_type: type[Record], row: Row, **extra: float) -> Record:
+    """The record in a row. Raises BadRow as `record_of`, and WrongKey."""
+    found = record_of(record_type, row, **extra)
+    if (key_of := _KEYS.get(record_type)) and key_of(found) != row.key:
+        raise WrongKey(row.key, "its key does not match its columns")
+    return found
+
+
 def readable(record_type: type[Record], row: Row | None, **extra: float) -> Record | None:
-    """The record in a row; None where there is no row, it cannot be read, or a newer version wrote
-    it.
-    """
+    """As `record_in`; None for no row, one of a newer version, and one that cannot be read."""
     if row is None or version_of(row.data) > VERSION:
         return None
     try:
-        return record_of(record_type, row, **extra)
+        return record_in(record_type, row, **extra)
     except BadRow:
         return None
 
@@ -327,4 +337,4 @@ def version_of(data: Data) -> int:
     version = data.get("version", 1)
     if type(version) is float and version.is_integer():
         version = int(version)
-    return min(version, _LARGEST) if type(version) is int and version >= 1 else 0
+    return min(version, LARGEST) if type(version) is int and version >= 1 else 0

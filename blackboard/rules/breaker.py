@@ -5,8 +5,8 @@ others alone. When none of them answers, the whole account is taken to be away: 
 are made within a second, whichever partitions they are of (`account_is_away`).
 
 In a partition there are two priorities. Renewals come first, because leases depend on them; all
-other requests (walks, claims, releases, announcements) make room. A request that fails holds up
-both, and one that is answered lets its own priority and the lower one through:
+other requests (walks, claims, checkpoints, releases, announcements) make room. A request that fails
+holds up both, and one that is answered lets its own priority and the lower one through:
 
     what fails    renewals are tried again    other requests are tried again
     another       after 1 s                   after a pause

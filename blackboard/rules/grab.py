@@ -36,6 +36,7 @@ tries:
     -   A node competes for a partition only if that is free or stale by the rows, or if its holder
         has at least two more than the node.
     -   A holder that lost a race stops its pump only if it has at least two more than the winner.
+    -   A paused partition stays with its holder: no node competes for it.
     -   A winner starts its pump at once if the partition is free or stale by the rows, and not
         because its field in the hash `allocation` is empty or the shutdown time is over.
     -   A mark in the hash `grab` is void when it is still there twice the minimum time after the
@@ -57,7 +58,7 @@ reported as `Raced` without a winner. Moments and durations are monotonic second
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -156,10 +157,13 @@ class Channel(StrEnum):
 class LockHolders:
     """Who holds which partition, by the rows of the locks."""
 
-    def __init__(self, holders: Mapping[str, str]) -> None:
-        """`holders` has the owner of each partition whose lock is not stale."""
+    def __init__(self, holders: Mapping[str, str], paused: Collection[str] = ()) -> None:
+        """`holders` has the owner of each partition whose lock is not stale. The `paused` ones stay
+        with their owners.
+        """
         self._holders = holders
         self._held = Counter(holders.values())
+        self._paused = frozenset(paused)
 
     def holder(self, partition: str) -> str | None:
         return self._holders.get(partition)
@@ -167,6 +171,10 @@ class LockHolders:
     def held(self, node: str) -> int:
         """How many partitions a node holds."""
         return self._held[node]
+
+    def may_move(self, partition: str) -> bool:
+        """Whether a holder may give it up for another node."""
+        return partition not in self._paused
 
 
 # ---- events
@@ -507,7 +515,7 @@ class _Step:
                 self.actions.append(Get(Hash.ALLOCATION, name))
         elif phase is _Phase.WON:
             self._become_idle(name)
-        elif phase in _OWNED and self._yields_to(winner):
+        elif phase in _OWNED and self._yields_to(winner, name):
             self._stop(name)
 
     # ---- messages
@@ -595,10 +603,13 @@ class _Step:
         if self.parts[name].phase in _OWNED or self._is_free(name):
             return True
         holder = self._holders.holder(name)
-        return holder is not None and self._holders.held(holder) - self._held() >= 2
+        if holder is None or not self._holders.may_move(name):
+            return False
+        return self._holders.held(holder) - self._held() >= 2
 
-    def _yields_to(self, winner: str) -> bool:
-        return self._held() - self._holders.held(winner) >= 2
+    def _yields_to(self, winner: str, name: str) -> bool:
+        has_fewer = self._held() - self._holders.held(winner) >= 2
+        return has_fewer and self._holders.may_move(name)
 
     def _is_free(self, name: str) -> bool:
         """Whether it is free by the rows, or because its owner has just released it."""

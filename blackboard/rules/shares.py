@@ -18,6 +18,9 @@ come to the same shares, and where they do not, the conditions of the claims dec
     holds more           it releases the partitions that it has held for the shortest time, once
                          nothing is free and it has looked twice. Nothing is taken from a worker
                          that lives.
+    paused partitions    they stay with the worker that holds them, because no other may take them.
+                         A worker that holds more of them than its share has all of these for its
+                         share, and the others share the rest.
     is late              1.5 rounds or more after its last look it takes what is free, overrides
                          nothing and releases nothing, for two rounds: the store was away, or the
                          machine stood still, and others may be about to come back like itself.
@@ -68,12 +71,40 @@ class Picture(Struct, frozen=True, kw_only=True):
     """Partitions without a worker that are ready."""
     waiting: Collection[str]
     """Partitions without a worker that are not ready: their pump has failed."""
+    paused: Collection[str] = ()
+    """Paused partitions. They need not be given while the picture `is_even`."""
     workers: Collection[str]
     """The workers that count, the one that looks included."""
 
     @property
     def partitions(self) -> int:
         return len(self.held) + len(self.stale) + len(self.free) + len(self.waiting)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many partitions each worker holds."""
+        owners = Counter(self.held.values())
+        return Counter({one: owners[one] for one in self.workers})
+
+    @property
+    def paused_counts(self) -> Counter[str]:
+        """How many paused partitions each worker holds."""
+        return Counter(self.held[one] for one in self.paused if one in self.held)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether no worker holds two partitions more than another: then none releases any."""
+        counts = self.counts.values()
+        return max(counts) - min(counts) < 2
+
+    @property
+    def biggest(self) -> str:
+        """The worker that holds most, of those that hold any that are not paused; "" where none
+        does.
+        """
+        held, paused = self.counts, self.paused_counts
+        able = [one for one in held if held[one] > paused[one]]
+        return min(able, key=lambda one: (-held[one], one), default="")
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -87,11 +118,16 @@ class Decision(Struct, frozen=True, kw_only=True):
     """Seconds until the next look; None: a round."""
 
 
-def shares(partitions: int, held: Mapping[str, int]) -> dict[str, int]:
-    """The share of each worker, by how many each holds."""
+def shares(partitions: int, held: Mapping[str, int], paused: Mapping[str, int]) -> dict[str, int]:
+    """The share of each worker, by how many each holds, and how many of these are paused."""
     order = sorted(held, key=lambda one: (-held[one], one))
-    least, more = divmod(partitions, len(held))
-    return {one: least + (place < more) for place, one in enumerate(order)}
+    least, more = divmod(partitions, len(order))
+    share = {one: least + (place < more) for place, one in enumerate(order)}
+    full = {one: paused[one] for one in order if paused[one] > share[one]}
+    if not full:
+        return share
+    rest = {one: held[one] for one in order if one not in full}
+    return full | shares(partitions - sum(full.values()), rest, paused)
 
 
 def decide(
@@ -105,9 +141,8 @@ def decide(
     """What the worker `me` does about a picture. `left` are the partitions that it has found free
     or stale for a round.
     """
-    owners = Counter(picture.held.values())
-    held = {one: owners[one] for one in picture.workers}
-    share = shares(picture.partitions, held)
+    held, paused = picture.counts, picture.paused_counts
+    share = shares(picture.partitions, held, paused)
     free = {*picture.free}
     if held[me] < share[me]:
         take = _taken(picture, me, held=held, share=share, left=left)
@@ -116,14 +151,11 @@ def decide(
         return Decision(take=take, again=HURRY)
     if free or picture.stale:
         return Decision(again=WATCHFUL)
-    return Decision(release=0 if late else _too_many(held, share, me, balance))
-
-
-def _too_many(held: Mapping[str, int], share: Mapping[str, int], me: str, balance: Balance) -> int:
-    if balance is not Balance.STEAL:
-        return held[me] - share[me]
-    biggest = min(held, key=lambda one: (-held[one], one))
-    return int(me == biggest and held[me] - min(held.values()) >= 2)
+    if late:
+        return Decision()
+    if balance is Balance.STEAL:
+        return Decision(release=int(me == picture.biggest and held[me] - min(held.values()) >= 2))
+    return Decision(release=held[me] - share[me])
 
 
 def _taken(

@@ -112,6 +112,7 @@ from msgspec import Struct
 
 from blackboard.errors import BlackboardError
 from blackboard.model import (
+    LONGEST_TEXT,
     NEVER,
     VERSION,
     Item,
@@ -120,6 +121,7 @@ from blackboard.model import (
     QueuedRun,
     Run,
     State,
+    one_more,
     replace,
     whole_milliseconds,
 )
@@ -341,7 +343,7 @@ def removed(item: Item, *, now: datetime) -> Item:
         type=item.type,
         state=State.REMOVED,
         spec="{}",
-        fence=item.fence + 1,
+        fence=one_more(item.fence),
         born=item.born,
         slot=item.slot,
         ready=item.ready,
@@ -359,7 +361,7 @@ def claimed(item: Item, *, settings: RunSettings, owner: str, now: datetime) -> 
     _check(ItemEvent.CLAIM, item)
     return replace(
         item,
-        fence=item.fence + 1,
+        fence=one_more(item.fence),
         start=now,
         running=True,
         put_back=False,
@@ -376,10 +378,10 @@ def overridden(item: Item, *, owner: str, now: datetime) -> Item:
     _check(ItemEvent.OVERRIDE, item)
     return replace(
         item,
-        fence=item.fence + 1,
-        attempt=item.attempt + 1,
-        runs=item.runs + 1,
-        failures=item.failures + 1,
+        fence=one_more(item.fence),
+        attempt=one_more(item.attempt),
+        runs=one_more(item.runs),
+        failures=one_more(item.failures),
         start=now,
         owner=owner,
     )
@@ -413,7 +415,7 @@ def released(
     after = _ended(after, run)
     if run.outcome is not Outcome.OK:
         return after
-    warned = item.warned + 1 if run.warnings else 0
+    warned = one_more(item.warned) if run.warnings else 0
     after = replace(after, warned=warned, warnings=run.warnings)
     return after if run.is_skipped else replace(after, result=run.result, result_fence=item.fence)
 
@@ -427,13 +429,13 @@ def freed(item: Item, run: Run, *, settings: RunSettings, requeue: bool = False)
     after = after_run(
         item, run.outcome, settings=settings, now=run.stop, fraction=0.0, requeue=requeue
     )
-    return replace(_ended(after, run), fence=item.fence + 1)
+    return replace(_ended(after, run), fence=one_more(item.fence))
 
 
 def unlocked(item: Item, run: Run) -> Item:
     """The item when an operator has taken its lock away: the same run is due at once, unchanged."""
     _check(ItemEvent.UNLOCK, item)
-    return replace(_ended(item, run), ready=run.stop, put_back=True, fence=item.fence + 1)
+    return replace(_ended(item, run), ready=run.stop, put_back=True, fence=one_more(item.fence))
 
 
 def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
@@ -477,13 +479,14 @@ def after_run(
     """The item with what it waits for after a run: the table at the head of this module.
     `requeue`: where it was cancelled or abandoned, the same slot is run again.
     """
-    failures = 0 if outcome is Outcome.OK else item.failures + (outcome in FAILING)
+    failures = one_more(item.failures) if outcome in FAILING else item.failures
+    failures = 0 if outcome is Outcome.OK else failures
     checkpoint = "" if outcome is Outcome.OK else item.checkpoint
     same = replace(item, ready=now, failures=failures, checkpoint=checkpoint)
     if requeue and outcome is Outcome.CANCELLED:
         return replace(same, put_back=True)
     if requeue and outcome is Outcome.ABANDONED:
-        return replace(same, attempt=item.attempt + 1)
+        return replace(same, attempt=one_more(item.attempt))
     following = planned_after(item, settings=settings, now=now)
     wait: timedelta | None = None
     if outcome is Outcome.FAILED and retry_after is not None:
@@ -492,7 +495,7 @@ def after_run(
     elif outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
         wait = None if final else backoff(item.attempt, base=settings.backoff, fraction=fraction)
     if wait is not None:
-        return replace(same, ready=whole_milliseconds(now + wait), attempt=item.attempt + 1)
+        return replace(same, ready=whole_milliseconds(now + wait), attempt=one_more(item.attempt))
     return _waiting_for(same, following, settings=settings, now=now)
 
 
@@ -503,7 +506,7 @@ def _ended(item: Item, run: Run) -> Item:
         stop=run.stop,
         running=False,
         outcome=run.outcome,
-        runs=item.runs + 1,
+        runs=one_more(item.runs),
         error=run.error,
     )
 
@@ -573,7 +576,7 @@ def run_of(
         stop=now,
         lag=max((start - item.ready).total_seconds(), 0.0),
         outcome=outcome,
-        worker=item.owner,
+        worker=item.owner[: LONGEST_TEXT // 2],
         nonce=nonce,
         result=result,
         error=error,

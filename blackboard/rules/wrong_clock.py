@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from blackboard.errors import BadInput
 from blackboard.model import NEVER, Item, State
 from blackboard.phrases import stamp
 from blackboard.rules.next_run import (
@@ -56,9 +57,18 @@ def says_future(item: Item, *, now: datetime) -> bool:
 
 
 def problem_of_times(item: Item, planning: Planning, *, now: datetime) -> str:
-    """The problem with an item's times, in words; "" when a clock that is right explains them."""
+    """The problem with an item's times, in words; "" when a clock that is right explains them, or
+    those of its schedule cannot be computed.
+    """
     if item.state is State.REMOVED:
         return ""
+    try:
+        return _problem_of_times(item, planning, now=now)
+    except BadInput:
+        return ""
+
+
+def _problem_of_times(item: Item, planning: Planning, *, now: datetime) -> str:
     schedule = without_windows(item.schedule)
     if is_set_back(item, planning, now=now):
         by = f" ({schedule})" if schedule else ""
@@ -116,7 +126,9 @@ def slot_brought_back(item: Item, planning: Planning, *, now: datetime) -> datet
 
 
 def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
-    """Whether the token is ready long after what it waits for."""
+    """Whether the token is ready long after what it waits for. What is ready waits no more."""
+    if item.ready <= now:
+        return False
     settings, is_retry = planning.settings, item.attempt > 1
     if item.is_unscheduled and not is_retry:
         return item.ready - now > TOLERANCE

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import CoroutineType, TracebackType
 from typing import Any, Final, TextIO, TypeVar, cast
@@ -192,13 +193,11 @@ def _restore() -> None:
             setattr(sys, name, stream.original)
 
 
+_PACKAGE, _PYTHON = Path(__file__).parent.parent, Path(traceback.__file__).parent
 _OURS = (
-    str(Path(__file__).parent),
-    str(Path(__file__).parent.parent / "handlers"),
-    str(Path(__file__).parent.parent / "cli"),
-    str(Path(traceback.__file__).parent / "asyncio"),
+    *(str(_PACKAGE / one) for one in ("runners", "handlers", "cli", "testing.py", "tasks.py")),
+    *(str(_PYTHON / one) for one in ("asyncio", "importlib")),
     "<frozen importlib",
-    str(Path(traceback.__file__).parent / "importlib"),
 )
 """Files whose frames are left out at the beginning of a traceback: they are not the handler's."""
 
@@ -250,6 +249,9 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
     text = encoded.decode()
     if len(encoded) > limit and (size := units(text)) > limit:
         raise Unfit(f"the checkpoint is {size:,} characters of JSON; {limit:,} can be saved")
+    for key in (key for one in _all_in(value) if isinstance(one, dict) for key in one):
+        if not isinstance(key, str):  # the next run would not find it
+            raise Unfit(f"the handler saves the key {key!r}, which is no text: give it as text")
     if mask.result(encoded, len(encoded)) != encoded:
         raise Unfit("the checkpoint holds the value of a ${NAME} of the params: it would be shown")
     return text
@@ -260,11 +262,6 @@ def _own_class(value: Any) -> Any:
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return plain(value)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
-
-
-def _plain(value: Any) -> Any:
-    """As `_own_class`; raw JSON is decoded."""
-    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else _own_class(value)
 
 
 def encode_result(value: Any, *, verb: str = "returned") -> bytes:
@@ -313,16 +310,28 @@ def is_too_deep(encoded: str) -> bool:
 
 def _not_finite(value: Any) -> float | None:
     """An infinity or a NaN in a value that can be encoded, or None."""
-    left = [msgspec.to_builtins(value, enc_hook=_plain)]
+    numbers = (one for one in _all_in(value) if isinstance(one, float))
+    return next((one for one in numbers if not math.isfinite(one)), None)
+
+
+def _all_in(value: Any) -> Iterator[Any]:
+    """A value that can be encoded, and all that is in it. The keys of its objects are as they were
+    given: msgspec makes text of most.
+    """
+    left = [value]
     while left:
-        match left.pop():
-            case float() as number if not math.isfinite(number):
-                return number
-            case dict() as members:
-                left += members.values()
-            case list() | tuple() as members:
-                left += members
-    return None
+        yield (one := left.pop())
+        match one:
+            case dict():
+                left += one.values()
+            case list() | tuple() | set() | frozenset():
+                left += one
+            case msgspec.Raw():
+                left.append(msgspec.json.decode(one))
+            case msgspec.Struct():
+                left += [getattr(one, name) for name in one.__struct_fields__]
+            case _ if is_dataclass(one):
+                left += [getattr(one, each.name) for each in fields(one)]
 
 
 def failure(problem: BaseException) -> str:

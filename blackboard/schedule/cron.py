@@ -28,10 +28,11 @@ The search ends after fifty years. The longest wait of an expression that matche
 (29 February on a given weekday, over the missing leap day of 2100).
 """
 
+import heapq
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -81,6 +82,10 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("day of week", 0, 7, _WEEKDAYS),
 )
 """Name, lowest, highest; names of the lowest and of those that follow."""
+_EVERY = re.compile(r"@?every\b|rate\(", re.IGNORECASE)
+_QUESTION = "use * instead of ?; as a number, Sunday is 0 here, and 1 in Quartz and AWS"
+_RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
+"""Remedies for what other programs know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +113,14 @@ class Cron:
     def text(self) -> str:
         return f"cron {self.expression}{self.limits.text}"
 
-    def next_run(self, after: datetime) -> datetime | None:
-        """The first run strictly later than `after` (aware); UTC."""
-        start, zone = after.astimezone(UTC) + _INSTANT, find_zone(self.zone)
-        found = [_first_run(read_fields(one), zone, start) for one in self.expression.split("; ")]
-        return min((one for one in found if one is not None), default=None)
+    def runs(self, after: datetime) -> Iterator[datetime]:
+        """The runs strictly later than `after` (aware), in order; UTC."""
+        last, zone = after.astimezone(UTC), find_zone(self.zone)
+        streams = [_runs(read_fields(one), zone, last) for one in self.expression.split("; ")]
+        for run in heapq.merge(*streams):
+            if run > last:
+                yield run
+                last = run
 
     def mean_interval(self) -> timedelta | None:
         """The mean time between two runs, counted from the calendar of four years without regard to
@@ -176,10 +184,19 @@ def _mean_interval(expression: str) -> timedelta | None:
     return len(_FOUR_YEARS) * _DAY / runs if runs else None
 
 
+def _runs(fields: Fields, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    """The runs strictly later than `after` (UTC), in order."""
+    while (run := _first_run(fields, zone, after + _INSTANT)) is not None:
+        yield run
+        after = run
+
+
 def _first_run(fields: Fields, zone: ZoneInfo, start: datetime) -> datetime | None:
     """The first run at or after `start`, within the horizon."""
     here = start.astimezone(zone)
-    found = _first_in_wall_order(fields, zone, start, here.replace(tzinfo=None, fold=0))
+    # At the end of a gap, when the fixed times within it run, the clock shows a later time.
+    since = here if fields.follows_clock else (start - _INSTANT).astimezone(zone)
+    found = _first_in_wall_order(fields, zone, start, since.replace(tzinfo=None, fold=0))
     change = replay_after(here) if fields.follows_clock else None
     if change is None or (found is not None and found < change):
         return found
@@ -269,9 +286,10 @@ def _read_field(
         begin = low if star else number(first)
         end = number(last) if last else high if star or step else begin
         if end < begin:
-            ends = (high, low) if first.isdigit() else (names[-1], names[0])
-            remedy = f"write {first}-{ends[0]},{ends[1]}-{last}"
-            if last.lower() == "sun":
+            top, bottom = (names[-1], names[0]) if first.isalpha() else (str(high), str(low))
+            early, late = _range(first, top), _range(bottom, last)
+            remedy = f"write {early},{late}"
+            if names and end == 0:
                 remedy = f"write {first}-7: Sunday is 7 at the end of a range"
             raise BadInput("cron", f"{element!r} in {name} runs backwards", remedy)
         numbers.update(range(begin, end + 1, int(step or 1)))
@@ -286,6 +304,10 @@ def _check(expression: str, zone: str) -> None:
         raise BadInput("cron", f"{expression!r} never matches", remedy)
 
 
+def _range(first: str, last: str) -> str:
+    return first if first.lower() == last.lower() else f"{first}-{last}"
+
+
 def _at(day: date, minute: int) -> datetime:
     return datetime(day.year, day.month, day.day, minute // 60, minute % 60)  # noqa: DTZ001 - wall
 
@@ -294,28 +316,36 @@ def _remedy(texts: list[str]) -> str:
     first = texts[0] if texts else ""
     if "=" in first:
         return "say the zone as timezone, not in the expression"
+    if _EVERY.match(first):
+        return "use every instead, with a duration such as 1h"
     if first.startswith("@"):
         return "the names are " + ", ".join(_MACROS)
-    if len(texts) == 6:
-        other = ", and write * for ?" if "?" in texts else ""
-        return f"leave out the seconds{other}; for less than a minute use every"
-    return "write five: minute, hour, day of month, month, day of week, as in 0 3 * * *"
+    if len(texts) in {6, 7}:
+        other = f"; {_QUESTION}" if "?" in texts else "; for less than a minute use every"
+        return f"leave out the seconds (first, Quartz) or the year (last, AWS){other}"
+    semicolon = "" if texts else ", with no semicolon at the end"
+    return f"write five: minute, hour, day of month, month, day of week, as in 0 3 * * *{semicolon}"
 
 
 def _remedy_of(element: str, names: Sequence[str]) -> str:
     """The remedy for an element of a field that takes these names. Other programs know more."""
+    if not element:
+        return "leave out the comma beside which there is nothing"
     if element == "?":
-        return "use * instead; as a number, Sunday is 0 here, and 1 in Quartz"
+        return _QUESTION
     if re.match(r"H\b|.*~", element):
         return "write a fixed number; jitter spreads items"
     if found := re.fullmatch(r"([a-z]{3}|[0-7])(?:#([1-5])|(L))", element, re.IGNORECASE):
         day = found[1] if found[1].isalpha() else _WEEKDAYS[int(found[1]) % 7]
         number = found[2] or "-1"
-        return f"use an rrule instead: FREQ=MONTHLY;BYDAY={number}{day[:2].upper()}"
+        return _RRULE.format(f"BYDAY={number}{day[:2].upper()}")
     if element.upper() == "L":
-        return "use an rrule instead: FREQ=MONTHLY;BYMONTHDAY=-1"
+        return _RRULE.format("BYMONTHDAY=-1")
+    if element.upper() in {"1W", "LW"}:
+        number = "1" if element[0] == "1" else "-1"
+        return _RRULE.format(f"BYDAY=MO,TU,WE,TH,FR;BYSETPOS={number}")
     if element.upper().endswith("W"):
-        return "use an rrule instead: FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=1"
+        return "name the day: neither cron nor rrule has the nearest weekday"
     or_names = f", or the names {names[0]}-{names[-1]}" if names else ""
     return f"use *, 5, 1-5, */10, 1-30/5 and lists of these{or_names}"
 

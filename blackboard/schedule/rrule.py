@@ -69,7 +69,7 @@ _STEPS = {
 _MONTHS = {"MONTHLY": 1, "YEARLY": 12}
 _BELOW_A_DAY = ("SECONDLY", "MINUTELY", "HOURLY")
 _PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
-_WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _DAY_PARTS = {"BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY"}
 _TIME_PARTS = ("BYSECOND", "BYMINUTE", "BYHOUR")
 NUMBERS = {
@@ -265,7 +265,7 @@ class Expansion:
         week begins with its first day: dateutil would count BYSETPOS from the start on.
         """
         if self.frequency == "WEEKLY":
-            start -= (start.weekday() - self.week_start) % len(_WEEKDAYS) * _DAY
+            start -= (start.weekday() - self.week_start) % len(RULE_DAYS) * _DAY
         if self.frequency in _STEPS:
             step = _STEPS[self.frequency] * self.interval
             return start + max((after - start) // step - 1, 0) * step
@@ -294,14 +294,14 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
     if "BYDAY" in parts:
         used["BYDAY"] = ",".join(_one_kind(parts["BYDAY"].split(","), parts))
     elif in_weeks and parts.keys().isdisjoint({"BYMONTHDAY", "BYYEARDAY"}):
-        used["BYDAY"] = _WEEKDAYS[start.weekday()]
+        used["BYDAY"] = RULE_DAYS[start.weekday()]
     rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in used.items()), dtstart=start)
     assert isinstance(rule, rrule.rrule)
     return Expansion(
         rule=rule,
         frequency=frequency,
         interval=int(interval),
-        week_start=_WEEKDAYS.index(parts.get("WKST", "MO")),
+        week_start=RULE_DAYS.index(parts.get("WKST", "MO")),
         start=start,
         skips_days=frequency in _BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
         hours=_numbers(parts["BYHOUR"]) if "BYHOUR" in parts else range(24),
@@ -312,12 +312,16 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
 
 def _one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
     """The weekdays, all with numbers or all without: MO beside 1TU becomes 1MO, 2MO and so on. Of
-    mixed kinds dateutil leaves only the days that match both.
+    mixed kinds dateutil leaves only the days that match both. Raises ValueError for a number that
+    no month or year has: some of these lead dateutil out of its tables, years after the first run.
     """
-    if len({weekday.isalpha() for weekday in weekdays}) == 1:
-        return iter(weekdays)
     in_months = parts["FREQ"] == "MONTHLY" or "BYMONTH" in parts
     numbers = range(1, 6 if in_months else 54)
+    for weekday in weekdays:
+        if not weekday.isalpha() and abs(int(weekday[:-2])) not in numbers:
+            raise ValueError(f"no {'month' if in_months else 'year'} has {weekday}")
+    if len({weekday.isalpha() for weekday in weekdays}) == 1:
+        return iter(weekdays)
     return (
         f"{number}{weekday}"
         for weekday in weekdays
@@ -427,7 +431,7 @@ def _read(text: str, zone_name: str) -> _Recurrence:
     )
     try:
         first = next(recurrence.runs(_BEGINNING), None)
-    except ValueError as error:  # dateutil notices some contradictions only when it starts
+    except Exception as error:  # noqa: BLE001 - of dateutil, which notices some only when it starts
         raise _refusal(f"it contradicts itself: {error}", "look at INTERVAL and BY parts") from None
     if first is None:
         raise _refusal("it has no run at all", "look at UNTIL and for days that do not exist")
@@ -459,7 +463,7 @@ def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> _Rule:
         until = end_of_day(until, zone)
     try:
         return _Rule(expansion(parts, start), until)
-    except ValueError as error:
+    except Exception as error:  # noqa: BLE001 - a library may raise anything for an odd rule
         raise _refusal(f"{text!r} contradicts itself: {error}", "look at its BY parts") from None
 
 
@@ -479,7 +483,7 @@ def read_parts(text: str) -> dict[str, str]:
     frequency = parts.get("FREQ", "")
     if frequency not in _STEPS and frequency not in _MONTHS:
         raise _refusal(f"FREQ={frequency} is not known", "use " + ", ".join([*_STEPS, *_MONTHS]))
-    if parts["WKST"] not in _WEEKDAYS:
+    if parts["WKST"] not in RULE_DAYS:
         raise _refusal(f"WKST={parts['WKST']} is no weekday", "use MO, TU, WE, TH, FR, SA, SU")
     for weekday in parts["BYDAY"].split(",") if "BYDAY" in parts else ():
         found = _WEEKDAY.fullmatch(weekday)

@@ -180,12 +180,8 @@ def slots_after(schedule: Schedule, after: datetime) -> Iterator[datetime]:
         if slot is not None and after < slot <= until:
             yield slot
         return
-    if not schedule.limits.windows:
-        yield from takewhile(until.__ge__, _unlimited(schedule, after))
-        return
-    while (slot := _in_no_window(schedule, after)) is not None and slot <= until:
-        yield slot
-        after = slot
+    slots = _in_no_window if schedule.limits.windows else _unlimited
+    yield from takewhile(until.__ge__, slots(schedule, after))
 
 
 _IN_VAIN: dict[Schedule, tuple[datetime, datetime]] = {}
@@ -194,26 +190,32 @@ _MOST_IN_VAIN = 1024
 """The number of schedules at which `_IN_VAIN` is emptied."""
 
 
-def _in_no_window(schedule: Every | Cron | RRule, after: datetime) -> datetime | None:
-    """The first slot later than `after` that is in no window. A search that finds none takes a
-    second, and is not made again from the times that it went through.
+def _in_no_window(schedule: Every | Cron | RRule, after: datetime) -> Iterator[datetime]:
+    """The slots later than `after` that are in no window. A search that finds none takes a second,
+    and is not made again from the times that it went through.
     """
-    if (searched := _IN_VAIN.get(schedule)) and searched[0] <= after < searched[1]:
-        return None
-    began, first, slot = after, _END, None
-    for _ in range(MOST_WINDOWS):
-        slot = next(_unlimited(schedule, after), None)
+    is_every, began = isinstance(schedule, Every), after
+    slots, slot, first, windows = None, None, _END, 0
+    while windows < MOST_WINDOWS:
+        searched = None if windows else _IN_VAIN.get(schedule)
+        if searched and searched[0] <= began < searched[1]:
+            return
+        slots = slots or _unlimited(schedule, after)
+        slot = next(slots, None)
         if slot is None or (end := opens(schedule, slot)) is None:
             break
-        if isinstance(schedule, Every) or end == slot:
-            return end
-        first, after = min(first, slot), end - _INSTANT
-        if slot - first > LONGEST_SEARCH:
-            break
+        if end != slot:
+            slots, after = None, end if is_every else end - _INSTANT
+        if end != slot and not is_every:
+            first, windows = min(first, slot), windows + 1
+            if slot - first > LONGEST_SEARCH:
+                break
+            continue
+        yield end
+        began, first, windows = end, _END, 0
     if len(_IN_VAIN) >= _MOST_IN_VAIN:
         _IN_VAIN.clear()
     _IN_VAIN[schedule] = began, slot or _END
-    return None
 
 
 def next_due(schedule: Schedule, after: datetime) -> datetime | None:
@@ -229,23 +231,27 @@ def due_between(
 ) -> list[datetime]:
     """The last `limit` slots in (after, until], in order.
 
-    However many slots there are, the work is in proportion to `limit`: when the first `limit`
-    slots do not reach `until`, the later half of the time is asked first, and the earlier half
-    only for what is still missing.
+    However many slots there are, the work is in proportion to `limit`: where there are more, they
+    are read backwards in steps that double, and halve where one has too many to be read.
     """
-    after, until = _utc(after), _utc(until)
-    if limit < 1 or until <= after:
-        return []
-    found: list[datetime] = []
-    for slot in islice(slots_after(schedule, after), limit + 1):
-        if slot > until:
-            return found
-        found.append(slot)
+
+    def slots_in(begin: datetime, end: datetime) -> list[datetime]:
+        """The first slots in (begin, end], one more than `limit` at the most."""
+        return list(islice(takewhile(end.__ge__, slots_after(schedule, begin)), limit + 1))
+
+    begin, end = _utc(after), _utc(until)
+    found = slots_in(begin, end)
     if len(found) <= limit:
         return found
-    middle = after + (until - after) / 2
-    late = due_between(schedule, middle, until, limit)
-    return due_between(schedule, after, middle, limit - len(late)) + late
+    found, step = [], limit * timedelta(seconds=1)
+    while len(found) < limit:
+        middle = end - min(step, end - begin)
+        slots = slots_in(middle, end)
+        if len(slots) > limit:
+            step /= 2
+        else:
+            found, end, step = slots + found, middle, step * 2
+    return found[-limit:]
 
 
 def interval_of(schedule: Schedule | None, near: datetime) -> timedelta:
@@ -260,7 +266,7 @@ def interval_of(schedule: Schedule | None, near: datetime) -> timedelta:
 
 @lru_cache(maxsize=4096)
 def _shortest(schedule: Cron | RRule | Once, near: datetime) -> timedelta:
-    """As `interval_of`, cached: each claim asks twice, and items of one schedule have the same
+    """As `interval_of`, cached: a run asks several times, and items of one schedule have the same
     slots.
     """
     slots = list(islice(slots_after(schedule, near), FEW))
@@ -276,22 +282,19 @@ def opens(schedule: Schedule | None, moment: datetime) -> datetime | None:
 
 def _unlimited(schedule: Every | Cron | RRule, after: datetime) -> Iterator[datetime]:
     """The slots strictly later than `after` (UTC), in order, without regard to limits."""
-    match schedule:
-        case Every():
-            while schedule.interval <= _END - after:
-                after += schedule.interval
-                yield after
-        case RRule():
-            if after < _LAST:
-                for run in schedule.runs(max(after, _FIRST)):
-                    yield run
-                    if run >= _LAST:
-                        return
-        case _:
-            after = max(after, _FIRST)
-            while after < _LAST and (slot := schedule.next_run(after)) is not None:
-                yield slot
-                after = slot
+    if isinstance(schedule, Every):
+        while schedule.interval <= _END - after:
+            after += schedule.interval
+            yield after
+    elif after < _LAST:
+        try:
+            for run in schedule.runs(max(after, _FIRST)):
+                yield run
+                if run >= _LAST:
+                    return
+        except Exception as error:
+            problem = f"the times of {schedule.text!r} cannot be computed: {error!r}"
+            raise BadInput("schedule", problem, "use another one") from error
 
 
 def _utc(moment: datetime) -> datetime:

@@ -124,7 +124,7 @@ def _times(number: str, unit: timedelta) -> timedelta:
 
 
 def _with_unit(number: str) -> str:
-    return f"write {number}s for seconds" if re.fullmatch("[0-9]{1,12}", number) else _EXAMPLES
+    return f"write {number}s for seconds" if re.fullmatch("[1-9][0-9]{0,11}", number) else _EXAMPLES
 
 
 # ---- times

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from blackboard.schedule.cron import Cron, Fields, read_fields
 from blackboard.schedule.limits import without_windows
-from blackboard.schedule.rrule import ANCHOR, RRule, read_parts
+from blackboard.schedule.rrule import ANCHOR, RULE_DAYS, RRule, read_parts
 from blackboard.schedule.schedule import Every, Schedule
 from blackboard.schedule.times import UNITS
 from blackboard.schedule.zones import find_zone
@@ -25,7 +25,6 @@ _MONTHS = (
 )
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SIMPLE_PARTS = {"FREQ", "WKST", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYHOUR", "BYMINUTE"}
-_RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _MOST_TIMES = 6
 """Times of the day that are listed one by one, at most."""
 
@@ -157,7 +156,7 @@ def _fields_of(rule: str) -> Fields | None:
     if (
         frequency not in {"DAILY", "WEEKLY", "MONTHLY"}
         or not _SIMPLE_PARTS.issuperset(parts)
-        or not set(_RULE_DAYS).issuperset(weekdays)
+        or not set(RULE_DAYS).issuperset(weekdays)
         or "-" in parts.get("BYMONTHDAY", "")
     ):
         return None
@@ -166,7 +165,7 @@ def _fields_of(rule: str) -> Fields | None:
         given = parts[name].split(",") if name in parts else otherwise
         return tuple(sorted({int(number) for number in given}))
 
-    days, isoweekdays = numbers("BYMONTHDAY"), [_RULE_DAYS.index(day) + 1 for day in weekdays]
+    days, isoweekdays = numbers("BYMONTHDAY"), [RULE_DAYS.index(day) + 1 for day in weekdays]
     if not days and not isoweekdays:
         days = (ANCHOR.day,) if frequency == "MONTHLY" else ()
         isoweekdays = [ANCHOR.isoweekday()] if frequency == "WEEKLY" else []

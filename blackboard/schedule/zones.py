@@ -9,6 +9,7 @@ In no zone of the tz database do two changes of the offset lie within three days
 none is larger than a day; so these functions consider one change at a time.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -18,6 +19,8 @@ from blackboard.errors import BadInput
 _SECOND = timedelta(seconds=1)
 _HOST_NAMES = ("localtime", "posixrules", "posix/", "right/")
 """Names that only some hosts have, with another meaning on each, or with leap seconds."""
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(?:00|(\d\d)))?", re.IGNORECASE | re.ASCII)
+_NAME = "write an IANA name such as Europe/Berlin or UTC"
 
 
 @lru_cache(maxsize=1024)
@@ -100,6 +103,14 @@ def _names_like(name: str) -> str:
 
     zones = sorted(zoneinfo.available_timezones() - set(_HOST_NAMES))
     known = {zone.lower(): zone for zone in zones}
+    offset = _OFFSET.fullmatch(name[:60].strip())
+    if offset and (hours := int(offset[2])):
+        east, sign = ("east", "-") if offset[1] == "+" else ("west", "+")
+        zone = f"Etc/GMT{sign}{hours}"
+        if zone not in zones or offset[3]:
+            return _NAME
+        unit = "hour" if hours == 1 else "hours"
+        return f"write {zone}, which is {hours} {unit} {east} of Greenwich, or the zone of a city"
     cities = {zone.rpartition("/")[2]: zone for zone in known}
     asked = name[:60].strip().lower().replace(" ", "_")
     close = [known[zone] for zone in difflib.get_close_matches(asked, known, 3, 0.75)]
@@ -108,4 +119,4 @@ def _names_like(name: str) -> str:
         close = [known[asked]]
     if close:
         return "did you mean " + " or ".join(dict.fromkeys(close)) + "?"
-    return "write an IANA name such as Europe/Berlin or UTC"
+    return _NAME

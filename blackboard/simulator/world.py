@@ -132,9 +132,7 @@ class World:
             settings_of=settings_of,
             resolve=resolve,
         )
-        self._priority = Priority(
-            self.shadows, self.workers, self.board.partition, self._limits.limit_of
-        )
+        self._priority = Priority(self.shadows, self.workers, self.board.partition, self._limits)
         self.liveness = Liveness(
             self.scenario,
             self.timeline,

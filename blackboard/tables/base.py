@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from blackboard.model import LONGEST_TEXT, YEARS
 from blackboard.table import (
     ANY,
     Conflict,
@@ -33,7 +34,7 @@ from blackboard.table import (
 
 MAX_ROWS = 1_000
 MAX_BYTES = 16 * 2**20
-MAX_VALUE = 32_768
+MAX_VALUE = LONGEST_TEXT
 """UTF-16 code units of one string."""
 MAX_ROW = 2**20
 """Bytes of one row: two for each UTF-16 unit, eight for each number or time."""
@@ -50,7 +51,7 @@ RESERVED = {"PartitionKey", "RowKey", "Timestamp"}
 _GOOD_KEY = re.compile(rf"[A-Za-z0-9:._=~-]{{1,{MAX_KEY}}}")
 _BAD_IN_KEY = re.compile(r"[/\\#?%]")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-_OLDEST = datetime(1601, 1, 1, tzinfo=UTC)
+_OLDEST = datetime(YEARS.start, 1, 1, tzinfo=UTC)
 _INT64 = 2**63
 
 
@@ -203,7 +204,7 @@ def _stored_time(value: datetime) -> datetime:
         raise ValueError("a time without a zone")
     moment = value.astimezone(UTC)
     if moment < _OLDEST:
-        raise ValueError("a time before 1601")
+        raise ValueError(f"a time before {YEARS.start}")
     if type(moment) is not datetime:
         moment = datetime.combine(moment.date(), moment.time(), UTC)
     return moment

@@ -16,7 +16,6 @@ expects a record refuses this one row, and a merge is answered CHANGED.
 import os
 import select
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -37,6 +36,7 @@ from blackboard.table import (
     Op,
     Refused,
     Replace,
+    Replaced,
     Row,
     Unknown,
     Unusable,
@@ -126,6 +126,9 @@ WHERE part = ?1 AND key = ?2 AND (etag = ?3 OR ?3 = '*')
 """Each writes one row if it is as expected, and none if it is not: ?1 to ?7 are partition, key,
 expected etag, new etag, boot, touched and text. A Delete has three of them; a Merge has limits too.
 """
+_RAISE_ETAG = "UPDATE counter SET etag = etag + 1 + abs(random() % 16777216)"
+"""The step is random so that etags do not come again after a copy was restored. There are enough
+for a thousand batches a second for decades."""
 _LIMITS = (SURELY_FITS, SURELY_SMALL, MAX_FIELDS)
 _NOT_JSON = "malformed JSON"
 """What SQLite says of the text of a damaged row."""
@@ -183,8 +186,6 @@ class SqliteFile:
         self._connection = connection
         self._tries = round(wait / _POLL)
         self._stamp = stamp
-        self._etag = self._committed = 0
-        """The last etag that was taken, and the last one that is in the file."""
         self._log = Path(f"{path}-wal")
         self._checkpoints = WalCheckpoints(path, self._may_copy)
         connection.execute("PRAGMA busy_timeout = 0")
@@ -354,18 +355,13 @@ class SqliteFile:
         return call()
 
     def _next_etag(self) -> int:
-        """An etag that was never used. Raises Unusable when a copy was restored into the open file,
-        which SQLite's own backup does without replacing it.
+        """An etag that was never used, and hardly ever is one that was, after an older copy was
+        restored into the open file: SQLite's own backup does that without replacing it, and counts
+        from the copy on.
         """
-        self._connection.execute("UPDATE counter SET etag = etag + 1")
-        (self._etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
-        if self._etag <= self._committed:
-            self._committed = sys.maxsize  # for good, also once others have used as many etags
-            raise Unusable(
-                f"an older copy of {self._path} was restored into it while it was in use (stop all "
-                "processes that use it, then start them again: what ran since the copy runs again)"
-            )
-        return self._etag
+        self._connection.execute(_RAISE_ETAG)
+        (etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
+        return int(etag)
 
     @contextmanager
     def _request(self) -> Iterator[None]:
@@ -374,14 +370,14 @@ class SqliteFile:
             yield
 
     def _check_names(self) -> None:
-        """Raises Unusable once the open file is not the one that others would open: a removed file
+        """Raises Replaced once the open file is not the one that others would open: a removed file
         can still be written, but not read by others.
         """
         linked = False
         for name, opened in self._open.items():
             found = _found(name)
             if found.id != opened.id:
-                raise Unusable(
+                raise Replaced(
                     f"{name} was removed or replaced while it was open; what is written now would "
                     "be lost (stop all processes that use it, then start them again)"
                 )
@@ -397,7 +393,6 @@ class SqliteFile:
             if self._connection.in_transaction:
                 self._check_names()  # it may have waited long for others
                 self._connection.execute("COMMIT")
-                self._committed = self._etag
         except BaseException:
             # SQLite has often rolled back by itself; a rollback that fails leaves nothing
             # behind either, for what was not committed is not read.

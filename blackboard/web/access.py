@@ -3,7 +3,7 @@
     address   has at most 32,000 bytes after the `?`, in which the longest id fits twice: the pages
               repeat it in their links, and a page elsewhere can make a browser send it
     Host      must be one of those the pages are served under: a page elsewhere whose name was made
-              to point here (DNS rebinding) has another one
+              to point here (DNS rebinding) has another one. Probes need none
     visitor   on a loopback address: every user of this machine. Else a visitor with the token, or
               one that a proxy names in a trusted header, from an address of the proxy
     Origin    of a request that changes something must be this site
@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput
 from blackboard.inputs import argument
-from blackboard.web.refusals import is_api, path_of, refusal
+from blackboard.web.refusals import is_api, path_of, refusal, root_of
 
 TOKEN_VARIABLE = "BLACKBOARD_WEB_TOKEN"  # noqa: S105 - the name of a variable
 """From which `blackboard serve` takes the token."""
@@ -47,7 +47,10 @@ LONGEST_VISITOR = 80
 LONGEST_QUERY = 32_000
 """Bytes of an address after the `?`."""
 SAFE = {"GET", "HEAD"}
-OPEN = {"/healthz", "/readyz", "/login"}
+PROBES = {"/healthz", "/readyz"}
+"""Paths that are answered whatever the host, to no visitor if it is not one of the list: a balancer
+names the address, another name, or none."""
+OPEN = {*PROBES, "/login"}
 """Paths that need no visitor, as all below /static/ need none."""
 ELSEWHERE = (
     "blackboard: this request came from another site, or a proxy has changed its Host header: "
@@ -175,15 +178,18 @@ def host_names(texts: Sequence[str]) -> frozenset[str]:
     return frozenset(map(host_name, texts))
 
 
-def cookie_name(host: str) -> str:
-    """The name of the cookie of a session. A browser hands a cookie to all ports of a host: with
-    the port in its name, two boards on one machine do not end each other's sessions.
+def cookie_name(scope: Scope) -> str:
+    """The name of the cookie of a session. A browser sends a cookie to all ports of a host, and to
+    all paths below its own: with both in its name, two boards of one host do not end each other's
+    sessions.
     """
     try:
-        port = urlsplit(f"//{host}").port
+        port = urlsplit(f"//{Headers(scope=scope).get('host', '')}").port
     except ValueError:
         port = None
-    return f"{COOKIE}_{port}" if port else COOKIE
+    root = root_of(scope)
+    mark = hashlib.sha256(root.encode("utf-8", "replace")).hexdigest()[:8] if root else ""
+    return "_".join(str(one) for one in (COOKIE, port, mark) if one)
 
 
 def is_address(host: str) -> bool:
@@ -231,10 +237,10 @@ class Sessions:
         """What the forms of a session carry."""
         return self._signature("form", session)
 
-    def read(self, headers: Headers) -> str:
+    def read(self, scope: Scope) -> str:
         """The session in the cookie, if it is signed and not over; else ""."""
-        name = cookie_name(headers.get("host", ""))
-        value = cookie_parser(headers.get("cookie", "")).get(name, "")
+        said = Headers(scope=scope).get("cookie", "")
+        value = cookie_parser(said).get(cookie_name(scope), "")
         text, _, signature = value.partition(".")
         if not hmac.compare_digest(
             signature.encode("utf-8", "replace"), self._signature("session", text).encode()
@@ -278,12 +284,17 @@ class Gate:
             await self._pages(scope, receive, send)
             return
 
+        state = scope.setdefault("state", {})
+        # Applications that are mounted below the pages have another root in their scope.
+        state["root"], state["visitor"] = scope.get("root_path", "").rstrip("/"), None
+        is_static = path_of(scope).startswith("/static/")
+
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
+                headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
             await send(message)
 
         refusal = self._refusal(scope)
@@ -302,20 +313,21 @@ class Gate:
         headers = Headers(scope=scope)
         host = host_in(headers.get("host", ""))
         hosts = self._access.hosts
+        path = path_of(scope)
         if hosts is not None and host not in hosts and not is_address(host):
+            if path in PROBES:
+                return None
             problem = "blackboard: this host name is not served: name it with --allow-host"
             return _refused(scope, 421, problem)
         if scope["method"] not in SAFE and not _is_same_site(headers):
             return _refused(scope, 403, ELSEWHERE)
-        visitor = self._visitor(scope, headers)
-        scope.setdefault("state", {})["visitor"] = visitor
-        path = path_of(scope)
+        visitor = scope["state"]["visitor"] = self._visitor(scope, headers)
         if visitor is None and path not in OPEN and not path.startswith("/static/"):
             return self._unknown(Request(scope))
         return None
 
     def _visitor(self, scope: Scope, headers: Headers) -> Visitor | None:
-        session = self._sessions.read(headers)
+        session = self._sessions.read(scope)
         access = self._access
         if access.user_header and self._is_proxy(scope):
             names = headers.getlist(access.user_header)
@@ -334,7 +346,7 @@ class Gate:
         said = _bearer(Headers(scope=scope))
         if not said or not self._access.token or self._sessions.is_token(said):
             return False
-        return scope.get("state", {}).get("visitor") is None
+        return scope["state"]["visitor"] is None
 
     def _is_proxy(self, scope: Scope) -> bool:
         client = scope.get("client")

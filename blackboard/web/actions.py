@@ -28,10 +28,10 @@ from blackboard.inputs import number_of
 from blackboard.phrases import plural
 from blackboard.protocol.actions import Done, param_names, recording_action
 from blackboard.table import TableError
-from blackboard.tasks import until_one_ends
+from blackboard.tasks import in_turns, until_one_ends
 from blackboard.web.access import LONGEST_VISITOR, visitor_of
 from blackboard.web.filters import Filter
-from blackboard.web.refusals import body_of, root_of
+from blackboard.web.refusals import NotAllowed, body_of, root_of
 from blackboard.web.site import Site, WebPage
 
 _log = logging.getLogger("blackboard.web")
@@ -187,10 +187,6 @@ async def checked_form(site: Site, request: Request) -> Form:
     return form
 
 
-class NotAllowed(BlackboardError):
-    """A change that this visitor may not make."""
-
-
 async def act(site: Site, request: Request) -> Response:
     """Do one thing to one item, and show it."""
     form = await checked_form(site, request)
@@ -300,26 +296,24 @@ async def _change(
     fences: Mapping[str, int],
     recording: AsyncExitStack,
 ) -> None:
-    left, act = change.left, getattr(site.unrecorded, change.verb)
+    act = getattr(site.unrecorded, change.verb)
 
-    async def work() -> None:
-        while left:
-            item_id = left.popleft()
-            fence = {"fence": fences.get(item_id, NO_RUN)} if "fence" in said else {}
-            try:
-                await act(item_id, by=change.by, **{**said, **fence})
-                change.changed.ids.add(item_id)
-            except Exception as problem:  # noqa: BLE001 - it is counted, as refusals are
-                if not isinstance(problem, BlackboardError | TableError):
-                    _log.exception("%s of %s failed", change.verb, item_id)
-                change.failed += 1
-                if len(change.problems) < NAMED:
-                    change.problems.append((item_id, str(problem)))
-            finally:
-                change.done += 1
+    async def one(item_id: str) -> None:
+        fence = {"fence": fences.get(item_id, NO_RUN)} if "fence" in said else {}
+        try:
+            await act(item_id, by=change.by, **{**said, **fence})
+            change.changed.ids.add(item_id)
+        except Exception as problem:  # noqa: BLE001 - it is counted, as refusals are
+            if not isinstance(problem, BlackboardError | TableError):
+                _log.exception("%s of %s failed", change.verb, item_id)
+            change.failed += 1
+            if len(change.problems) < NAMED:
+                change.problems.append((item_id, str(problem)))
+        finally:
+            change.done += 1
 
     async with recording:
-        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, change.total))))
+        await in_turns(change.left, one, at_once=AT_ONCE)
     if change.is_over:  # else the server ends
         await site.snapshot.reread(change.ids)
 

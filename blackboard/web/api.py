@@ -12,7 +12,7 @@ and the gate has looked at its origin besides.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, get_origin, get_type_hints
@@ -35,9 +35,10 @@ from blackboard.display.sharing import (
     unreadable_election,
 )
 from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
+from blackboard.model import Member
 from blackboard.protocol.actions import actions
 from blackboard.protocol.groups import read_groups
-from blackboard.protocol.members import Sighting, with_silence, workers
+from blackboard.protocol.members import with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.records import (
     AskedRun,
@@ -50,14 +51,16 @@ from blackboard.records import (
     worker_record,
 )
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.table import TableError
 from blackboard.web import shapes
-from blackboard.web.actions import NotAllowed, name_of
+from blackboard.web.actions import name_of
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.health import LARGEST_EXAMINED, examined
 from blackboard.web.openapi import JSON_TYPE, Operation, description
 from blackboard.web.pages import next_times
 from blackboard.web.refusals import (
+    API,
+    REFUSED,
+    NotAllowed,
     WrongType,
     body_of,
     client_gone,
@@ -75,6 +78,11 @@ VERSION = "/v1"
 LONGEST_BODY = 2_000_000
 """Bytes."""
 SIGN_IN = "send the header Authorization: Bearer TOKEN"
+REMEDIES: Mapping[type[Exception], str] = {
+    Missing: "GET /items lists them",
+    MissingRun: "GET /runs lists those that are kept",
+}
+"""What a program can do here, where errors name a command."""
 _HALF = re.compile(rb"(?i)\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
 """An escape of half a character, without the other half."""
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -99,7 +107,7 @@ async def _fresh(site: Site) -> None:
         raise copy(site.snapshot.problem)
 
 
-def _record(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> BoardItem:
+def _record(site: Site, one: ItemStatus, present: Sequence[Member]) -> BoardItem:
     """An item, with whether its worker was seen. `present` are the board's workers."""
     return item_record(with_silence(one, present), site.board.labels(one.item))
 
@@ -166,9 +174,9 @@ async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes
     item = await site.board.found(query.id)
     try:
         settings = settings_of(site.board, item, item.spec)
+        found = await next_times(site, item, settings, count=query.count)
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
-    found = await next_times(site, item, settings, count=query.count)
     return shapes.NextAnswer(id=item.id, times=found.times, cut=found.is_cut)
 
 
@@ -238,7 +246,7 @@ async def _actions(
 
 
 async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
-    root = f"{root_of(request.scope)}{VERSION}"
+    root = f"{root_of(request.scope)}{API}{VERSION}"
     return description(OPERATIONS, root=root, board=site.board.name)
 
 
@@ -291,9 +299,11 @@ OPERATIONS: Sequence[Operation] = (
     _post("run", shapes.RunBody, AskedRun, "Run an item now."),
     _post("pause", shapes.ReasonBody, BoardItem, "Start no more runs of an item."),
     _post("resume", shapes.ReasonBody, BoardItem, "Undo a pause."),
-    _post("ack", shapes.EndBody, BoardItem, "Acknowledge that an item failed."),
-    _post("cancel", shapes.EndBody, BoardItem, "End the running run of an item."),
-    _post("unlock", shapes.EndBody, BoardItem, "Take the lock of a running item from its worker."),
+    _post("ack", shapes.OneRunBody, BoardItem, "Acknowledge that an item failed."),
+    _post("cancel", shapes.OneRunBody, BoardItem, "End the running run of an item."),
+    _post(
+        "unlock", shapes.OneRunBody, BoardItem, "Take the lock of a running item from its worker."
+    ),
     _post("edit", shapes.EditBody, BoardItem, "Change how an item is run."),
     _post("rename", shapes.RenameBody, BoardItem, "Give an item another id."),
     _post("remove", shapes.ReasonBody, shapes.RemovedAnswer, "Remove an item.", _remove),
@@ -314,12 +324,8 @@ def api_app(site: Site) -> Starlette:
             for path, methods in by_path.items()
         ],
         exception_handlers={
-            Missing: _refuses(404),
-            NotAllowed: _refuses(403),
+            **{kind: _refuses(status) for kind, (status, _) in REFUSED.items()},
             WrongType: _refuses(415),
-            BadInput: _refuses(400),
-            BlackboardError: _refuses(409),
-            TableError: _refuses(503),
             ClientDisconnect: client_gone,
             HTTPException: _of_http,
             Exception: _fails,
@@ -393,7 +399,8 @@ def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInpu
 def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, problem: Exception) -> Response:
         if isinstance(problem, BadInput):
-            return refusal(status, problem.problem, field=problem.field, remedy=problem.remedy)
+            remedy = REMEDIES.get(type(problem), problem.remedy)
+            return refusal(status, problem.problem, field=problem.field, remedy=remedy)
         headers = retry_after(problem) if status == 503 else None
         return refusal(status, str(problem), headers=headers)
 
@@ -404,7 +411,7 @@ async def _of_http(request: Request, problem: Exception) -> Response:
     """No such path, or no such method of a path."""
     assert isinstance(problem, HTTPException)
     if problem.status_code == 404:
-        remedy = f"see {root_of(request.scope)}{VERSION}/openapi.json"
+        remedy = f"see {root_of(request.scope)}{API}{VERSION}/openapi.json"
         return refusal(404, "there is no such address", remedy=remedy)
     allowed = (problem.headers or {}).get("Allow", "")
     remedy = f"one of {allowed}" if allowed else ""

@@ -1,7 +1,7 @@
 """The pages as an ASGI application: addresses, errors, static files, sign-in."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -15,13 +15,15 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from blackboard import metrics
-from blackboard.errors import BadInput, BlackboardError, Missing
-from blackboard.metrics.board import BoardFigures, read
+from blackboard.display.health import Overview, read_overview
+from blackboard.errors import BlackboardError, Missing
+from blackboard.metrics.board import BoardFigures
 from blackboard.model import Statistics, replace
+from blackboard.protocol.board_row import Remade
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import CURRENT, counts_of
 from blackboard.settings import Settings
-from blackboard.table import TableError
+from blackboard.table import Replaced, TableError
 from blackboard.web import actions, health, pages, runs
 from blackboard.web.access import (
     LONGEST_VISITOR,
@@ -34,7 +36,17 @@ from blackboard.web.access import (
 from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
-from blackboard.web.refusals import API, client_gone, is_api, path_of, refusal, retry_after, root_of
+from blackboard.web.refusals import (
+    API,
+    REFUSED,
+    client_gone,
+    is_api,
+    path_of,
+    query_of,
+    refusal,
+    retry_after,
+    root_of,
+)
 from blackboard.web.site import PageFunction, Signature, Site, WebPage, is_live, trouble_page
 from blackboard.web.snapshot import Snapshot
 
@@ -58,6 +70,9 @@ None: the page never changes. The name is its address; that of the board is the 
 
 READY_LASTS = 1.0
 """Seconds for which the board counts as readable: who need not sign in costs few requests."""
+HEALTH_WAITS = 0.5
+"""Seconds for which the answer whether the server is well waits for the store."""
+REPLACED = "the board was removed, or made anew: start the server again\n"
 FIGURES_LAST = 5.0
 """Seconds for which figures of the board are good, at the least."""
 
@@ -109,22 +124,19 @@ def web_app(
             Route("/bulk", partial(actions.bulk_page, site, bulk)),
             Route("/login", partial(_sign_in, site), methods=["GET", "POST"]),
             Route("/logout", partial(_sign_out, site), methods=["POST"]),
-            Route("/healthz", _healthz),
+            Route("/healthz", partial(_healthz, site)),
             Route("/readyz", partial(_readyz, site)),
             Route("/metrics", partial(_metrics, site)),
             Mount(API, api_app(site)),
             Mount("/static", StaticFiles(directory=str(files("blackboard.web") / "static"))),
         ],
         exception_handlers={
-            Missing: _trouble(site, 404, "Not found"),
-            actions.NotAllowed: _trouble(site, 403, "Not allowed"),
-            BadInput: _trouble(site, 400, "Cannot be done"),
-            BlackboardError: _trouble(site, 409, "Cannot be done"),
-            TableError: _trouble(site, 503, "The store does not answer"),
+            **{kind: _trouble(site, *about) for kind, about in REFUSED.items()},
             ClientDisconnect: client_gone,
-            404: _trouble(site, 404, "Not found"),
+            404: _trouble(site, *REFUSED[Missing]),
         },
     )
+    app.router.redirect_slashes = False
     places = [one.path for one in app.routes if isinstance(one, Route | Mount)]
     addresses = {"/".join(one.split("/")[:2]) for one in places}
     gate = Gate(app, site.sessions, unknown=partial(_unknown, site))
@@ -154,10 +166,9 @@ def _page_routes(
 
     async def whole(request: Request) -> Response:
         found = await page(site, request)
-        query = f"?{request.url.query}" if request.url.query else ""
         has_stream = signature is not None and is_live(request)
-        stream = f"{root_of(request.scope)}/live/{name}{query}" if has_stream else ""
-        return site.answer(request, found, stream=stream)
+        live_path = f"{root_of(request.scope)}/live/{name}{query_of(request)}"
+        return site.answer(request, found, stream=live_path if has_stream else "")
 
     routes = [Route(whole_path, whole)]
     if signature is not None:
@@ -197,8 +208,7 @@ def _unknown(site: Site, request: Request) -> Response:
     accepts = request.headers.get("accept", "")
     if not site.access.token or "text/html" not in accepts or request.method not in {"GET", "HEAD"}:
         return PlainTextResponse("blackboard: sign in first\n", 401, headers)
-    query = f"?{request.url.query}" if request.url.query else ""
-    page = _login(back=f"{path_of(request.scope)}{query}", problem="", status=401)
+    page = _login(back=f"{path_of(request.scope)}{query_of(request)}", problem="", status=401)
     answer = site.answer(request, page)
     answer.headers.update(headers)
     return answer
@@ -251,7 +261,17 @@ def _local(back: str) -> str:
 # ---- for programs that watch this one
 
 
-async def _healthz(request: Request) -> Response:
+async def _healthz(site: Site, request: Request) -> Response:
+    """Whether the server can do its work. A store that is away, or slow, does not count: a new
+    start would not help.
+    """
+    try:
+        async with asyncio.timeout(HEALTH_WAITS):
+            await site.shared(BoardTable.check_shards, site.board, at_least=READY_LASTS)
+    except (Replaced, Remade):
+        return PlainTextResponse(REPLACED, 503)
+    except (BlackboardError, TableError, TimeoutError):
+        pass
     return PlainTextResponse("ok\n")
 
 
@@ -268,29 +288,26 @@ async def _readyz(site: Site, request: Request) -> Response:
 async def _metrics(site: Site, request: Request) -> Response:
     """The figures of the board for Prometheus, in the format that the request accepts."""
     try:
-        read_at, figures = await site.shared(_figures, site, at_least=FIGURES_LAST)
+        read_at, overview = await site.shared(_figures, site, at_least=FIGURES_LAST)
     except (BlackboardError, TableError) as problem:
         return PlainTextResponse(f"store: {problem}\n", 503, retry_after(problem))
-    overview = figures.overview
     overview = replace(overview, age=overview.age + site.board.clock.monotonic() - read_at)
     accepted = request.headers.get("accept", "")
-    found = metrics.exposition(replace(figures, overview=overview), accepted)
+    found = metrics.exposition(BoardFigures(overview=overview), accepted)
     return Response(found.body, media_type=None, headers={"content-type": found.content_type})
 
 
-async def _figures(site: Site) -> tuple[float, BoardFigures]:
+async def _figures(site: Site) -> tuple[float, Overview]:
     """The figures, and when they were read. Without a coordinator the items in memory are counted:
     while no worker is alive, a scrape must be answered in time.
     """
-    figures = await read(site.board, partial(_counted, site))
-    return site.board.clock.monotonic(), figures
+    overview = await read_overview(site.board, exact=False, counting=partial(_counted, site))
+    return site.board.clock.monotonic(), overview
 
 
 async def _counted(site: Site, _: BoardTable) -> Statistics:
     snapshot = site.snapshot
     await snapshot.fresh(oldest=CURRENT.total_seconds())
-    if snapshot.at is None:
-        assert snapshot.problem is not None
-        raise copy(snapshot.problem)
+    assert snapshot.at is not None
     statuses = [entry.status for entry in snapshot.entries.values()]
     return await site.compute(partial(counts_of, statuses, now=snapshot.at))

@@ -74,13 +74,13 @@ def duration_bars(runs: Sequence[Run], *, height: float) -> list[Bar]:
 
 
 def sparkline(values: Sequence[float], *, width: float, height: float) -> str:
-    """The points of a polyline through values, the first at the left."""
+    """The points of a polyline through values, the first at the left; those below 0 are at 0."""
     if not values:
         return ""
-    longest = max(values) or 1.0
+    longest = max(*values, 0.0) or 1.0
     step = width / max(len(values) - 1, 1)
     points = (
-        f"{place * step:.1f},{height - value / longest * (height - 2) - 1:.1f}"
+        f"{place * step:.1f},{height - max(value, 0.0) / longest * (height - 2) - 1:.1f}"
         for place, value in enumerate(values)
     )
     return " ".join(points)

@@ -100,7 +100,7 @@ async def expected_cost(site: Site) -> ExpectedCost | str | None:
     rhythms = await site.compute(_rhythms, site, items, now)
     if rhythms is None:
         return TOO_LONG
-    alive = [one.member for one in site.snapshot.present if not one.lost]
+    alive = [one for one in site.snapshot.present if not one.lost]
     usual = parse_duration(site.settings.worker.cycle).total_seconds()
     cycle = min((one.cycle for one in alive), default=usual)
     load = cost.Load(

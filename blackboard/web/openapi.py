@@ -15,7 +15,7 @@ STATUSES = {
     401: "A Bearer token is needed.",
     403: "It is read-only: `blackboard serve --operator` allows changes.",
     404: "There is no such item or run.",
-    409: "The item, or the board, is in a state that does not allow it.",
+    409: "The item, or the board, is in a state that does not allow it, or the new id is taken.",
     415: "The body is no application/json.",
     421: "This host name is not served.",
     503: "The store does not answer; `Retry-After` has the seconds to wait.",

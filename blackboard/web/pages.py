@@ -3,22 +3,14 @@ what people did.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from math import inf
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
 from blackboard.clock import Clock
-from blackboard.display.columns import (
-    next_words,
-    outcome_cell,
-    percent,
-    run_outcome,
-    run_words,
-    style_of,
-)
 from blackboard.display.report import (
     NoReport,
     ReportColumn,
@@ -37,11 +29,20 @@ from blackboard.display.sharing import (
 )
 from blackboard.errors import BadInput, Missing, MissingRun
 from blackboard.inputs import number_of
-from blackboard.model import Action, Item, Mark, Run, State, decoded_as
+from blackboard.model import (
+    ANNOUNCE_EVERY,
+    LOST_AFTER,
+    Action,
+    Item,
+    Mark,
+    State,
+    decoded_as,
+    replace,
+)
 from blackboard.protocol.actions import actions
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
-from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, Sighting, with_silence, workers
+from blackboard.protocol.members import with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import decoded
@@ -78,57 +79,7 @@ NEXT_TIMES = 10
 LONGEST_SEARCH = 0.2
 """Seconds after which no more next times are computed: those of a rare rule take long."""
 SLOW = 2.0
-"""A run that lasts so many times the usual is slow."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemLine:
-    """What the board's table says of an item."""
-
-    item: Item
-    tags: Sequence[str]
-    description: str
-    style: str
-    outcome: str
-    outcome_style: str
-    next: str
-    """When it runs next, where that is no time: "paused", "–"."""
-    progress: str
-    share: float | None
-    """Of a running one that says what it has done: 0 to 1."""
-    stale: bool
-    overdue: bool
-    silent: bool
-
-    @classmethod
-    def of(cls, entry: Entry, *, now: datetime, present: Sequence[Sighting]) -> "ItemLine":
-        """From an item as it was read. `present` are the board's workers."""
-        one, item = entry.status, entry.item
-        outcome, style = outcome_cell(one)
-        waits = item.state is State.ACTIVE and not item.running
-        progress = decoded(one.lock.progress) if one.lock else None
-        return cls(
-            item=item,
-            tags=entry.labels.tags,
-            description=entry.labels.description,
-            style=style_of(one).value or "plain",
-            outcome=outcome,
-            outcome_style=style.value or "plain",
-            next="" if waits else next_words(one, now=now, absolute=False),
-            progress=percent(progress),
-            share=_share(progress),
-            stale=one.stale,
-            overdue=one.overdue,
-            silent=with_silence(one, present).silent is not None,
-        )
-
-
-def _share(progress: Any) -> float | None:
-    match progress:
-        case [int() | float() as done, int() | float() as total] if total > 0:
-            return min(max(done / total, 0.0), 1.0)
-        case _:
-            return None
+"""A run that lasts so many times the usual is slow, if the usual is more than a second."""
 
 
 async def board_page(site: Site, request: Request) -> WebPage:
@@ -137,8 +88,8 @@ async def board_page(site: Site, request: Request) -> WebPage:
     await snapshot.fresh()
     filters = Filter.of(request.query_params)
     chosen = await site.chooser.page(filters)
-    now = snapshot.at or await site.board.table.now()
-    lines = [ItemLine.of(one, now=now, present=snapshot.present) for one in chosen.entries]
+    present = snapshot.present
+    lines = [(with_silence(one.status, present), one.labels.tags) for one in chosen.entries]
     types = facet_counts(snapshot.counts, "type")
     tags = facet_counts(snapshot.counts, "tag")
     return WebPage(
@@ -181,63 +132,34 @@ def _offered(found: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tu
 # ---- an item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLine:
-    """What a table of runs says of one."""
-
-    run: Run
-    outcome: str
-    style: str
-    words: str
-    is_slow: bool = False
-
-    @classmethod
-    def of(cls, run: Run, *, usual: float = 0.0) -> "RunLine":
-        """`usual` is how long a run of the item lasts, if that is known."""
-        outcome, style = run_outcome(run)
-        return cls(
-            run=run,
-            outcome=outcome,
-            style=style.value or "plain",
-            words=run_words(run),
-            is_slow=usual > 1.0 and run.duration > SLOW * usual,
-        )
-
-
 async def item_page(site: Site, request: Request) -> WebPage:
     """All that there is to be known of an item. Raises Missing."""
     item = await _item_of(site, request)
     runs = [run async for run in site.board.runs(item.id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
+    slow_from = SLOW * usual if usual > 1.0 else inf
     verb = request.query_params.get("done", "")
     done = VERBS[verb].done if verb in VERBS else ""
     if item.state is State.REMOVED:
         return WebPage(
             template="removed.html",
             title=item.id,
-            values={
-                "item": item,
-                "done": done,
-                "runs": [RunLine.of(run, usual=usual) for run in runs],
-            },
+            values={"item": item, "done": done, "runs": runs, "slow_from": slow_from},
         )
     present = await workers(site.board)
     status, why = await explained(site.board, item, present)
-    now = await site.board.table.now()
     settings, problem = _settings(site, item)
     spec = decoded(item.spec)
-    labels = site.board.labels(item)
     return WebPage(
         template="item.html",
         title=item.id,
         values={
             "item": item,
-            "line": ItemLine.of(Entry(status, labels, frozenset(), ""), now=now, present=present),
-            "labels": labels,
-            "lock": status.lock,
+            "one": with_silence(status, present),
+            "labels": site.board.labels(item),
             "why": why,
             "schedule": describe(settings.schedule) if settings.schedule else problem,
-            "coming": await next_times(site, item, settings, count=NEXT_TIMES),
+            "coming": await _coming(site, item, settings),
             "own": own_options(item),
             "acts": [*VERBS],
             "editable": EDITABLE,
@@ -247,7 +169,8 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "checkpoint": decoded(item.checkpoint),
             "paused": decoded_as(Mark, item.paused) if item.is_paused else None,
             "acknowledged": decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
-            "runs": [RunLine.of(run, usual=usual) for run in runs],
+            "runs": runs,
+            "slow_from": slow_from,
             "bars": duration_bars(runs, height=90.0),
             "spark": sparkline([run.lag for run in reversed(runs)], width=120, height=24),
             "numbers": numbers_of(runs),
@@ -266,7 +189,7 @@ async def _item_of(site: Site, request: Request) -> Item:
 
 def item_signature(site: Site, request: Request) -> object:
     """What the page depends on: its item and the workers that could take it."""
-    present = tuple((one.member.owner, one.lost, one.member.types) for one in site.snapshot.present)
+    present = tuple((one.owner, one.lost, one.types) for one in site.snapshot.present)
     return site.snapshot.found(request.query_params.get("id", "")), present
 
 
@@ -289,10 +212,20 @@ class ComingTimes(NamedTuple):
 
 
 async def next_times(site: Site, item: Item, settings: RunSettings, *, count: int) -> ComingTimes:
-    """The next times of an item, so many at the most."""
+    """The next times of an item, so many at the most. Raises BadInput where they cannot be
+    computed.
+    """
     times = upcoming(item, settings, now=await site.board.table.now())
     async with site.searching:
         return await in_thread(_next_times, times, count, site.board.clock)
+
+
+async def _coming(site: Site, item: Item, settings: RunSettings) -> ComingTimes:
+    """None, where they cannot be computed: what `why` says has the reason."""
+    try:
+        return await next_times(site, item, settings, count=NEXT_TIMES)
+    except BadInput:
+        return ComingTimes([], is_cut=False)
 
 
 def _next_times(times: Iterator[datetime], count: int, clock: Clock) -> ComingTimes:
@@ -328,7 +261,6 @@ async def run_page(site: Site, request: Request) -> WebPage:
         title=f"{run.id}, run {run.fence}",
         values={
             "run": run,
-            "line": RunLine.of(run),
             "result": decoded(run.result),
             "note": decoded_as(Mark, run.note),
         },
@@ -353,14 +285,14 @@ async def workers_page(site: Site, request: Request) -> WebPage:
             "running": running,
             "announce_every": ANNOUNCE_EVERY,
             "lost_after": LOST_AFTER,
-            "left": sorted(running.keys() - {one.member.owner for one in site.snapshot.present}),
+            "left": sorted(running.keys() - {one.owner for one in site.snapshot.present}),
         },
     )
 
 
 def workers_signature(site: Site, request: Request) -> object:
     """What the page depends on."""
-    present = tuple((one.member, one.lost) for one in site.snapshot.present)
+    present = tuple((replace(one, age=0.0), one.lost) for one in site.snapshot.present)
     return present, site.snapshot.version
 
 

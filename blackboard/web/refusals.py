@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from blackboard.errors import BadInput
+from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
 from blackboard.records import as_json
-from blackboard.table import Busy
+from blackboard.table import Busy, TableError
 
 RETRY_AFTER = 5.0
 """Seconds after which a request to a store that does not answer may be sent again."""
@@ -24,6 +24,21 @@ API = "/api"
 
 class WrongType(BadInput):
     """The body of a request is of another type, by its header."""
+
+
+class NotAllowed(BlackboardError):
+    """A change that this visitor may not make."""
+
+
+REFUSED: Mapping[type[Exception], tuple[int, str]] = {
+    Missing: (404, "Not found"),
+    NotAllowed: (403, "Not allowed"),
+    AlreadyThere: (409, "Cannot be done"),
+    BadInput: (400, "Cannot be done"),
+    BlackboardError: (409, "Cannot be done"),
+    TableError: (503, "The store does not answer"),
+}
+"""The status of the answer to an error, and the title of its page."""
 
 
 async def body_of(request: Request, kind: str, *, most: int, remedy: str) -> bytes:
@@ -43,11 +58,11 @@ async def body_of(request: Request, kind: str, *, most: int, remedy: str) -> byt
 
 
 def root_of(scope: Scope) -> str:
-    """What stands before all addresses: where a proxy, or an application around these pages, has
-    put them. It ends with no slash.
+    """What stands before all addresses, as the gate has kept it: where a proxy, or an application
+    around these pages, has put them. It ends with no slash.
     """
-    root: str = scope.get("root_path", "")
-    return root.rstrip("/")
+    root: str = scope.get("state", {}).get("root", "")
+    return root
 
 
 def path_of(scope: Scope) -> str:
@@ -56,9 +71,14 @@ def path_of(scope: Scope) -> str:
     return path.removeprefix(root_of(scope))
 
 
+def query_of(request: Request) -> str:
+    """What an address has after its path, with the question mark."""
+    return f"?{request.url.query}" if request.url.query else ""
+
+
 def is_api(scope: Scope) -> bool:
     """Whether a request is one of a program, to be answered in JSON."""
-    return f"{path_of(scope)}/".startswith(f"{API}/")
+    return path_of(scope).startswith(f"{API}/")
 
 
 def json_answer(

@@ -22,7 +22,6 @@ from blackboard.rules.next_run import TOLERANCE
 from blackboard.rules.transitions import FAILING
 from blackboard.web.charts import RunSpan, first_of_days, heat_map, spans_of, timeline
 from blackboard.web.filters import LONGEST, toggled, values_of
-from blackboard.web.pages import RunLine
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, zone_of
 
@@ -166,7 +165,7 @@ async def runs_page(site: Site, request: Request) -> WebPage:
         title="Runs",
         values={
             "filters": filters,
-            "lines": [RunLine.of(run) for run in found],
+            "runs": found,
             "after": after,
             "outcomes": [one.value for one in Outcome],
             "page_size": OF_A_LIST,

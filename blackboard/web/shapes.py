@@ -15,7 +15,7 @@ from blackboard.display.queries import SORTS
 from blackboard.display.sharing import ElectionRecord, GroupRecord
 from blackboard.errors import BadInput
 from blackboard.inputs import LONGEST_TEXT
-from blackboard.model import Mark, Outcome
+from blackboard.model import LARGEST, Mark, Outcome
 from blackboard.records import AnnouncedWorker, BoardAction, BoardItem, RunSummary
 from blackboard.rules.applied import LONGEST_NAME
 from blackboard.rules.status import STATES
@@ -32,7 +32,7 @@ ItemId = Annotated[str, Meta(min_length=1, description="The id of an item.")]
 Reason = Annotated[str, Meta(max_length=LONGEST_TEXT, description="Why; it is recorded.")]
 Moment = Annotated[datetime, Meta(tz=True)]
 AnyType = Annotated[list[str], Meta(max_length=MOST_VALUES, description="Any of these types.")]
-Fence = Annotated[int, Meta(ge=0, lt=10**12)]
+Fence = Annotated[int, Meta(ge=0, le=LARGEST)]
 
 
 class RequestFields(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ class ItemsQuery(RequestFields, frozen=True):
     order: Literal["asc", "desc"] = "asc"
     page: Annotated[
         int,
-        Meta(ge=1, le=LAST_PAGE, description="From 1 on; the last where there are not so many."),
+        Meta(ge=1, le=LAST_PAGE, description="From 1 on; one after the last is empty."),
     ] = 1
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class RunBody(ReasonBody, frozen=True):
     trigger: Annotated[str, Meta(max_length=LONGEST_NAME, description="Names the request.")] = ""
 
 
-class EndBody(ReasonBody, frozen=True):
+class OneRunBody(ReasonBody, frozen=True):
     """Which item, which of its runs, and why."""
 
     fence: Annotated[

@@ -26,11 +26,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from blackboard import __version__
-from blackboard.display.columns import worker_name
+from blackboard.display.columns import (
+    next_words,
+    outcome_cell,
+    percent,
+    run_outcome,
+    run_words,
+    style_of,
+    worker_name,
+)
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import decoded
+from blackboard.rules.status import ItemStatus
 from blackboard.schedule.zones import find_zone
 from blackboard.settings import Settings
 from blackboard.tasks import in_thread
@@ -46,7 +56,6 @@ SHARE = 20
 """Of the time, reading something for all viewers takes one part in so many at the most."""
 COMPUTED_AT_ONCE = 2
 """Functions that take long in threads: they share the time of the processor with the event loop."""
-ZONE_COOKIE = "blackboard_zone"
 _CODE = re.compile("`([^`]+)`")
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
 MOST_JSON = 20_000
@@ -122,6 +131,12 @@ class Site:
             "elapsed": elapsed_element,
             "wall": wall_text,
             "brief": brief,
+            "style": style_of,
+            "outcome": outcome_cell,
+            "progress": progress_of,
+            "next_words": next_text,
+            "run_outcome": run_outcome,
+            "run_words": run_words,
             "last_seen": last_seen,
             "span": span,
             "shown": shown,
@@ -200,14 +215,22 @@ class Site:
         """The values that every template has."""
         root = root_of(request.scope)
         visitor = visitor_of(request)
+        here = path_of(request.scope).removeprefix("/live")
+        here = "/" if here in {"", "/board"} else here
+        kept = [] if is_live(request) else [("live", "off")]
+        kept += [("zone", zone_name(request))] if "zone" in request.query_params else []
 
         def url(path: str, *pairs: tuple[str, Any], **query: Any) -> str:
+            """An address; one of the same page goes on as that is shown."""
             given = [*pairs, *((name, value) for name, value in query.items() if value is not None)]
+            given += kept if path == here else ()
             return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
 
         return {
             "url": url,
-            "path": path_of(request.scope).removeprefix("/live") or "/",
+            "path": here,
+            "here": f"{root}{here}",
+            "kept": kept,
             "board": self.board.name,
             "store": self.store,
             "version": __version__,
@@ -219,6 +242,7 @@ class Site:
             "csrf": self.sessions.csrf(self.session(request)),
             "server": self.sessions.mark,
             "zone": zone_name(request),
+            "zone_cookie": zone_cookie(request),
             "snapshot": self.snapshot,
             "is_live": is_live(request),
             "switched": switched(request),
@@ -240,7 +264,7 @@ class Site:
     def set_cookie(self, request: Request, response: Response, session: str) -> None:
         """Hand a session to the browser; "" ends the one that it has."""
         response.set_cookie(
-            cookie_name(request.headers.get("host", "")),
+            cookie_name(request.scope),
             session,
             max_age=int(SESSION_LASTS) if session else 0,
             path=root_of(request.scope) or "/",
@@ -283,9 +307,15 @@ def switched(request: Request) -> str:
 # ---- values in templates
 
 
+def zone_cookie(request: Request) -> str:
+    """The name of the cookie in which scripts keep the zone."""
+    return f"{cookie_name(request.scope)}_zone"
+
+
 def zone_name(request: Request) -> str:
     """The zone that times are shown in: as the address says, else the cookie; UTC otherwise."""
-    name = request.query_params.get("zone") or unquote(request.cookies.get(ZONE_COOKIE, ""))
+    said = request.cookies.get(zone_cookie(request), "")
+    name = request.query_params.get("zone") or unquote(said)
     return name if name and _zone(name) is not None else "UTC"
 
 
@@ -329,6 +359,20 @@ def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
     """A time as clocks of a zone show it."""
     there = moment.astimezone(_zone(zone) or UTC)
     return f"{there:%a %Y-%m-%d %H:%M}" if date else f"{there:%a %H:%M}"
+
+
+def next_text(one: ItemStatus) -> str:
+    """When an item runs next, where that is no time: "paused", "again"; "" where it is one."""
+    return "" if one.waiting else next_words(one, now=one.item.ready, absolute=False)
+
+
+def progress_of(one: ItemStatus) -> tuple[str, float | None]:
+    """How far a running item is, in words, and its share, 0 to 1, where there is a total."""
+    progress, share = decoded(one.lock.progress) if one.lock else None, None
+    match progress:
+        case [int() | float() as done, int() | float() as total] if total > 0:
+            share = min(max(done / total, 0.0), 1.0)
+    return percent(progress), share
 
 
 def json_text(value: Any) -> str:

@@ -20,9 +20,10 @@ nothing.
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
@@ -30,14 +31,15 @@ from itertools import islice
 from typing import TypeVar
 
 from blackboard.errors import BadRow, BlackboardError
-from blackboard.model import Action, Item, Lock, Mark, State, Token
+from blackboard.model import Action, Item, Lock, Mark, Member, State, Token
 from blackboard.protocol.actions import actions
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import Sighting, workers
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
 from blackboard.table import TableError
+from blackboard.tasks import in_turns
 
 _log = logging.getLogger("blackboard.web")
 T = TypeVar("T")
@@ -124,7 +126,7 @@ class Snapshot:
         """Why the last look failed."""
         self.paused: Mark | None = None
         """Who paused the board, if it is paused."""
-        self.present: Sequence[Sighting] = ()
+        self.present: Sequence[Member] = ()
         """The workers that have announced themselves."""
         self._clock = board.clock
         self._ids: Sequence[str] | None = None
@@ -187,8 +189,13 @@ class Snapshot:
     async def fresh(self, *, oldest: float = float("inf")) -> None:
         """Wait until it is as new as a look every so often makes it. A large board that was read
         within `oldest` seconds is not waited for: what is there is shown with its age, and read
-        again meanwhile.
+        again meanwhile. Raises TableError where nothing could be read yet.
         """
+        await self._renew(oldest)
+        if self.at is None and self.problem is not None:
+            raise copy(self.problem)
+
+    async def _renew(self, oldest: float) -> None:
         if self._viewers and self.at is not None and not self.trouble:
             return
         if self.age < max(LOOK_EVERY, self._look_took):
@@ -267,10 +274,10 @@ class Snapshot:
 
     async def _look_around(self) -> None:
         """Read what is not an item: the workers, and whether the board is paused."""
-        was = self.paused, [(one.member.owner, one.lost) for one in self.present]
+        was = self.paused, [(one.owner, one.lost) for one in self.present]
         self.paused = await paused_by(self.board)
         self.present = await workers(self.board)
-        if was != (self.paused, [(one.member.owner, one.lost) for one in self.present]):
+        if was != (self.paused, [(one.owner, one.lost) for one in self.present]):
             self.version += 1
 
     async def reread(self, ids: Iterable[str]) -> None:
@@ -372,23 +379,12 @@ class Snapshot:
         self, ids: set[str], locks: Mapping[str, Lock], now: datetime
     ) -> dict[str, Found]:
         """Some items anew."""
-        left = list(ids)
         found: dict[str, Found] = {}
 
-        async def work() -> None:
-            try:
-                while left:
-                    one = left.pop()
-                    found[one] = await self._found(one, locks.get(one), now)
-            finally:
-                left.clear()  # where a request fails, the others make no more
+        async def read(one: str) -> None:
+            found[one] = await self._found(one, locks.get(one), now)
 
-        ended = await asyncio.gather(
-            *(work() for _ in range(min(AT_ONCE, len(left)))), return_exceptions=True
-        )
-        for problem in ended:
-            if problem is not None:
-                raise problem
+        await in_turns(deque(ids), read, at_once=AT_ONCE)
         return found
 
     async def _found(self, item_id: str, lock: Lock | None, now: datetime) -> Found:

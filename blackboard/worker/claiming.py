@@ -5,22 +5,21 @@ permit first; a permit that was asked for and not used is given back. A worker t
 meanwhile claims and overrides nothing more.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from blackboard.events import LockAdopted, LockOverridden
-from blackboard.model import Claim, Item, Lock
-from blackboard.protocol.claims import Claimed, Freed, adopt, claim, take_over, trusted
+from blackboard.model import Item, Lock
+from blackboard.protocol.claims import Claim, Claimed, Freed, adopt, claim, take_over, trusted
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.spec import RunSettings
 from blackboard.subscribers import Events
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.permits import Grant, Permits
-from blackboard.worker.running import Runs, Taken
+from blackboard.worker.running import Runs
 from blackboard.worker.slots import Slots
 
 
@@ -38,7 +37,7 @@ class ClaimedBatch(NamedTuple):
     sent: Sequence[Candidate]
     """The candidates that had the permits they need."""
     answer: Claimed
-    taken: Sequence[Taken]
+    taken: Sequence[Claim]
     """The claims that may be run."""
 
 
@@ -64,19 +63,13 @@ class Claimer:
                 sent = [one for one in wanted if grant.allows(one.id) and not self._slots.closed]
                 if not sent:
                     return ClaimedBatch((), Claimed(), ())
-                settings = {one.id: one.settings for one in sent}
-                answer = await claim(
-                    self.board,
-                    [one.token for one in sent],
-                    owner=self.owner,
-                    settings=list(settings.values()),
-                )
-                taken = await self._trusted(answer.claims, settings, grant)
+                answer = await claim(self.board, [one.token for one in sent], owner=self.owner)
+                taken = await self._trusted(answer.claims, grant)
                 return ClaimedBatch(sent, answer, taken)
         finally:
             self._slots.unreserve(shard)
 
-    async def override(self, lock: Lock, *, reserves: bool) -> list[Taken] | Freed | None:
+    async def override(self, lock: Lock, *, reserves: bool) -> list[Claim] | Freed | None:
         """Overrides a stale lock; it `reserves` a slot until that is answered. Returns the claim to
         run, or no claim where it is not certain in time that the lock is ours; FREED: the lock was
         removed, and nothing is to be run; None: it was not taken. Raises NoPermit, what the store
@@ -102,12 +95,11 @@ class Claimer:
                     return taken
                 self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
                 assert grant is not None
-                settings = self.board.resolve(taken.type, taken.spec)
-                return await self._trusted([taken], {taken.id: settings}, grant)
+                return await self._trusted([taken], grant)
         finally:
             self._slots.unreserve(shard)
 
-    async def adopt(self, lock: Lock) -> list[Taken] | None:
+    async def adopt(self, lock: Lock) -> list[Claim] | None:
         """Adopts a lock of this worker that none of its runs has. Returns and raises as `override`,
         but no FREED and no NoPermit.
         """
@@ -117,8 +109,7 @@ class Claimer:
                 return None
             self.events.emit_of(lock, LockAdopted)
             async with self._asked(taken.item) as grant:
-                settings = self.board.resolve(taken.type, taken.spec)
-                return await self._trusted([taken], {taken.id: settings}, grant)
+                return await self._trusted([taken], grant)
         finally:
             self._slots.unreserve(shard_of(lock.id, self.board.shards))
 
@@ -126,17 +117,14 @@ class Claimer:
         settings = self.board.resolve(item.type, item.spec)
         return self.permits.asked({item.id: limit_of(item, settings)})
 
-    async def _trusted(
-        self, claims: Sequence[Claim], settings: Mapping[str, RunSettings], grant: Grant
-    ) -> list[Taken]:
+    async def _trusted(self, claims: Sequence[Claim], grant: Grant) -> list[Claim]:
         """The claims that may be run. A claim without a permit, or with one that is too old to be
         trusted, is put back: its item is due again at once.
         """
         taken = []
         for one in await trusted(self.board, claims):
-            run = Taken(one, settings[one.id])
             if grant.hold(one.id, one.nonce):
-                taken.append(run)
+                taken.append(one)
             else:
-                self.runs.put_back(run)
+                self.runs.put_back(one)
         return taken

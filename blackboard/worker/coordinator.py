@@ -169,8 +169,8 @@ class Housekeeping:
         """Examines the rows, unless the board is very large, or it is not known how large it is."""
         if self.items is None or self.items > LARGEST_EXAMINED:
             return
-        request = Examination(cycle=self.settings.cycle, quick=True)
-        report = await examine(self.board, request, pause=self.pause)
+        request = Examination(cycle=self.settings.cycle, quick=True, pause=self.pause)
+        report = await examine(self.board, request)
         findings = [
             BoardFinding(code=one.code, subject=one.subject, problem=one.problem, grave=one.grave)
             for one in report.findings

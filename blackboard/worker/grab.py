@@ -10,7 +10,7 @@ it to shares, and so do workers of which not all race.
 
 import asyncio
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -207,7 +207,7 @@ class GroupRaces:
         whose pump this worker runs.
         """
         self._see_who_is_behind(picture)
-        self._holders = LockHolders(picture.held)
+        self._holders = LockHolders(picture.held, picture.paused)
         self.node.rows_read(names, held)
 
     def _see_who_is_behind(self, picture: Picture) -> None:
@@ -215,9 +215,9 @@ class GroupRaces:
         another, one is always behind: so it counts how long the same one has got nothing.
         """
         now, longest, group = self.node.clock.monotonic(), self.races.times.maximum, self.rows.group
-        before, held = self._holders, Counter(picture.held.values())
+        before, held = self._holders, picture.counts
+        most = picture.biggest
         order = sorted(picture.workers, key=lambda one: (held[one], one))
-        most = order[-1]
         behind = [one for one in order if held[most] - held[one] >= 2]
         if self._is_uneven:  # shares deal now: that a worker gets some does not show that races do
             self._behind = dict.fromkeys(behind, -math.inf)

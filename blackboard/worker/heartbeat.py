@@ -20,10 +20,9 @@ from typing import Any
 
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import LockLost, LocksRenewed
-from blackboard.model import Claim, replace
+from blackboard.model import replace
 from blackboard.protocol.checkpoints import save
-from blackboard.protocol.claims import renew_all
-from blackboard.protocol.finished_runs import edited_settings
+from blackboard.protocol.claims import Claim, renew_all
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
@@ -63,6 +62,9 @@ class Heartbeat:
 
     board: BoardTable
     """The board, asked with the priority of renewals."""
+    saving: BoardTable
+    """The same board, for checkpoints: pumps may save so often that renewals would find no turn at
+    a store that answers some requests only."""
     holdings: Holdings
     events: Events
     turning: Turning = unwatched
@@ -120,9 +122,9 @@ class Heartbeat:
             if held.ended:
                 continue  # there is no handler to stop
             chance = LAST_CHANCE * held.claim.stale_after
-            if held.asked is not None and now > max(held.deadline, held.asked) + chance:
+            if held.asked is not None and now > max(held.claim.deadline, held.asked) + chance:
                 self.give_up(held, "its renewals were not answered before its lease ran out")
-            longest = min(longest, max(held.deadline + chance - now, shortest))
+            longest = min(longest, max(held.claim.deadline + chance - now, shortest))
         if due:
             self.ask(*due)
         self.turning(now + longest)
@@ -158,7 +160,7 @@ class Heartbeat:
         try:
             claims = await self._asked(holdings, progress)
         except TableError as trouble:  # the breaker reports it
-            await self._wait(min(holdings, key=lambda held: held.deadline), trouble)
+            await self._wait(min(holdings, key=lambda held: held.claim.deadline), trouble)
             now = self.board.clock.monotonic()
             for held in holdings:
                 held.asking = False
@@ -198,10 +200,10 @@ class Heartbeat:
             return
         if renewed.sent > held.claim.sent:
             held.asked = None
-        held.claim = replace(renewed, item=held.claim.item)
+        held.claim = replace(held.claim, lock=renewed.lock, sent=renewed.sent)
         held.progress_written = progress
         if held.execution is not None:
-            held.execution.extend(held.deadline)
+            held.execution.extend(held.claim.deadline)
 
     async def _wait(self, held: Holding, trouble: TableError) -> None:
         """Waits until a failed renewal is tried again: for a pause or, where the lease is nearly
@@ -209,7 +211,7 @@ class Heartbeat:
         that workers do not come back together.
         """
         board, backoff = self.board, renewals(renew_every(held.claim.stale_after))
-        left = held.deadline - board.clock.monotonic()
+        left = held.claim.deadline - board.clock.monotonic()
         if -NEARLY_OVER <= left < NEARLY_OVER and isinstance(trouble, Busy | Unavailable):
             await board.ready(board.partition(held.claim.id), trouble, failures=1)
         else:
@@ -224,16 +226,14 @@ class Heartbeat:
             if held.lost:
                 raise LeaseLost(held.lost)
             try:
-                saved = await save(self.board, held.claim, checkpoint)
+                saved = await save(self.saving, held.claim, checkpoint)
             except Refused as refused:
                 problem = f"the store will not take the checkpoint: {refused.reason}"
                 raise BlackboardError(problem) from None
             if saved is None:
                 self.give_up(held, GONE)
                 raise LeaseLost(GONE)
-            if saved.item.spec != held.claim.spec:
-                held.settings = edited_settings(self.board, saved, otherwise=held.settings)
-            held.claim = replace(held.claim, item=saved.item)
+            held.claim = replace(held.claim, item=saved.item, settings=saved.settings)
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Signals to a handler that its lock is lost, and stops it if it does not end by itself."""

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from blackboard.model import Claim, Outcome
-from blackboard.protocol.claims import deadline_of
+from blackboard.model import Outcome
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.rows import text_of
 from blackboard.rules.due import renew_every
 from blackboard.runners.runner import Execution
-from blackboard.spec import RunSettings
 from blackboard.worker.slots import Slots
 
 RELEASING_SHARE = 0.5
@@ -27,8 +26,6 @@ class Holding:
     """One run: its claim, renewed over time, and its handler under way."""
 
     claim: Claim
-    settings: RunSettings
-    """Those of the claim's spec; changed when a save finds the item edited."""
     shard: int = 0
     """The shard of its item."""
     execution: Execution | None = None
@@ -56,11 +53,6 @@ class Holding:
 
     def __post_init__(self) -> None:
         self.answered.set()
-
-    @property
-    def deadline(self) -> float:
-        """Until when the lock may be trusted, in monotonic seconds."""
-        return deadline_of(self.claim)
 
     def renewal_due(self, now: float) -> bool:
         """Whether it is time to touch the lock, for its lease or to write progress."""
@@ -132,7 +124,7 @@ class Holdings:
         """Holds a run. Returns whether there was a slot for it."""
         claim = holding.claim
         self._held[claim.nonce] = holding
-        return self.slots.occupy(claim.nonce, claim.type, holding.settings.slots)
+        return self.slots.occupy(claim.nonce, claim.type, claim.settings.slots)
 
     def has(self, nonce: str) -> bool:
         """Whether a run is held."""

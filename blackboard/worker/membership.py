@@ -12,10 +12,10 @@ from datetime import datetime
 
 from blackboard import __version__
 from blackboard.events import StoreAway
-from blackboard.model import Member, replace
+from blackboard.model import ANNOUNCE_EVERY, Member, replace
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.keys import workers_partition
-from blackboard.protocol.members import ANNOUNCE_EVERY, announce, forget, workers
+from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.subscribers import Events
@@ -76,7 +76,7 @@ class Membership:
 
     async def _meet_peers(self) -> None:
         found = await workers(self._board)
-        live = [one.member for one in found if not one.lost]
+        live = [one for one in found if not one.lost]
         self._peers.met({one.owner: one.types.split(",") for one in live})
 
     async def leave(self) -> None:

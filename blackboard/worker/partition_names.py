@@ -9,6 +9,7 @@ import asyncio
 import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from blackboard.handlers.handler import A_NAME, Names, check_partitions, is_part
 from blackboard.phrases import plural
 from blackboard.runners.output import failure
 from blackboard.subscribers import Events
-from blackboard.tasks import in_thread
+from blackboard.tasks import Reply, in_thread, reply_of
 
 NAMED_EVERY = 60.0
 """Seconds between two calls of a function that names the partitions."""
@@ -62,7 +63,7 @@ class PartitionNames:
         """The latest request for the names, until its answer is taken."""
         self._given_up = False
         """Whether that took too long."""
-        self._call: asyncio.Future[_Outcome] | None = None
+        self._call: asyncio.Future[Reply[Any]] | None = None
         """The call of a plain function, in a thread: while it lasts, no other thread is started."""
         self._reported = -math.inf
         """When it was last reported that there is no answer."""
@@ -173,12 +174,11 @@ class PartitionNames:
     async def _called(self, names: Names) -> Any:
         """What a plain function returns, in a thread. A call that is under way is waited for."""
         if self._call is None:
-            self._call = asyncio.ensure_future(in_thread(_outcome, names, self._settings))
-        outcome = await asyncio.shield(self._call)
+            naming = partial(_found, names, self._settings)
+            self._call = asyncio.ensure_future(in_thread(reply_of, naming))
+        reply = await asyncio.shield(self._call)
         self._call = None
-        if outcome.problem is not None:
-            raise outcome.problem
-        return outcome.found
+        return reply.get()
 
     def _leave_out(self, odd: Sequence[str]) -> None:
         """Reports values that can be no partition, when they are others than before."""
@@ -189,22 +189,10 @@ class PartitionNames:
         self._odd = odd
 
 
-class _Outcome(NamedTuple):
-    """The outcome of a call."""
-
-    found: Any = None
-    problem: BaseException | None = None
-
-
-def _outcome(names: Names, settings: Mapping[str, Any]) -> _Outcome:
-    """The outcome of a plain function that names partitions, whose values are read here, too."""
-    try:
-        found: Any = names(settings)
-        if not isawaitable(found) and not isinstance(found, str | bytes):
-            found = list(found)
-    except BaseException as problem:  # noqa: BLE001 - it is raised where the names are awaited
-        return _Outcome(problem=problem)
-    return _Outcome(found)
+def _found(names: Names, settings: Mapping[str, Any]) -> Any:
+    """What a plain function that names partitions returns; its values are read here, too."""
+    found: Any = names(settings)
+    return found if isawaitable(found) or isinstance(found, str | bytes) else list(found)
 
 
 def _shown(odd: object) -> str:

@@ -29,13 +29,13 @@ from blackboard.events import (
     LockOverridden,
 )
 from blackboard.handlers.handler import Handler, Pump
-from blackboard.model import Claim, Ended, Item, Lock, Member, Outcome, Token, replace
+from blackboard.model import Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.protocol.board_row import BoardGone
-from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
+from blackboard.protocol.claims import Claim, adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import bring_back
-from blackboard.protocol.finished_runs import Released
-from blackboard.protocol.members import Sighting, announce, forget, workers
+from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Released
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale
 from blackboard.rules.next_run import is_ahead
@@ -65,7 +65,7 @@ from blackboard.worker.holdings import Holding, Holdings, Latest
 from blackboard.worker.membership import new_member
 from blackboard.worker.partition_names import PartitionNames
 from blackboard.worker.release_queue import LAST_RELEASES, Releases
-from blackboard.worker.running import Runs, Taken
+from blackboard.worker.running import Runs
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 
 ROUND = 1 / 3
@@ -92,7 +92,7 @@ class _Look:
     now: datetime
     locks: Sequence[Lock]
     tokens: Sequence[Token]
-    workers: Sequence[Sighting]
+    workers: Sequence[Member]
     late: bool
     """Whether it comes late after the one before, or soon after one that did."""
 
@@ -154,7 +154,7 @@ class GroupWorker:
         names = PartitionNames(
             self.pump.partitions,
             group=group,
-            settings=self.runs.calls.settings.get(group, {}),
+            settings=self.runs.settings.get(group, {}),
             clock=self.board.clock,
             events=self.events,
             answered=self._named,
@@ -217,7 +217,7 @@ class GroupWorker:
                     task.cancel()
         finally:
             self._rows.names.cancel()
-            await self.runs.calls.close()
+            await self.runs.close()
             if self._racing is not None:
                 await self._racing.node.bus.close()
 
@@ -295,7 +295,7 @@ class GroupWorker:
         now = self.board.clock.monotonic()
         await self._see_to_own(look.locks)
         await self._bring_back(look)
-        picture = self._picture(look)
+        picture = await self._with_paused(self._picture(look))
         self._others = len(picture.workers) > 1
         if self._racing is not None:
             self._racing.looked(picture, look.names, self.holdings.ids)
@@ -317,13 +317,14 @@ class GroupWorker:
         if decision.release:
             # A partition that moved while the rows were read may be in none of them.
             second = await self._look()
-            again = self._picture(second)
+            again = await self._with_paused(self._picture(second))
             if again.partitions >= picture.partitions:
                 look, picture = second, again
                 decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
         await self._take(look, decision.take)
         if decision.release and not self._stopping:
             mine = {one for one, owner in picture.held.items() if owner == self.owner}
+            mine.difference_update(picture.paused)
             self._release_youngest(mine, keep=len(mine) - decision.release)
         return decision.again
 
@@ -368,16 +369,16 @@ class GroupWorker:
         resolution = self.board.table.resolution
         stale = {one.id: one.owner for one in look.locks if is_stale(one, resolution=resolution)}
         held = {one.id: one.owner for one in look.locks if one.id not in stale}
-        live = [one for one in look.workers if one.age <= _announced_for(one.member) + resolution]
+        live = [one for one in look.workers if one.age <= _announced_for(one) + resolution]
         return Picture(
             held=held,
             stale=stale,
             free=[one.id for one in look.tokens if one.ready <= look.now],
             waiting=[one.id for one in look.tokens if one.ready > look.now],
             workers=counting(
-                {one.member.owner: _announced_twice(one.member) for one in live},
+                {one.owner: _announced_twice(one) for one in live},
                 owners=set(held.values()),
-                leaving={one.member.owner for one in look.workers if not one.member.slots},
+                leaving={one.owner for one in look.workers if not one.slots},
                 me=self.owner,
                 begins=not any(
                     (look.now - one.since).total_seconds() > self._round
@@ -385,6 +386,14 @@ class GroupWorker:
                     if one.id in held
                 ),
             ),
+        )
+
+    async def _with_paused(self, picture: Picture) -> Picture:
+        """The picture with the paused partitions, where a worker may have to release some."""
+        if picture.is_even:
+            return picture
+        return replace(
+            picture, paused=[one.id async for one in self.board.items() if one.is_paused]
         )
 
     async def _see_to_own(self, locks: Sequence[Lock]) -> None:
@@ -444,8 +453,7 @@ class GroupWorker:
         """
         left = [one for one in tokens if self._settled(one)]
         while left and not self._stopping:
-            settings = [self.board.resolve(one.type, one.spec) for one in left]
-            answer = await claim(self.board, left, owner=self.owner, settings=settings)
+            answer = await claim(self.board, left, owner=self.owner)
             if answer.broken is None:
                 await self._start(answer.claims)
                 return
@@ -485,8 +493,7 @@ class GroupWorker:
         self._left_alone.add(one.id)
 
     async def _start(self, claims: Sequence[Claim]) -> None:
-        certain = await trusted(self.board, claims)
-        self.runs.start([Taken(one, self.board.resolve(one.type, one.spec)) for one in certain])
+        self.runs.start(await trusted(self.board, claims))
 
     # ---- the lease grab
 
@@ -542,11 +549,16 @@ class GroupWorker:
             held.cut_short(f"{reason}, and it did not end within {drain:g} s")
 
     def _ended(self, held: Holding, ended: Ended) -> None:
-        """Releases the partition of a pump that has ended. One that was asked to has not failed."""
-        if ended.outcome is Outcome.OK and held.asked_to_end:
+        """Releases the partition of a pump that has ended. One that was asked to, or that lost its
+        lock, has not failed; not even if it lost that while it saved, and raised.
+        """
+        returned = ended.outcome is Outcome.OK
+        if held.lost and ended.outcome is not Outcome.CANCELLED:
+            ended = replace(ended, outcome=Outcome.CANCELLED, error=held.lost)
+        elif returned and held.asked_to_end:
             ended = replace(ended, outcome=Outcome.CANCELLED, error=held.asked_to_end)
-        elif ended.outcome is Outcome.OK:
-            ended = replace(ended, outcome=Outcome.FAILED, error=held.lost or UNASKED)
+        elif returned:
+            ended = replace(ended, outcome=Outcome.FAILED, error=UNASKED)
         self.releases.add(held, ended)
 
     async def _end_pumps(self) -> None:

@@ -225,15 +225,15 @@ class RedisBus:
         match part:
             case _Part.RACES:
                 await self.set_if_absent(Hash.GRAB, TRIAL, TRIAL)
+                await self.drop_if(Hash.GRAB, TRIAL, TRIAL)
             case _Part.WRITES | _Part.CLEARING:  # there has to be something to clear
                 await self.put(Hash.GRAB, TRIAL, TRIAL)
+                await self.drop_if(Hash.GRAB, TRIAL, TRIAL)
             case _Part.PUBLISHING:
                 for channel in Channel:
                     await self.publish(channel, TRIAL)
             case _:
                 await self.get(Hash.GRAB, TRIAL)
-        if part in {_Part.RACES, _Part.WRITES, _Part.CLEARING}:
-            await self.drop_if(Hash.GRAB, TRIAL, TRIAL)
 
     # ---- messages
 
@@ -358,6 +358,8 @@ def _made(url: str, answers_within: float) -> Redis:
         **of_tcp,
     )
     pool = client.connection_pool
+    if pool.max_connections <= CONNECTIONS:
+        raise ValueError("max_connections: requests would find none left")
     connection = pool.connection_class(**pool.connection_kwargs)  # its options are checked here
     codecs.lookup(connection.encoder.encoding)
     return client

@@ -16,9 +16,16 @@ from functools import partial
 
 from blackboard.events import RunEnded
 from blackboard.model import Ended, Outcome, replace
-from blackboard.protocol.finished_runs import FinishedRun, Released, ReleaseOutcome
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Leases, each_for_itself, release, releases_at_once
+from blackboard.protocol.releases import (
+    FinishedRun,
+    Leases,
+    Released,
+    ReleaseOutcome,
+    each_for_itself,
+    release,
+    releases_at_once,
+)
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.records import run_record
 from blackboard.subscribers import Events
@@ -201,7 +208,6 @@ def _finished(held: Holding, ended: Ended) -> FinishedRun:
     return FinishedRun(
         claim=held.claim,
         ended=ended,
-        settings=held.settings,
         requeue=ended.outcome is Outcome.CANCELLED,
     )
 

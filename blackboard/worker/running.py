@@ -9,12 +9,11 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
 from blackboard.clock import Clock, SystemClock
@@ -22,16 +21,18 @@ from blackboard.errors import BadInput
 from blackboard.events import RunLogged, RunStarted
 from blackboard.handlers.context import HandlerItem, decoded_checkpoint, expand, is_expanded
 from blackboard.handlers.handler import Handler, Source
-from blackboard.model import Claim, Ended, Outcome, replace
+from blackboard.model import Ended, Outcome, replace
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.keys import shard_of
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import RESTARTS
 from blackboard.rules.due import time_limit
 from blackboard.runners.runner import HandlerCall, Runner
 from blackboard.runners.secrets import NOTHING, Mask, mask_of
 from blackboard.schedule.times import format_duration
-from blackboard.spec import RunSettings, params_of
+from blackboard.spec import params_of
 from blackboard.subscribers import Events
-from blackboard.tables.base import MAX_VALUE
+from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 
 MANY_LIMITS = 1_000
@@ -40,74 +41,29 @@ NO_PERMIT = "put back: its claim was answered late, and its type has no permit l
 NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
 
 
-class Taken(NamedTuple):
-    """A claim that is to be run, and the settings that it was made with."""
-
-    claim: Claim
-    settings: RunSettings
-
-
 @dataclass(slots=True, kw_only=True)
 class Runs:
-    """The runs of one worker."""
+    """The runs of one worker. It calls their handlers: coroutines on this loop, plain functions in
+    child processes.
+    """
 
-    holdings: Holdings
-    calls: "Calls"
-    events: Events
-    shards: int
-    started: Callable[[], None]
-    """Called when runs have begun."""
-    ended: Callable[[Holding, Ended], None]
-    """Called with each run that has ended, or was not begun."""
-
-    def start(self, taken: Sequence[Taken]) -> None:
-        """Runs claims, beside everything else. A claim without a slot is put back: it was answered
-        late, other runs have taken the slot meanwhile, or the worker is to stop.
-        """
-        for one in taken:
-            held, has_slot = self._hold(one)
-            if has_slot:
-                self.calls.start(held, partial(self.ended, held))
-            else:
-                self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_SLOT))
-        if taken:
-            self.started()
-
-    def put_back(self, taken: Taken) -> None:
-        """Releases a claim that may not run now: its item is due again at once."""
-        held, _ = self._hold(taken)
-        self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_PERMIT))
-
-    def _hold(self, taken: Taken) -> tuple[Holding, bool]:
-        """Holds a claim, and reports it. Returns also whether there was a slot for it."""
-        claim, settings = taken
-        held = Holding(claim=claim, settings=settings, shard=shard_of(claim.id, self.shards))
-        has_slot = self.holdings.add(held)
-        self.events.emit_of(claim, RunStarted, due=claim.slot, attempt=claim.attempt)
-        return held, has_slot
-
-
-@dataclass(slots=True, kw_only=True)
-class Calls:
-    """Calls handlers: coroutines on this loop, plain functions in child processes."""
-
+    board: BoardTable
     handlers: Mapping[str, Handler]
     settings: Mapping[str, Mapping[str, Any]]
     """`[jobs.TYPE]` of every type."""
     inline: Runner
     process: Runner
     events: Events
-    clock: Clock
-    save: Callable[["Holding", str], Awaitable[None]]
-    """Saves the checkpoint of a run. Raises LeaseLost, BlackboardError."""
-    limit: int = MAX_VALUE
-    """Characters of JSON that a result, or a checkpoint, may have."""
+    holdings: Holdings
+    heartbeat: Heartbeat
+    ended: Callable[[Holding, Ended], None]
+    """Called with each run that has ended, or was not begun."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _limits: "TimeLimits" = field(init=False)
     starts_again: Callable[[], None] | None = None
     """Called when child processes can be started again. None: a run for which none can be started
     fails, because its worker is to end and cannot wait, or because it is a pump: its partition is
     this worker's, which would take it again at once."""
+    _limits: "TimeLimits" = field(init=False)
     _probing: asyncio.Task[None] | None = None
     """Tries to start a child process, after none could be started."""
     _failures: int = 0
@@ -116,21 +72,46 @@ class Calls:
     """When the last such try succeeded, in monotonic seconds."""
 
     def __post_init__(self) -> None:
-        self._limits = TimeLimits(self.clock)
+        self._limits = TimeLimits(self.board.clock)
 
-    def start(self, held: Holding, ended: Callable[[Ended], None]) -> None:
-        """Calls the handler of a claimed run. `ended` is called once, with its outcome;
-        at once where it cannot be called. Never raises.
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Runs claims, beside everything else. A claim without a slot is put back: it was answered
+        late, other runs have taken the slot meanwhile, or the worker is to stop.
+        """
+        for one in claims:
+            held, has_slot = self._hold(one)
+            if has_slot:
+                self._start(held)
+            else:
+                self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_SLOT))
+        if claims:
+            self.heartbeat.beat()  # a watchdog has to allow for the new leases before they run
+
+    def put_back(self, claim: Claim) -> None:
+        """Releases a claim that may not run now: its item is due again at once."""
+        held, _ = self._hold(claim)
+        self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_PERMIT))
+
+    def _hold(self, claim: Claim) -> tuple[Holding, bool]:
+        """Holds a claim, and reports it. Returns also whether there was a slot for it."""
+        held = Holding(claim=claim, shard=shard_of(claim.id, self.board.shards))
+        has_slot = self.holdings.add(held)
+        self.events.emit_of(claim, RunStarted, due=claim.slot, attempt=claim.attempt)
+        return held, has_slot
+
+    def _start(self, held: Holding) -> None:
+        """Calls the handler of a run. `ended` is called once, with its outcome; at once where it
+        cannot be called. Never raises.
         """
         prepared = self._call(held)
         if isinstance(prepared, Ended):
-            ended(prepared)
+            self.ended(held, prepared)
             return
         call, allowed = prepared
         runner = self.inline if call.handler.is_async else self.process
-        report = _Report(held, self.events, self.save)
-        held.execution = runner.start(call, report, held.deadline)
-        held.execution.when_ended(lambda how: ended(self._of_begun(call, report, how)))
+        report = _Report(held, self.events, self.heartbeat)
+        held.execution = runner.start(call, report, held.claim.deadline)
+        held.execution.when_ended(lambda how: self.ended(held, self._of_begun(call, report, how)))
         held.pass_on()
         if allowed is not None:
             self._limits.add(held, allowed)
@@ -161,14 +142,14 @@ class Calls:
 
     async def _probe(self, source: Source) -> None:
         """Tries to start a child process until one can be."""
-        if self.clock.monotonic() - self._started >= RESTARTS.longest:
+        if self.board.clock.monotonic() - self._started >= RESTARTS.longest:
             self._failures = 0
         while True:
             self._failures += 1
-            await self.clock.sleep(RESTARTS.pause(self._failures))
+            await self.board.clock.sleep(RESTARTS.pause(self._failures))
             if await self.process.can_start(source):
                 break
-        self._started = self.clock.monotonic()
+        self._started = self.board.clock.monotonic()
 
     def _call(self, held: Holding) -> tuple[HandlerCall, timedelta | None] | Ended:
         """The call of a handler, and how long it may take; or why there is none."""
@@ -178,7 +159,7 @@ class Calls:
             return Ended(outcome=Outcome.FAILED, error=f"no handler here for {claim.type!r}")
         try:
             item, mask, checkpoint = given(held, self.environ)
-            allowed = time_limit(held.settings, claim.slot)
+            allowed = time_limit(claim.settings, claim.slot)
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
         except RecursionError:
@@ -187,7 +168,7 @@ class Calls:
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
         ends = None
         if allowed is not None:
-            # By the clock that `ctx.time_left` reads, in any process: tests turn `self.clock` on.
+            # By the clock that `ctx.time_left` reads, in any process: tests turn the board's on.
             ends = SystemClock().monotonic() + allowed.total_seconds()
         call = HandlerCall(
             handler=handler,
@@ -197,9 +178,9 @@ class Calls:
             attempt=claim.attempt,
             worker=claim.owner,
             settings=self.settings.get(claim.type, {}),
-            fenced=held.settings.fenced,
+            fenced=claim.settings.fenced,
             mask=mask,
-            limit=self.limit,
+            limit=self.board.table.max_value,
             checkpoint=checkpoint,
             ends=ends,
         )
@@ -279,7 +260,7 @@ def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask,
         id=claim.id,
         type=claim.type,
         params=params,
-        timezone=held.settings.timezone,
+        timezone=claim.settings.timezone,
         written=written if params != written else None,
     )
     return item, mask, decoded_checkpoint(claim.item.checkpoint)
@@ -291,13 +272,13 @@ class _Report:
 
     held: Holding
     events: Events
-    saving: Callable[[Holding, str], Awaitable[None]]
+    heartbeat: Heartbeat
 
     def progress(self, done: int, total: int) -> None:
         self.held.report_progress(done, total)
 
     async def save(self, checkpoint: str) -> None:
-        await self.saving(self.held, checkpoint)
+        await self.heartbeat.save(self.held, checkpoint)
 
     def log(self, level: int, message: str) -> None:
         self.events.emit_of(self.held.claim, RunLogged, message=message, level=level)

@@ -35,12 +35,12 @@ from blackboard.events import (
     StoreAway,
 )
 from blackboard.handlers.handler import Handler
-from blackboard.model import LONG_AGO, Lock, Mark, Token
-from blackboard.protocol.claims import Freed, claims_at_once, pass_over
+from blackboard.model import LONG_AGO, LOST_AFTER, Lock, Mark, Token
+from blackboard.protocol.claims import Claim, Freed, claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.maintenance import agree, is_paused
-from blackboard.protocol.members import LOST_AFTER
-from blackboard.protocol.permits import LimitName, limit_of
+from blackboard.protocol.permits import LimitName
+from blackboard.protocol.planning import check_runnable
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
@@ -52,7 +52,7 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Latest
 from blackboard.worker.peers import FIRST, Peers, Turn
 from blackboard.worker.permits import Permits
-from blackboard.worker.running import Runs, Taken
+from blackboard.worker.running import Runs
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.slots import FreeSlots, Slots
 from blackboard.worker.store_breaker import StoreBreaker
@@ -297,7 +297,7 @@ class Walk:
         return self._slots.free(
             self.permits.counts(),
             self.permits.exhausted(),
-            paused=self.runs.calls.paused_types(),
+            paused=self.runs.paused_types(),
             times=times,
         )
 
@@ -497,12 +497,13 @@ class Walk:
 
     def _candidate(self, token: Token) -> Candidate:
         """The candidate of a token. Raises BadInput or ValueError where its settings cannot be
-        computed.
+        computed, or it is not `check_runnable`.
         """
         settings = self.board.resolve(token.type, token.spec)
+        limit = check_runnable(self.board, token, settings)
         is_first = not self.takes_turns or token.id in self._released
         turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
-        return Candidate(token, settings, limit_of(token, settings), turn)
+        return Candidate(token, settings, limit, turn)
 
     def _decide(self, candidate: Candidate, result: WalkResult) -> Move:
         token, settings = candidate.token, candidate.settings
@@ -526,11 +527,10 @@ class Walk:
 
     async def _pass_over(self, missed: Missed, result: WalkResult) -> bool:
         """Skips or puts off the slot of an item. Returns whether that was done."""
-        (candidate, move), board = missed, self.board
-        token, settings = candidate.token, candidate.settings
+        token, move = missed.candidate.token, missed.move
         result.missed += 1
         try:
-            after = await pass_over(board, token, move=move, settings=settings)
+            after = await pass_over(self.board, token, move=move)
         except (BadInput, ValueError) as error:
             self._leave(token, str(error))
             return False
@@ -639,11 +639,11 @@ class Walk:
         if refused is not None:
             self._leave(token, str(refused))
 
-    def _start(self, taken: Sequence[Taken], result: WalkResult) -> None:
+    def _start(self, taken: Sequence[Claim], result: WalkResult) -> None:
         self.runs.start(taken)
         result.claims += len(taken)
         for one in taken:
-            result.overdue_by_id.pop(one.claim.id, None)
+            result.overdue_by_id.pop(one.id, None)
 
     # ---- stale locks, and locks of this worker that it does not hold
 
@@ -720,7 +720,7 @@ class Walk:
         if move is Move.OVERRIDE:
             self._look_after(lock, result)
 
-    async def _taken(self, lock: Lock, move: Move) -> list[Taken] | Freed | None:
+    async def _taken(self, lock: Lock, move: Move) -> list[Claim] | Freed | None:
         if move is Move.ADOPT:
             return await self._claimer.adopt(lock)
         is_late = self._shard_of(lock) in self._tasks.late

@@ -22,8 +22,8 @@ from blackboard.model import Lock, Token
 from blackboard.phrases import plural
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.claims import claims_at_once
-from blackboard.protocol.finished_runs import Released
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Released
 from blackboard.subscribers import Events
 from blackboard.table import TableError, Unusable
 from blackboard.tasks import until_one_ends
@@ -107,7 +107,7 @@ class Worker:
         self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
         if mode is Mode.FOREVER:
-            self.runs.calls.starts_again = self.wake.now
+            self.runs.starts_again = self.wake.now
         self.releases.slots_freed = self._fill_slots
         self.releases.landed = partial(self._released, mode)
         self.wake.start()
@@ -139,7 +139,7 @@ class Worker:
             self.wake.stop()
             self.walk.cancel()
             self.releases.cancel()
-            await self.runs.calls.close()
+            await self.runs.close()
         if self._remade is not None:
             raise self._remade
         if self._broken is not None and mode is not Mode.FOREVER:
@@ -180,7 +180,7 @@ class Worker:
         """Keeps the membership row. Stops when the board was made anew with other shards."""
         try:
             while True:
-                paused = self.runs.calls.paused_types()
+                paused = self.runs.paused_types()
                 await self.membership.announce(running=len(self.holdings), but=paused)
         except Remade as why:
             self.give_up(why)

@@ -13,10 +13,11 @@ import html
 import re
 import unicodedata
 from dataclasses import dataclass, field
+from datetime import time
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from .addresses import meant, redacted
-from .lines import CONTROL, Block, Line
+from .lines import ALL_DAY, CONTROL, Block, Line
 from .records import Text
 from .rules import Rule, ended_in, not_followed, tidy
 from .times import LATEST, LONGEST, Length, Moment, Zones, length_of
@@ -219,10 +220,13 @@ class _Reading:
         member = self._member
         member.start = self._within(member.start, "a start")
         member.end = self._end()
+        self._make_days()
         override = self._block.first("RECURRENCE-ID")
         if override is not None:
             member.recurrence = self._only(override)
             member.this_and_future = "THISANDFUTURE" in override.params.upper()
+            if "THISANDPRIOR" in override.params.upper():
+                member.mended.append("RANGE=THISANDPRIOR is not followed")
         digits = re.match(r"\s*(\d{1,18})", self._block.value("SEQUENCE"))
         member.sequence = int(digits[1]) if digits else 0
         member.rules = self._rules("RRULE")
@@ -286,10 +290,8 @@ class _Reading:
         """The end, if it can be used; else reads the duration."""
         member = self._member
         line = self._block.first("DTEND")
-        if line is not None:
-            end = self._only(line)
-            if end is not None and end.is_day == member.start.is_day:
-                return self._within(self._moment(line), "an end")
+        if line is not None and self._end_beside(member.start, line) is not None:
+            return self._within(self._moment(line), "an end")
         member.length = self._length(self._block.value("DURATION"), member.start)
         return None
 
@@ -297,8 +299,27 @@ class _Reading:
         if said.value[:1] in "+-Pp":
             length = self._length(said.value, start)
             return start.after(length) if length else None
-        end = self._only(said)
-        return None if end is None or end.is_day != start.is_day else end
+        return self._end_beside(start, said)
+
+    def _end_beside(self, start: Moment, line: Line) -> Moment | None:
+        """The end that a line says, if it is a day beside a day or a time beside a time."""
+        end = self._only(line)
+        if end is None or end.is_day == start.is_day:
+            return end
+        said, start_is = ("a day", "a time") if end.is_day else ("a time", "a day")
+        self._member.mended.append(f"an end that is {said} is left out: its start is {start_is}")
+        return None
+
+    def _make_days(self) -> None:
+        """Makes days of times from one midnight to another that Outlook calls all-day. It says so
+        of other times, too: these stay.
+        """
+        member, start, end = self._member, self._member.start, self._member.end
+        if self._block.value(ALL_DAY).strip().upper() != "TRUE" or end is None or start.is_day:
+            return
+        if start.zone == end.zone and start.wall.time() == end.wall.time() == time():
+            member.start, member.end = Moment(start.wall, ""), Moment(end.wall, "")
+            member.is_floating = False
 
     def _length(self, said: str, start: Moment) -> Length | None:
         length = length_of(said)

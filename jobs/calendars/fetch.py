@@ -3,8 +3,11 @@
 A host gets a few requests at once. All hosts together have a number of places, and a request that
 takes long gives its place back while it goes on, so that slow or silent hosts do not use the places
 of others. A host that timed out twice is down for this run, and what waits for it fails at once. A
-host that names a time for the next request (Retry-After) is waited for once, if that is soon; else
-it is left alone. A host is a name and a port.
+host is a name and a port.
+
+A time for the next request (Retry-After) is waited for once, by all feeds of the host, if it is
+soon. Else it is that of the feed alone, as many hosts answer so for a page that is broken: the host
+gets no more requests in this run when it says 429, or when two of its feeds are refused.
 
 Each redirect waits in the queue of its host, and the time in a queue is not counted. `request.py`
 makes one request, `cache.py` keeps what other cities have fetched. Where the settings allow it, a
@@ -48,6 +51,8 @@ TIMEOUTS = 2
 class _Host:
     places: asyncio.Semaphore
     timeouts: int = 0
+    refused: int = 0
+    """Feeds that got a Retry-After."""
     until: datetime | None = None
     """When the host wants the next request."""
     rested: bool = False
@@ -102,15 +107,19 @@ class Hosts:
         if host.timeouts >= TIMEOUTS:
             host.down = f"not asked: its host timed out {host.timeouts} times in this run"
 
-    def asked_for_time(self, name: str, until: datetime) -> bool:
-        """Notes its Retry-After. Returns whether that is waited for."""
+    def asked_for_time(self, name: str, until: datetime, *, busy: bool, first: bool) -> bool:
+        """Notes the Retry-After of a feed, the first one that it got, or a later one; `busy` is
+        whether it is surely the host's. Returns whether it is waited for.
+        """
         host, now = self._host(name), self.clock.now()
+        host.refused += first
         resting = host.until is not None and host.until > now
-        host.until = max(until, host.until or until)
-        soon = host.until - now <= timedelta(seconds=self.limits.longest_wait)
-        host.is_waited_for = soon and (host.is_waited_for if resting else not host.rested)
-        host.rested = True
-        return host.is_waited_for
+        latest = max(until, host.until or until)
+        soon = latest - now <= timedelta(seconds=self.limits.longest_wait)
+        waits = soon and (host.is_waited_for if resting else not host.rested)
+        if waits or busy or host.refused > 1:
+            host.until, host.is_waited_for, host.rested = latest, waits, True
+        return waits
 
     async def _until_wanted(self, host: _Host) -> None:
         while True:
@@ -120,7 +129,7 @@ class Hosts:
             if host.until is None or left <= 0:
                 return
             if not host.is_waited_for:
-                raise FetchFailed(waiting(host.until), until=host.until)
+                raise FetchFailed(waiting(host.until))
             await self.clock.sleep(left)
 
     def _host(self, name: str) -> _Host:
@@ -130,8 +139,8 @@ class Hosts:
 
 
 def waiting(until: datetime) -> str:
-    """Why a host with a Retry-After gets no request."""
-    return f"not asked: its host wants to be left alone until {until:%Y-%m-%dT%H:%M:%SZ}"
+    """Why there is no request after a Retry-After."""
+    return f"not asked: its server wants no request until {until:%Y-%m-%dT%H:%M:%SZ}"
 
 
 _PIECE = 256 * 1024
@@ -275,9 +284,10 @@ class Fetcher:
             except FetchFailed as problem:
                 if problem.until is None:
                     raise
-                if not (self._hosts.asked_for_time(place, problem.until) and way.again):
+                first, way.again, busy = way.again, False, problem.why is Why.BUSY
+                waits = self._hosts.asked_for_time(place, problem.until, busy=busy, first=first)
+                if not (waits and first):
                     raise
-                way.again = False
                 return None
             finally:
                 way.left -= self._clock.monotonic() - begun

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 SEVERAL = frozenset({"RRULE", "RDATE", "EXRULE", "EXDATE", "CATEGORIES", "IMAGE", "ATTACH"})
 """Properties that an event may have more than once; of others the first that is not empty counts.
 """
+ALL_DAY = "X-MICROSOFT-CDO-ALLDAYEVENT"
 KEPT = SEVERAL | {
     *("UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "SEQUENCE"),
-    *("SUMMARY", "DESCRIPTION", "LOCATION", "URL", "STATUS", "CLASS", "GEO"),
+    *("SUMMARY", "DESCRIPTION", "LOCATION", "URL", "STATUS", "CLASS", "GEO", ALL_DAY),
 }
 """The properties that are read."""
 _OF_ZONE = frozenset(

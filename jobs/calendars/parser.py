@@ -23,13 +23,13 @@ from blackboard.runners.interpreter import die_with, reset_signals
 
 from .budget import FEED_EVENTS, FEED_TEXT, LONG_SERIES, Budget, TooMuch
 from .events import Vevent, access_of, plain, read_vevent, text_of_vevent
-from .lines import Block, NotACalendar, Sections, read_calendar
+from .lines import ALL_DAY, Block, NotACalendar, Sections, read_calendar
 from .outside import are_outside
 from .records import ANSWER, HEAD, Ask, Occurrence, Parsed, Text
 from .series import Instance, instances_of
 from .times import Zones
 
-_NOT_IN_UID = frozenset({"IMAGE", "ATTACH", "GEO", "CLASS"})
+_NOT_IN_UID = frozenset({"IMAGE", "ATTACH", "GEO", "CLASS", ALL_DAY})
 _TEXT_BESIDES = 500
 """Characters that an event costs besides its description."""
 

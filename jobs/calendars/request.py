@@ -42,8 +42,14 @@ from .responses import (
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_GONE = frozenset({404, 410})
-_BUSY = frozenset({429, 503})
+_WHY = {404: Why.GONE, 410: Why.GONE, 429: Why.BUSY}
+_LATER = frozenset({429, 503})
+_BROKEN = {
+    "without sending complete message body": "cut off: the connection ended before the feed did",
+    "without sending a response": "the connection ended before an answer",
+    "Receive buffer too long": "its headers are too large",
+}
+"""Failures in plain words, by what the HTTP client says of them."""
 _RESOLVERS = 64
 """Threads for name servers, apart from other work: a server that does not answer occupies one."""
 _WORDS_WITHIN = 2.0
@@ -219,11 +225,10 @@ class Requester:
         except (TimeoutError, httpx2.HTTPError):
             head = b""  # the status says enough
         until = None
-        if status in _BUSY:
+        if status in _LATER:
             until = next_request_at(headers.get("retry-after", ""), self._clock.now())
         later = f", to be asked again from {until:%Y-%m-%dT%H:%M:%SZ} on" if until else ""
-        why = Why.GONE if status in _GONE else Why.TROUBLE
-        said = words_of(head, *way)
+        why, said = _WHY.get(status, Why.TROUBLE), words_of(head, *way)
         return FetchFailed(f"HTTP {status}{later}", why=why, said=said, until=until)
 
     def _context(self, url: httpx2.URL) -> ssl.SSLContext:
@@ -293,7 +298,8 @@ def _joined(url: httpx2.URL, place: str) -> str:
 
 
 def _broken_off(problem: httpx2.HTTPError) -> str:
-    if "without sending complete message body" in str(problem):
-        return "cut off: the connection ended before the feed did"
+    for sign, words in _BROKEN.items():
+        if sign in str(problem):
+            return words
     said = error_line(problem).partition(": bytearray(")[0]  # without what came, as Python has it
     return f"{said} while reading"

@@ -47,6 +47,8 @@ class Why(StrEnum):
 
     TROUBLE = "trouble"
     """It may pass: the last good events stay."""
+    BUSY = "busy"
+    """The same, and it is that of the whole host, which gets too many requests."""
     GONE = "gone"
     """The server says that there is no such feed."""
     REFUSED = "refused"

@@ -2,7 +2,8 @@
 
 Understood besides RFC 5545: lower case, white space, dashes in UNTIL, parts that begin with X-, the
 text of a broken line after the last part, RSCALE=GREGORIAN (RFC 7529), weekdays of which only some
-have a number, a negative COUNT, which is none, and INTERVAL=0, which is 1.
+have a number, or that are written out, parts that are empty, a negative COUNT, which is none, and
+INTERVAL=0, which is 1. A WKST that is a number is left out.
 
 **The end.** `ended_in` puts every UNTIL into the form that RFC 5545 has for the start of a series.
 For days, one in UTC is the day that it is then where the feed is: Google writes the last second of
@@ -41,7 +42,7 @@ _PARTS = {
     "UNTIL": re.compile(r"\d{8}(?:T\d{6}Z?)?"),
     "COUNT": re.compile(r"-?\d{1,9}"),
     "INTERVAL": re.compile(r"\d{1,9}"),
-    "WKST": re.compile(_WEEKDAY),
+    "WKST": re.compile(rf"{_WEEKDAY}|\d+"),
     "RSCALE": re.compile("GREGORIAN"),
     "SKIP": re.compile("OMIT|BACKWARD|FORWARD"),
     "BYDAY": re.compile(rf"[+-]?\d{{0,2}}{_WEEKDAY}(?:,[+-]?\d{{0,2}}{_WEEKDAY})*"),
@@ -51,7 +52,16 @@ _PARTS = {
     },
 }
 _BY = re.compile("BY(?!DAY).*")
-_LEFT_OUT = re.compile(r"\b(?:SKIP\s*=\s*(?:BACK|FOR)WARD|INTERVAL\s*=\s*0+)\b", re.IGNORECASE)
+_LONG_DAY = re.compile(
+    r"\b(\d*(?:MO(?=N)|TU(?=E)|WE(?=D)|TH(?=U)|FR(?=I)|SA(?=T)|SU(?=N)))"
+    r"(?:N|ES?|D(?:NES)?|U(?:RS?)?|I|T(?:UR)?)(?:DAY)?\b"
+)
+"""Matches a weekday that is written out, or its first letters."""
+_LEFT_OUT = re.compile(
+    r"\b(?:SKIP\s*=\s*(?:BACK|FOR)WARD\b|INTERVAL\s*=\s*0+\b|WKST\s*=\s*\d+\b"
+    r"|(?:UNTIL|COUNT)\s*=(?=\s*(?:;|\Z)))",
+    re.IGNORECASE,
+)
 _OF_DATES = frozenset({"000000", "235959"})
 """Times in UTC that only fill up a date."""
 
@@ -63,10 +73,12 @@ def tidy(value: str) -> Rule:
     parts: Rule = {}
     for number, part in enumerate(given, start=1):
         name, _equals, said = (re.sub(r"\s*([,=])\s*", r"\1", part)).partition("=")
-        if name.startswith("X-"):
+        if name.startswith("X-") or (name in _PARTS and not said):
             continue
         if name == "UNTIL":
             said = re.sub(r"(?<=\d)[-:](?=\d)", "", said)
+        if name in {"BYDAY", "WKST"}:
+            said = _LONG_DAY.sub(r"\1", said)
         found = _PARTS[name].match(said) if name in _PARTS else None
         if found is None or (found.end() < len(said) and number < len(given)) or name in parts:
             raise ValueError(f"{value[:60]!r} is no rule")
@@ -88,6 +100,8 @@ def _drop_defaults(parts: Rule) -> None:
         del parts["INTERVAL"]
     if parts.get("COUNT", "").startswith("-"):
         del parts["COUNT"]
+    if parts.get("WKST", "").isdecimal():
+        del parts["WKST"]
 
 
 def _check_numbers(parts: Rule) -> None:
@@ -100,7 +114,7 @@ def _check_numbers(parts: Rule) -> None:
 
 
 def not_followed(value: str) -> list[str]:
-    """What a rule says and `tidy` leaves out, though it may move some of its days."""
+    """What a rule says and `tidy` leaves out, though it may move some of its days, or end it."""
     return [f"{''.join(said.upper().split())} is not followed" for said in _LEFT_OUT.findall(value)]
 
 
@@ -185,7 +199,7 @@ def has_start(rules: list[Rule], start: Moment) -> bool:
 def fits(rules: list[Rule], wall: datetime) -> bool:
     """Whether a start is among the times of one of its own rules."""
     for rule in rules:
-        with suppress(ValueError, OverflowError):  # it may contradict itself in one zone only
+        with suppress(Exception):  # of the library: it may contradict itself in one zone only
             if next(expansion(rule, wall).after(wall - _SECOND), None) == wall:
                 return True
     return False

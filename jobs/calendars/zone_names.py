@@ -52,8 +52,10 @@ _OTHER_NAMES = {
     "saskatchewan": "America/Regina",
     "newfoundland": "America/St_Johns",
     "coordinated universal time": "UTC",
+    "us/pacific-new": "America/Los_Angeles",
+    "canada/east-saskatchewan": "America/Regina",
 }
-"""Names that Windows and Rails show and that are no cities."""
+"""Names that Windows and Rails show and that are no cities, and two that the tz database had."""
 _BETWEEN_HOURS = {
     -570: "Pacific/Marquesas",
     210: "Asia/Tehran",

@@ -71,6 +71,7 @@ ITEM_ID: dict[str, Callable[[Board, Any], Awaitable[Any]]] = {
     "cancel": lambda board, it: board.cancel(it),
     "unlock": lambda board, it: board.unlock(it),
     "ack": lambda board, it: board.ack(it),
+    "next": lambda board, it: board.next(it),
     "rename": lambda board, it: board.rename(it, "new"),
     "remove": lambda board, it: board.remove(it),
 }

@@ -12,9 +12,8 @@ from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.election import JITTER
-from blackboard.model import Item, State, replace
+from blackboard.model import ANNOUNCE_EVERY, Item, State, replace
 from blackboard.protocol.additions import add
-from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
 from blackboard.rules.status import COUNTED_EVERY

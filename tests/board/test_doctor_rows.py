@@ -26,7 +26,7 @@ from blackboard.protocol.status import count, write_statistics
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace, Value
 from tests.cli.command_line import CommandLine, blackboard
-from tests.support.boards import Scene, make_board, settings_of, story
+from tests.support.boards import Scene, make_board, story
 from tests.support.groups import GROUP, Group, sharing
 from tests.support.stores import rows_of
 from tests.support.wrong_rows import found, repaired
@@ -410,7 +410,7 @@ async def test_a_leader_of_the_time_when_a_clock_was_wrong_is_told_while_it_lead
     (item,) = [item async for item in leaders.items()]
     (token,) = [token async for token in leaders.walk(0, until=item.ready)]
     assert isinstance(token, Token)
-    await claim(leaders, [token], owner="me", settings=[settings_of("ring", token.spec)])
+    await claim(leaders, [token], owner="me")
     scene.clock.jump(-3653 * 86_400.0)
     scene.later(seconds=1)
     for report in (await repaired(scene.other), await found(scene.other)):

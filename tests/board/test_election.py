@@ -672,6 +672,19 @@ async def test_an_item_that_cannot_be_read_keeps_candidates_waiting_in_their_blo
     await town.until(lambda: other.is_leader, 2 * CHECK)
 
 
+@of_town
+async def test_a_claim_that_the_store_refuses_is_reported_once_and_tried_again(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await town.candidate(enter=False)
+    async with one:
+        town.wires[0].script(Fault.REFUSED, Fault.REFUSED)
+        await town.until(lambda: one.is_leader, 3 * CHECK)
+    said = [one.getMessage() for one in caplog.records if one.name.startswith("blackboard")]
+    assert len(said) == 1, caplog.text
+    assert "the election 'report': item: the store does not take its rows: too large" in said[0]
+
+
 # ---- processes
 
 CANDIDATE = """

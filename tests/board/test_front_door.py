@@ -198,10 +198,74 @@ def test_items_are_found_by_glob_type_and_state(url: str) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.of_one_store
+def test_items_are_found_by_the_patterns_of_the_command_line(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("feed1", "feed", tags=["eu", "daily"], owner="ann")
+            await board.add("feed2", "other", tags=["us"])
+            found = {
+                pattern: [one.id async for one in board.items(pattern)]
+                for pattern in ("feed1", "feed[1-3]", "tag:d*", "owner:ann", "type:other", "absent")
+            }
+            assert found == {
+                "feed1": ["feed1"],
+                "feed[1-3]": ["feed1", "feed2"],
+                "tag:d*": ["feed1"],
+                "owner:ann": ["feed1"],
+                "type:other": ["feed2"],
+                "absent": [],
+            }
+            assert [one async for one in board.items("feed1", type="other")] == []
+
+    asyncio.run(story())
+
+
+def test_the_runs_of_all_items_are_read_by_when_they_stopped(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            for name in "ab":
+                await board.add(name, "feed")
+                await board.worker().work("idle")
+            await board.run("a")
+            await board.worker().work("idle")
+            await board.remove("b")
+            runs = [run async for run in board.runs()]
+            assert [(one.id, one.fence) for one in runs] == [("a", 2), ("b", 1), ("a", 1)]
+            assert [one async for one in board.runs(limit=2)] == runs[:2]
+            assert [one async for one in board.runs(until=runs[1].stop)] == runs[1:]
+            assert [one async for one in board.runs("a", since=runs[1].stop)] == runs[:1]
+            assert [one async for one in board.runs(limit=0)] == []
+            with pytest.raises(BadInput, match="has no offset"):
+                [one async for one in board.runs(since=datetime(2026, 11, 21, 9))]  # noqa: DTZ001
+
+    asyncio.run(story())
+
+
+@pytest.mark.of_one_store
+def test_the_next_times_of_an_item_are_computed(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            item = await board.add("a", "feed", cron="0 6 * * *", blackout="sat-sun")
+            times = await board.next("a", count=6)
+            assert times[0] == item.due
+            assert len(times) == 6
+            assert {(one.hour, one.weekday() < 5) for one in times} == {(6, True)}
+            assert len(await board.next("a")) == 5
+            with pytest.raises(BadInput, match="count: 0 is too few"):
+                await board.next("a", count=0)
+            with pytest.raises(blackboard.Missing):
+                await board.next("absent")
+
+    asyncio.run(story())
+
+
 def test_an_item_is_edited_paused_resumed_asked_for_and_removed(url: str) -> None:
     async def story() -> None:
         async with opened(url) as board:
             await board.add("a", "feed", params={"url": "x", "old": 1})
+            with pytest.raises(BadInput, match="edit: nothing is changed"):
+                await board.edit("a", every=None, tags=None, params={}, unset=[])
             edited = await board.edit("a", every="2h", params={"url": "y"}, unset=["old"])
             assert (edited.schedule, edited.params) == ("every 2h", {"url": "y"})
             assert (await board.edit("a", every="")).schedule == "every 1h"
@@ -267,8 +331,7 @@ def test_what_is_done_to_an_item_whose_lock_is_damaged_is_no_error(url: str) -> 
                 async for one in table.walk(0, until=await table.table.now())
                 if isinstance(one, Token)
             ]
-            settings = [table.resolve("feed", one.spec) for one in tokens]
-            await claim(table, tokens, owner="host:1:worker", settings=settings)
+            await claim(table, tokens, owner="host:1:worker")
             damaged = Merge(lock_key("a"), {"fence": "high"}, ANY)
             await table.table.commit(table.partition("a"), [damaged])
             paused = await board.pause("a")
@@ -1007,16 +1070,12 @@ def test_a_subscription_can_be_ended(tmp_path: Path) -> None:
     end()  # a board that is closed has none
 
 
-def test_a_worker_that_is_ended_before_it_begins_ends_its_block(tmp_path: Path) -> None:
+def test_a_worker_whose_board_closes_before_it_begins_ends_its_block(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(str(tmp_path / "app.db")) as board, board.worker() as worker:
-            await worker.end()
-        async with opened(str(tmp_path / "app.db")) as board:
-            worker = board.worker()
-            await worker.end()
-            await worker.work()  # returns at once
-            async with worker:
-                pass
+        opening = opened(str(tmp_path / "app.db"))
+        board = await opening.__aenter__()
+        async with board.worker():
+            await opening.__aexit__(None, None, None)
 
     asyncio.run(story())
 
@@ -1148,15 +1207,24 @@ def test_a_function_of_the_script_itself_runs_in_a_child_process(
 
 
 @pytest.mark.parametrize(
-    ("args", "stdin"), [(["-c", HEAD + "asyncio.run(main(where))"], ""), (["-"], HEAD + GUARDED)]
+    ("args", "stdin"),
+    [
+        (["-c", HEAD + "asyncio.run(main(where))"], ""),
+        (["-"], HEAD + GUARDED),
+        (["own.jobs.py"], ""),
+        (["package"], ""),
+    ],
 )
-def test_a_function_of_a_program_that_is_no_file_is_refused(
+def test_a_function_of_a_program_that_no_child_can_import_is_refused(
     tmp_path: Path, args: list[str], stdin: str
 ) -> None:
+    (tmp_path / "package").mkdir()
+    for name in ("own.jobs.py", "package/__main__.py"):
+        (tmp_path / name).write_text(HEAD + GUARDED)
     said = program(tmp_path, *args, stdin=stdin, code=1).splitlines()[-1]
     assert "BadInput: handler 'where' (" in said
     assert "its program is not a Python file" in said
-    assert "define it at the top level of a module" in said
+    assert "move it to a module that the program imports, start the program" in said
 
 
 def test_a_function_below_the_guard_is_refused(tmp_path: Path) -> None:

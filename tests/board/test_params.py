@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import json
 import math
+import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -244,6 +245,38 @@ def test_a_class_that_json_cannot_describe_is_refused_where_it_is_declared() -> 
 
     with pytest.raises(BadInput, match=r"handler 't' .*params Odd"):
         handler("t", params=Odd)(lambda item, ctx: None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ((int | None,), ".field"),
+        ((int | None, 30), ".field"),
+        ((list[int | None],), ".field[...]"),
+        ((dict[str, int | None],), ".field[...]"),
+        ((tuple[int, str | None] | None, None), ".field[...]"),
+    ],
+)
+def test_a_field_whose_none_no_row_can_keep_is_refused_where_it_is_declared(
+    kind: tuple[Any, ...], field: str
+) -> None:
+    Odd = msgspec.defstruct("Odd", [("field", *kind)])  # noqa: N806 - a class
+    Outer = msgspec.defstruct("Outer", [("inner", Odd)])  # noqa: N806
+    for one in (Odd, Outer):
+        with pytest.raises(BadInput, match=rf"handler 't' .*params Odd{re.escape(field)}: .* None"):
+            handler("t", params=one)(lambda item, ctx: None)
+
+
+def test_a_class_that_is_written_as_a_list_is_refused_where_it_is_declared() -> None:
+    class Point(msgspec.Struct, array_like=True):
+        x: int
+
+    class Place(msgspec.Struct):
+        point: Point
+
+    with pytest.raises(BadInput, match=r"handler 't' .*params Point: it is written as a list"):
+        handler("t", params=Point)(lambda item, ctx: None)
+    described(Place, "t").check({"point": [1]})
 
 
 def test_a_handler_describes_its_params_as_json() -> None:

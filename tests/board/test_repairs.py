@@ -3,9 +3,13 @@
 import pytest
 
 from blackboard.doctor import Examination, examine
+from blackboard.model import LARGEST
 from blackboard.protocol import keys
-from blackboard.table import ANY, Delete, Merge
-from tests.support.boards import Scene, story
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import cancel
+from blackboard.spec import Spec
+from blackboard.table import ANY, Delete, Insert, Merge, Value, read
+from tests.support.boards import Scene, make_board, story
 from tests.support.faults import Fault
 from tests.support.wrong_rows import (
     Plant,
@@ -15,6 +19,7 @@ from tests.support.wrong_rows import (
     codes,
     found,
     history_above_the_item,
+    key_of_another_id,
     lock_beside_the_token,
     lock_instead_of_the_token,
     lock_of_an_earlier_life,
@@ -29,10 +34,10 @@ from tests.support.wrong_rows import (
     removed_with_a_lock,
     removed_with_a_token,
     repaired,
+    row_without_id,
     running_for_another_owner,
     running_with_a_higher_lock,
     running_with_a_lock_for_ages,
-    running_with_a_lock_that_names_another_item,
     running_with_a_lock_that_says_nothing,
     running_with_a_lower_lock,
     running_with_a_token,
@@ -77,12 +82,13 @@ from tests.support.wrong_rows import (
         (token_with_another_spec, ["D5"]),
         (token_with_another_fence, ["D5"]),
         (token_with_another_checkpoint, ["D5"]),
-        (token_that_cannot_be_read, ["D5"]),
-        (token_that_names_no_item, ["D5"]),
-        (token_that_names_another_item, ["D5"]),
+        (token_that_cannot_be_read, ["D7"]),
+        (token_that_names_no_item, ["D9"]),
+        (token_that_names_another_item, ["D9"]),
+        (key_of_another_id, ["D9"]),
+        (row_without_id, ["D9"]),
         (running_with_a_lock_for_ages, ["D8"]),
-        (running_with_a_lock_that_says_nothing, ["D2"]),
-        (running_with_a_lock_that_names_another_item, ["D2"]),
+        (running_with_a_lock_that_says_nothing, ["D9"]),
         (history_above_the_item, ["D6", "D6"]),
         (outcome_unlike_the_history, ["D6"]),
     ],
@@ -210,7 +216,142 @@ async def test_a_repair_that_the_store_refuses_leaves_the_finding(scene: Scene) 
     await scene.add()
     planted = await another_token(scene)
     await plant(scene, planted)
-    scene.table.script(*[Fault.REFUSED] * 5)
-    mended = await repaired(scene.board)
-    assert [(one.code, one.repaired) for one in mended.findings] == [("D1", False)]
+    scene.table.script(Fault.REFUSED)
+    (told,) = (await repaired(scene.board)).findings
+    assert (told.code, told.repaired) == ("D1", False)
+    assert "(the store does not take its repair: " in told.problem
     await plant(scene, Delete(planted.key, ANY))
+
+
+# ---- beside rows that cannot be read
+
+above_the_store = pytest.mark.of_one_store("rows are judged above the store")
+
+
+@above_the_store
+@pytest.mark.parametrize("damage", [{"log": 5}, {"item": "elko"}, {"fence": 9}, {"version": 99}])
+@story
+async def test_a_run_that_cannot_be_read_keeps_its_item_from_no_repair(
+    scene: Scene, damage: dict[str, Value]
+) -> None:
+    await scene.add()
+    for _ in range(2):
+        await scene.let_go(await scene.claimed())
+        scene.later(hours=1)
+    key = keys.run_key("davis", 2)
+    await plant(scene, Merge(key, damage, ANY), Delete(await named_key(scene), ANY))
+    mended = await repaired(scene.board)
+    assert ("D1", True) in [(one.code, one.repaired) for one in mended.findings]
+    assert mended.clean
+    (told,) = (await found(scene.board)).findings
+    assert (told.grave, told.problem.startswith(f"the row {key} in town: ")) == (False, True)
+    await plant(scene, Delete(key, ANY))
+
+
+@above_the_store
+@story
+async def test_a_fence_rises_above_a_run_that_cannot_be_read(scene: Scene) -> None:
+    await scene.add()
+    run = await a_run(scene, above=7)
+    await plant(scene, Insert(run.key, {**run.data, "lag": "long"}))
+    assert codes(await repaired(scene.board)) == ["D6", "D7"]
+    assert ((await scene.item()).fence, (await scene.token()).fence) == (7, 7)
+    await plant(scene, Delete(run.key, ANY))
+
+
+@above_the_store
+@pytest.mark.parametrize("damage", [{"log": 5}, {}])
+@story
+async def test_a_run_under_a_key_that_no_run_can_have_raises_no_fence(
+    scene: Scene, damage: dict[str, Value]
+) -> None:
+    await scene.add()
+    await scene.let_go(await scene.claimed())
+    run = await a_run(scene, above=LARGEST - 1)
+    await plant(scene, Insert(run.key, {**run.data, **damage}))
+    (told,) = (await repaired(scene.board)).findings
+    assert (told.code, told.grave, told.repaired) == ("D9", False, False)
+    assert told.problem.endswith("nothing goes by it (delete it)")
+    assert (await scene.item()).fence == 1
+    await plant(scene, Delete(run.key, ANY))
+
+
+@above_the_store
+@story
+async def test_rows_that_cannot_be_read_and_have_no_item_are_deleted(scene: Scene) -> None:
+    await scene.add()
+    await scene.claimed()
+    token, item = await another_token(scene), Delete(keys.item_key("davis"), ANY)
+    await plant(scene, item, Insert(token.key, {**token.data, "fence": "x"}))
+    await plant(scene, Merge(keys.lock_key("davis"), {"stood_still": "x"}, ANY))
+    mended = (await repaired(scene.board)).findings
+    assert [(one.code, one.repaired) for one in mended] == [("D7", True), ("D7", True)]
+    assert (await found(scene.board)).findings == []
+
+
+@above_the_store
+@story
+async def test_a_lock_that_cannot_be_read_beside_an_item_that_waits_is_deleted(
+    scene: Scene,
+) -> None:
+    await scene.add()
+    await plant(scene, Insert(keys.lock_key("davis"), {"item": "davis", "nonce": "x"}))
+    (told,) = (await found(scene.board)).findings
+    assert told.problem.endswith("(`blackboard doctor --repair` deletes it)")
+    assert [one.repaired for one in (await repaired(scene.board)).findings] == [True]
+    assert (await scene.claimed()).fence == 1
+
+
+@above_the_store
+@pytest.mark.parametrize("damage", [{"stood_still": "x"}, {"born": 10**12}, {"item": "elko"}])
+@story
+async def test_a_lock_that_cannot_be_read_is_freed_once_no_worker_can_hold_it(
+    scene: Scene, damage: dict[str, Value]
+) -> None:
+    await scene.add()
+    await scene.claimed()
+    await plant(scene, Merge(keys.lock_key("davis"), damage, ANY))
+    scene.later(minutes=59)
+    (told,) = (await repaired(scene.board)).findings
+    assert (told.grave, told.repaired) == (True, False)
+    assert told.problem.startswith("the row lock:davis in town: ")
+    assert "`blackboard cancel davis` ends the run" in told.problem
+    scene.later(minutes=2)
+    mended = (await repaired(scene.board)).findings
+    assert told.code in [one.code for one in mended if one.repaired]
+    assert ((await scene.token()).fence, (await found(scene.board)).clean) == (2, True)
+
+
+@above_the_store
+@story
+async def test_a_cancel_ends_a_run_whose_lock_cannot_be_read(scene: Scene) -> None:
+    await scene.add()
+    made = await scene.claimed()
+    await plant(scene, Merge(keys.lock_key("davis"), {"stood_still": "x"}, ANY))
+    assert (await cancel(scene.other, "davis", scene.mark(), fence=made.fence)).changed
+    assert (await found(scene.board)).findings == []
+
+
+@above_the_store
+@story
+async def test_an_item_in_a_wrong_shard_is_listed_once_and_named(scene: Scene) -> None:
+    board = await make_board(scene.table, scene.clock, shards=2, name="fleet")
+    await add(board, item_id="davis", item_type="feed", spec=Spec(every="1h"))
+    right = keys.shard_of("davis", 2)
+    wrong, key = board.shard(1 - right), keys.item_key("davis")
+    row = await read(scene.table, board.shard(right), key)
+    assert row is not None
+    await scene.add("davis")
+    run = await a_run(scene, above=1)
+    await scene.table.commit(wrong, [Insert(key, row.data), run])
+    assert [one.id async for one in board.items()] == ["davis"]
+    assert board.unreadable == [key]
+    for what, gone in ((f"the row {key}", key), ("its history", run.key)):
+        (told,) = (await repaired(board)).findings
+        assert (told.code, told.repaired) == ("D4", False)
+        assert told.problem.startswith(f"{what} lies in {wrong}, where nothing looks for it")
+        assert told.problem.endswith("or delete it)")
+        await scene.table.commit(wrong, [Delete(gone, ANY)])
+    assert (await found(board)).findings == []
+    assert [one.id async for one in board.items()] == ["davis"]
+    assert board.unreadable == []

@@ -17,6 +17,7 @@ from blackboard.errors import BadInput, Missing
 from blackboard.model import State
 from blackboard.protocol.edits import remove
 from blackboard.testing import BoardUnderTest, context
+from tests.support.patience import patience
 
 
 @pytest.fixture(params=["sqlite_board", "azurite_board"])
@@ -128,6 +129,33 @@ def test_a_handler_that_passes_its_timeout_is_stopped(sqlite_board: BoardUnderTe
     sqlite_board.add("long", "long")
     [run] = sqlite_board.work(long)
     assert run.outcome == "timeout"
+
+
+@handler("searching", every="1h", timeout="2s")
+def search(item: Item, ctx: Context) -> object:
+    return next(number for number in [1, 2] if number > 5)
+
+
+def test_a_plain_handler_that_raises_stop_iteration_is_a_run_that_failed(
+    sqlite_board: BoardUnderTest,
+) -> None:
+    sqlite_board.add("davis", "searching")
+    [run] = sqlite_board.work(search)
+    assert run.outcome == "failed"
+    assert "StopIteration" in str(run.error)
+
+
+def test_the_traceback_of_a_plain_handler_begins_in_its_own_code(
+    sqlite_board: BoardUnderTest,
+) -> None:
+    @handler("raises")
+    def raises(item: Item, ctx: Context) -> None:
+        raise ValueError("bad")
+
+    sqlite_board.add("davis", "raises")
+    [run] = sqlite_board.work(raises)
+    files = [line for line in str(run.error).splitlines() if "File" in line]
+    assert [Path(__file__).name in line for line in files] == [True]
 
 
 def test_handlers_run_in_this_process(
@@ -282,11 +310,11 @@ def test_a_town_is_greeted(request, name):
 """
 
 
-def pytest_says_of(project: Path, *, conftest: str, **environ: str) -> str:
+def pytest_says_of(project: Path, *, conftest: str, tests: str = TESTS, **environ: str) -> str:
     (project / "jobs").mkdir()
     (project / "jobs" / "hello.py").write_text(HELLO)
     (project / "conftest.py").write_text(conftest)
-    (project / "test_hello.py").write_text(TESTS)
+    (project / "test_hello.py").write_text(tests)
     known = {n: v for n, v in os.environ.items() if n not in {"CI", "BLACKBOARD_NEEDS_AZURITE"}}
     known["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # those that are installed for our own tests
     done = subprocess.run(
@@ -296,12 +324,34 @@ def pytest_says_of(project: Path, *, conftest: str, **environ: str) -> str:
         capture_output=True,
         text=True,
         check=False,
+        timeout=patience(20),
     )
     return done.stdout + done.stderr
 
 
 def test_a_project_needs_one_import(tmp_path: Path) -> None:
     assert "2 passed in" in pytest_says_of(tmp_path, conftest=CONFTEST)
+
+
+SPINNING = """\
+import time
+
+from blackboard import handler
+
+@handler("spins", every="8h", timeout="1s")
+def spin(item, ctx):
+    while True:
+        time.sleep(0.1)
+
+def test_it_is_stopped(sqlite_board):
+    sqlite_board.add("davis", "spins")
+    [run] = sqlite_board.work(spin)
+    assert run.outcome == "timeout"
+"""
+
+
+def test_pytest_ends_although_a_plain_handler_does_not(tmp_path: Path) -> None:
+    assert "1 passed in" in pytest_says_of(tmp_path, conftest=CONFTEST, tests=SPINNING)
 
 
 def test_without_node_tests_on_the_emulator_are_skipped(tmp_path: Path) -> None:
@@ -336,11 +386,11 @@ def test_a_coroutine_that_awaits_no_save_has_saved_nothing(
     called: Callable[..., Any], result: str, saved: list[Any]
 ) -> None:
     """As in a worker."""
-    ctx = context()
+    ctx = context(called)
     assert asyncio.run(called(Item("davis", "feed", {}), ctx)) == result
     assert ctx.saved == saved
 
 
 def test_a_context_has_the_time_that_the_test_says() -> None:
-    assert context().time_left() is None
-    assert context(time_left=7.0).time_left() == 7.0
+    assert context(greet).time_left() is None
+    assert context(greet, time_left=7.0).time_left() == 7.0

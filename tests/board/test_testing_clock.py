@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard import BadInput, Context, Item, Retry, handler
+from blackboard import BadInput, BlackboardError, Context, Item, Retry, handler, testing
 from blackboard.model import Mark
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
@@ -94,6 +94,22 @@ def test_the_clock_of_the_emulator_is_not_turned(azurite_board: BoardUnderTest) 
         azurite_board.advance("1h")
 
 
+def test_an_item_that_is_due_again_whenever_it_has_run_ends_the_test(
+    sqlite_board: BoardUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that turns the clock on by its interval, as if its handler took so long."""
+    monkeypatch.setattr(testing, "MOST_RUNS", 5)
+
+    @handler("slow", every="1h")
+    def slow(item: Item, ctx: Context) -> None:
+        sqlite_board.advance("1h")
+
+    sqlite_board.add("davis", "slow")
+    with pytest.raises(BlackboardError, match="davis ran 5 times"):
+        sqlite_board.work(slow)
+    assert len(list(sqlite_board.runs("davis"))) >= 5
+
+
 def test_what_is_no_duration_is_refused(sqlite_board: BoardUnderTest) -> None:
     for wrong in ("2", "soon", -1):
         with pytest.raises(BadInput, match="advance"):
@@ -118,7 +134,7 @@ async def async_steps(item: Item, ctx: Context) -> object:
 def test_a_handler_is_called_as_a_function(caplog: pytest.LogCaptureFixture) -> None:
     item = Item("davis", "steps", {})
     due = datetime(2026, 11, 21, 9, tzinfo=UTC)
-    ctx = context(settings={"a": 1}, checkpoint=1, resources="pool", due=due)
+    ctx = context(steps, settings={"a": 1}, checkpoint=1, resources="pool", due=due)
     assert steps(item, ctx) == ({"a": 1}, "pool")
     assert (ctx.warnings, ctx.progressed, ctx.saved) == (["half of it"], [(1, 2)], [{"page": 2}])
     assert (ctx.due, caplog.messages) == (due, ["page 1"])
@@ -127,22 +143,41 @@ def test_a_handler_is_called_as_a_function(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_warnings_are_kept_as_those_of_a_run() -> None:
-    ctx = context()
+    ctx = context(steps)
     for text in ("half  of it", "x" * 1_000, "half of it", *map(str, range(30))):
         ctx.warn(text)
     assert (ctx.warnings[0], len(ctx.warnings[1]), len(ctx.warnings)) == ("half of it", 500, 20)
 
 
 def test_a_coroutine_is_called_as_one() -> None:
-    item, ctx = Item("davis", "a-steps", {}), context(attempt=2)
+    item, ctx = Item("davis", "a-steps", {}), context(async_steps, attempt=2)
     assert asyncio.run(async_steps(item, ctx)) == 2
     ctx.lost.set("overtaken")
     assert (asyncio.run(async_steps(item, ctx)), ctx.lost.reason) == ("lost", "overtaken")
     assert ctx.saved == [{"page": 2}] * 2
 
 
+def test_a_plain_function_gets_answers_and_a_coroutine_gets_coroutines_wherever_it_calls() -> None:
+    ctx = context(steps)
+    assert (ctx.lost.wait(60), ctx.stopping.wait(), ctx.save(1)) == (False, False, None)
+
+    async def saves(item: Item, ctx: Context) -> None:
+        save_later(ctx)
+
+    def save_later(ctx: Context) -> None:
+        tasks.append(asyncio.create_task(ctx.save(2)))
+
+    async def call() -> None:
+        await saves(Item("davis", "saves", {}), ctx)
+        await tasks[0]
+
+    tasks, ctx = list[asyncio.Task[None]](), context(saves)
+    asyncio.run(call())
+    assert ctx.saved == [2]
+
+
 def test_what_is_saved_is_what_the_next_run_would_get() -> None:
-    ctx, progress = context(), {"page": 1, "seen": ("a", "b")}
+    ctx, progress = context(steps), {"page": 1, "seen": ("a", "b")}
     ctx.save(progress)
     progress["page"] = 2
     ctx.save(progress)
@@ -151,4 +186,4 @@ def test_what_is_saved_is_what_the_next_run_would_get() -> None:
 
 def test_what_could_not_be_saved_is_refused() -> None:
     with pytest.raises(ValueError, match="not JSON"):
-        context().save(object())
+        context(steps).save(object())

@@ -132,7 +132,7 @@ def why(
             Move.LEAVE,
             ["; it may start after its blackout at 2026-11-21 11:00:00Z (in 2h)"],
         ),
-        (BEFORE, {"settings": None}, Move.LEAVE, ["its settings cannot be computed here"]),
+        (BEFORE, {"settings": None}, Move.LEAVE, ["a worker like this leaves it alone"]),
         (
             BEFORE
             | {"ready": NOW + timedelta(seconds=9), "attempt": 2, "outcome": Outcome.FAILED}

@@ -18,7 +18,7 @@ from blackboard.protocol.planning import planning_of
 from blackboard.rules.due import Move
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec
-from tests.support.boards import Scene, settings_of, story
+from tests.support.boards import Scene, story
 from tests.support.plans import DAY, HOUR
 from tests.support.wrong_rows import codes, found, plant, repaired
 
@@ -99,7 +99,7 @@ async def test_what_runs_during_a_long_examination_is_no_work_of_a_wrong_clock(
             scene.later(minutes=10)
             await scene.let_go(await scene.claimed())
 
-    report = await examine(scene.board, Examination(repair=repair), pause=and_it_runs)
+    report = await examine(scene.board, Examination(repair=repair, pause=and_it_runs))
     assert looks
     assert report.findings == []
     assert (await scene.item()).ready > scene.clock.now() + 7 * HOUR
@@ -188,8 +188,7 @@ async def is_resumed(scene: Scene) -> None:
 
 async def is_passed_over(scene: Scene) -> None:
     token = await scene.token()
-    settings = settings_of("feed", token.spec)
-    assert await pass_over(scene.other, token, move=Move.SKIP, settings=settings)
+    assert await pass_over(scene.other, token, move=Move.SKIP)
 
 
 HOURLY = {"cron": "0 * * * *", "missed": "none"}

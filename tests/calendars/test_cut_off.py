@@ -124,36 +124,73 @@ class Turned:
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("later", ["3600", "Fri, 21 Aug 2026 13:00:00 GMT"])
-def test_a_host_that_wants_time_is_left_alone_for_so_long(
+def test_a_feed_whose_server_wants_time_is_left_alone_for_so_long(
     tmp_path: Path, status: int, later: str
 ) -> None:
     clock = Turned()
     with serving({"/two": Answer(OTHER)}) as site, serving({"/a": Answer(WHOLE)}) as busy:
-        busy.answers["/b"] = Answer(WHOLE)
-        feeds = [busy.url("/a"), busy.url("/b"), site.url("/two")]
-        one_by_one = replace(LOCAL, limits=Limits(per_host=1))
+        feeds = [busy.url("/a"), site.url("/two")]
 
         def run() -> int:
             busy.asked.clear()
-            aggregate(tmp_path, feeds, run=RunContext(clock=clock), settings=one_by_one)
+            aggregate(tmp_path, feeds, run=RunContext(clock=clock))
             return len(busy.asked)
 
-        assert run() == 2
-        for path in busy.answers:
-            busy.answers[path] = Answer(status=status, headers={"Retry-After": later}, etag=False)
+        assert run() == 1
+        busy.answers["/a"] = Answer(status=status, headers={"Retry-After": later}, etag=False)
         assert run() == 1
         told = report(tmp_path)["a"]
         assert told["error"] == f"HTTP {status}, to be asked again from 2026-08-21T13:00:00Z on"
         assert (told["stale"], told["ask_again"]) == (True, "2026-08-21T13:00:00Z")
         clock.time += timedelta(minutes=59)
         assert run() == 0
-        assert "left alone until 2026-08-21T13:00:00Z" in report(tmp_path)["b"]["error"]
-        assert report(tmp_path)["b"]["stale"]
+        told = report(tmp_path)["a"]
+        assert told["error"] == "not asked: its server wants no request until 2026-08-21T13:00:00Z"
+        assert told["stale"]
         clock.time += timedelta(minutes=1)
-        busy.answers = {path: Answer(WHOLE) for path in busy.answers}
-        assert run() == 2
-        assert report(tmp_path)["a"]["status"] == "ok" or report(tmp_path)["a"]["error"] == ""
+        busy.answers["/a"] = Answer(WHOLE)
+        assert run() == 1
+        assert report(tmp_path)["a"]["error"] == ""
     assert clock.slept == 0
+
+
+def test_one_feed_that_is_unavailable_silences_no_other_of_its_host(tmp_path: Path) -> None:
+    clock = Turned()
+    with serving({f"/{n}": Answer(WHOLE) for n in range(12)}) as site:
+        feeds = [site.url(f"/{n}") for n in range(12)]
+        site.answers["/1"] = Answer(status=503, headers={"Retry-After": "3600"}, etag=False)
+        summary = aggregate(tmp_path, feeds, run=RunContext(clock=clock))
+    assert (summary["ok"], summary["failed"]) == (11, 1)
+
+
+@pytest.mark.parametrize(("status", "asked"), [(429, 2), (503, 3)])
+def test_a_host_that_is_busy_is_left_alone_in_this_run(
+    tmp_path: Path, status: int, asked: int
+) -> None:
+    """One 429 is of the host, and so are the 503 of two feeds. What was not asked for is asked for
+    in the next run: no server has refused it.
+    """
+    clock = Turned()
+    one_by_one = replace(LOCAL, limits=Limits(per_host=1))
+    with serving({f"/{n}": Answer(WHOLE) for n in range(8)}) as site:
+        feeds = [site.url(f"/{n}") for n in range(8)]
+        for n in (1, 2):
+            refusal = {"Retry-After": "3600"}
+            site.answers[f"/{n}"] = Answer(status=status, headers=refusal, etag=False)
+
+        def run() -> int:
+            site.asked.clear()
+            aggregate(tmp_path, feeds, run=RunContext(clock=clock), settings=one_by_one)
+            return len(site.asked)
+
+        assert run() == asked
+        told = report(tmp_path)["7"]
+        assert told["error"] == "not asked: its server wants no request until 2026-08-21T13:00:00Z"
+        assert told["ask_again"] is None
+        site.answers["/2"] = Answer(WHOLE)
+        run()
+        assert {path for path, _headers in site.asked} >= {"/0", *(f"/{n}" for n in range(3, 8))}
+        assert report(tmp_path)["7"]["error"] == ""
 
 
 def test_a_clock_that_was_ahead_silences_no_host(tmp_path: Path) -> None:

@@ -104,7 +104,11 @@ def test_redirects_end() -> None:
 
 @pytest.mark.parametrize(
     ("status", "why"),
-    [(404, Why.GONE), (410, Why.GONE), *((one, Why.TROUBLE) for one in (403, 500, 503, 204))],
+    [
+        *((one, Why.GONE) for one in (404, 410)),
+        (429, Why.BUSY),
+        *((one, Why.TROUBLE) for one in (403, 500, 503, 204)),
+    ],
 )
 def test_any_other_status_is_a_failure_and_some_are_final(status: int, why: Why) -> None:
     with (
@@ -113,6 +117,30 @@ def test_any_other_status_is_a_failure_and_some_are_final(status: int, why: Why)
     ):
         fetch(site.url("/"))
     assert caught.value.why is why
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"", "the connection ended before an answer"),
+        (b"HTTP/1.1 200 OK\r\nX: %b\r\n\r\n" % (b"x" * 200_000), "its headers are too large"),
+    ],
+    ids=["nothing", "large headers"],
+)
+def test_an_answer_that_is_none_is_said_in_plain_words(answer: bytes, problem: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async def go() -> str:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(FetchFailed) as caught:
+                await Fetcher(LOCAL, Limits()).fetch(f"http://127.0.0.1:{port}/")
+            return str(caught.value)
+
+    assert asyncio.run(go()) == problem
 
 
 def test_a_refused_connection_is_a_failure_that_may_pass() -> None:

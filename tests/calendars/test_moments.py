@@ -128,6 +128,8 @@ def test_zones_are_known_by_many_names(name: str, expected: str) -> None:
         ("Indiana (East)", "America/Indiana/Indianapolis"),
         ("Eastern Daylight Time", NEW_YORK),
         ("Pacific", "America/Los_Angeles"),
+        ("US/Pacific-New", "America/Los_Angeles"),
+        ("Canada/East-Saskatchewan", "America/Regina"),
         ("Berlin", "Europe/Berlin"),
         # What is shown contradicts itself, or is no zone: the offset remains.
         ("(UTC+03:00) Berlin", "Etc/GMT-3"),

@@ -189,6 +189,10 @@ ODD = {
         "2026-09-02T18:00:00Z",
         "2026-09-07T18:00:00Z",
     ],
+    "DTSTART:20260902T180000Z\nRRULE:FREQ=WEEKLY;BYDAY=WEDNESDAY;COUNT=2": [
+        "2026-09-02T18:00:00Z",
+        "2026-09-09T18:00:00Z",
+    ],
 }
 
 
@@ -198,7 +202,7 @@ def test_odd_feeds_have_other_events_only_by_another_parser() -> None:
         lines: [one.start for one in read(calendar(f"UID:1\nSUMMARY:E\n{lines}")).occurrences]
         for lines in ODD
     }
-    assert (PARSER, found) == (7, ODD)
+    assert (PARSER, found) == (8, ODD)
 
 
 def test_another_parser_reads_all_anew_and_keeps_what_is_known(tmp_path: Path) -> None:

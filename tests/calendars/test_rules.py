@@ -102,6 +102,51 @@ def test_a_time_that_is_named_for_days_is_its_day(time: str) -> None:
     assert found == ["2026-09-08", "2026-09-10"]
 
 
+ALL_DAY = "X-MICROSOFT-CDO-ALLDAYEVENT:TRUE"
+
+
+@pytest.mark.parametrize("zone", [f";TZID={LOS_ANGELES}", ""])
+def test_midnights_that_outlook_marks_as_all_day_are_days(zone: str) -> None:
+    """In a city of any zone."""
+
+    def found(first: str, last: str, *more: str) -> list[tuple[str, str]]:
+        lines = "UID:e\nSUMMARY:E", f"DTSTART{zone}:{first}", f"DTEND{zone}:{last}", *more
+        parsed = read(calendar("\n".join(lines)), window=window(zone="America/New_York"))
+        return [(one.start, one.end) for one in parsed.occurrences]
+
+    night = "20260908T000000", "20260909T000000"
+    assert found(*night, ALL_DAY) == [("2026-09-08", "2026-09-09")]
+    assert found(*night)[0][0].startswith("2026-09-08T")
+    assert found("20260908T164500", "20260908T190000", ALL_DAY)[0][0].startswith("2026-09-08T")
+    series = "RRULE:FREQ=DAILY;COUNT=3", f"EXDATE{zone}:20260909T000000"
+    assert [start for start, _end in found(*night, ALL_DAY, *series)] == [
+        "2026-09-08",
+        "2026-09-10",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "mending"),
+    [
+        (
+            "DTSTART:20260902T180000Z\nDTEND;VALUE=DATE:20260903",
+            "an end that is a day is left out: its start is a time",
+        ),
+        (
+            "DTSTART;VALUE=DATE:20260902\nDTEND:20260903T180000Z",
+            "an end that is a time is left out: its start is a day",
+        ),
+        (
+            "DTSTART:20260902T180000Z\nRECURRENCE-ID;RANGE=THISANDPRIOR:20260902T180000Z",
+            "RANGE=THISANDPRIOR is not followed",
+        ),
+    ],
+)
+def test_what_is_left_out_of_an_event_is_reported(lines: str, mending: str) -> None:
+    parsed = read(calendar(f"UID:e\nSUMMARY:E\n{lines}"))
+    assert (len(parsed.occurrences), parsed.mending) == (1, mending)
+
+
 @pytest.mark.parametrize("end", ["20260910T235959", "20260910T000000Z"])
 def test_an_end_that_is_marked_as_a_day_is_one_beside_a_day(end: str) -> None:
     head = "UID:e\nSUMMARY:E\nDTSTART;VALUE=DATE:20260908"
@@ -194,8 +239,16 @@ def test_what_to_do_where_a_day_is_missing_is_not_followed_and_the_report_says_s
     [
         ("FREQ=DAILY;INTERVAL=0;COUNT=2", 2, "INTERVAL=0 is not followed"),
         ("FREQ=DAILY; interval = 00 ;COUNT=2", 2, "INTERVAL=00 is not followed"),
+        ("FREQ=WEEKLY;WKST=1;INTERVAL=2;COUNT=3", 3, "WKST=1 is not followed"),
         ("FREQ=MONTHLY;COUNT=-1", 3, ""),
+        ("FREQ=MONTHLY;BYDAY=;INTERVAL=;WKST=", 3, ""),
+        ("FREQ=MONTHLY;UNTIL= ;BYDAY=", 3, "UNTIL= is not followed"),
+        ("FREQ=MONTHLY;count=", 3, "COUNT= is not followed"),
+        ("FREQ=WEEKLY;BYDAY=TUESDAY,Thu;UNTIL=20260910", 4, ""),
+        ("FREQ=MONTHLY;BYDAY=1TUE;WKST=SUN;COUNT=2", 2, ""),
+        ("FREQ=WEEKLY;UNTIL=20260910;BYDAY=TUESDAY,THURSDAY and more", 4, ""),
         ("FREQ=DAILY;BYMONTH=13", 1, "BYMONTH=13 is no part of a rule"),
+        ("FREQ=MONTHLY;BYDAY=1TU,8TU", 1, "a rule that cannot be followed: no month has 8TU"),
         ("FREQ=MONTHLY;BYMONTHDAY=1,32", 1, "BYMONTHDAY=1,32 is no part of a rule"),
         ("FREQ=YEARLY;BYYEARDAY=0", 1, "BYYEARDAY=0 is no part of a rule"),
     ],
@@ -213,6 +266,17 @@ def test_white_space_in_a_rule_costs_no_time() -> None:
         "FREQ": "DAILY",
         "COUNT": "2",
     }
+
+
+@pytest.mark.parametrize("day", ["MOTUWE", "SUMMER", "MONTUE", "FRITZ"])
+def test_letters_that_begin_like_a_weekday_are_none(day: str) -> None:
+    with pytest.raises(ValueError, match="no rule"):
+        tidy(f"FREQ=WEEKLY;BYDAY={day};COUNT=3")
+
+
+def test_weekdays_may_be_written_out() -> None:
+    said = "MON,TUES,WEDNESDAY,THUR,1FRIDAY,-1SAT,SUNDAY"
+    assert tidy(f"FREQ=MONTHLY;BYDAY={said};COUNT=3")["BYDAY"] == "MO,TU,WE,TH,1FR,-1SA,SU"
 
 
 @pytest.mark.parametrize("rule", ["RSCALE=CHINESE;FREQ=YEARLY", "FREQ=DAILY;SKIP=SOMETIMES"])

@@ -24,12 +24,11 @@ from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
 from blackboard.clock import SystemClock
 from blackboard.location import DEFAULT_STORE
-from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
+from blackboard.model import Ended, Item, Outcome, Token, replace
 from blackboard.protocol.batches import change_ops
-from blackboard.protocol.claims import claim
-from blackboard.protocol.finished_runs import FinishedRun
+from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_clock import ServiceClock
 from blackboard.tables.azure_credentials import EMULATOR_KEY
@@ -134,8 +133,7 @@ class CommandLine:
                 async for found in board.walk(number, until=until)
                 if isinstance(found, Token) and found.id == item_id
             ]
-            settings = [board.resolve(one.type, one.spec) for one in tokens]
-            return (await claim(board, tokens, owner=owner, settings=settings)).claims[0]
+            return (await claim(board, tokens, owner=owner)).claims[0]
 
         return self.on_board(take)
 
@@ -143,9 +141,8 @@ class CommandLine:
         """The worker writes the outcome."""
 
         async def let_go(board: BoardTable) -> None:
-            settings = board.resolve(held.type, held.spec)
             done = Ended(outcome=outcome, **ended)
-            await release(board, [FinishedRun(claim=held, ended=done, settings=settings)])
+            await release(board, [FinishedRun(claim=held, ended=done)])
 
         self.on_board(let_go)
 

@@ -188,7 +188,7 @@ def test_people_are_shown_when_who_what_which_and_why(towns: CommandLine) -> Non
         (["davis"], "ids"),
         (["--follow", "--json"], "--follow"),
         (["--since", "1h", "--full"], "--since, --full"),
-        (["--fence", "0", "-n", "1"], "--fence"),
+        (["--fence", "1", "-n", "1"], "--fence"),
     ],
 )
 def test_what_chooses_runs_chooses_no_actions(

@@ -1,5 +1,6 @@
 """`apply` and its plan of additions, changes and removals; `export`, the file of a board."""
 
+import json
 import os
 import re
 import tomllib
@@ -160,11 +161,12 @@ def test_files_in_several_places_have_a_source(
     monkeypatch.setattr("sys.stdin", piped(items("ann")))
     said = blackboard("apply", "-", "--prune", "--yes", "--source", "towns").out
     assert said.splitlines()[0] == "- ben (calendars)"
-    monkeypatch.setattr("sys.stdin", piped("\n"))  # of a program that has failed
-    assert blackboard.refused("apply", "-", "--prune", "--yes", "--source", "towns") == (
-        "file: <stdin> is empty, and --prune would remove all items of towns "
-        "(see why; `items = []` says that there are to be none)"
-    )
+    for text in ("\n", "# made by a program\n", "[board]\n"):  # of one that has failed
+        monkeypatch.setattr("sys.stdin", piped(text))
+        assert blackboard.refused("apply", "-", "--prune", "--yes", "--source", "towns") == (
+            "file: <stdin> declares no items, and --prune would remove all items of towns "
+            "(see why; `items = []` says that there are to be none)"
+        )
     assert blackboard.ids() == ["ann"]
     monkeypatch.setattr("sys.stdin", piped(items("cleo") + "every = 5"))
     assert "<stdin>:4: it is a whole number" in blackboard("apply", "-", code=2).err
@@ -184,6 +186,10 @@ def test_the_standard_input_is_read_as_a_file_is(
     blackboard("apply", "-")
     monkeypatch.setattr("sys.stdin", piped(b"# caf\xe9\n"))
     assert blackboard.refused("apply", "-") == "stdin: it is not UTF-8 text (give it as UTF-8)"
+
+
+def test_a_file_is_named_once(blackboard: CommandLine) -> None:
+    assert blackboard.refused("apply", "-", "-") == "file: - is given twice (name it once)"
 
 
 def test_a_file_behind_a_link_is_the_same_file_after_a_deployment(blackboard: CommandLine) -> None:
@@ -687,15 +693,54 @@ def test_an_item_of_others_that_cannot_be_computed_is_left_alone_and_named(
     assert found[0]["problem"].startswith("no worker runs it: blackout: there is no calendar 'hol'")
 
 
-def test_what_toml_cannot_say_is_refused_with_a_remedy(blackboard: CommandLine) -> None:
+UNDECLARED: dict[str, dict[str, object]] = {
+    "params.x.y: null says nothing": {"params": {"x": {"y": None}}},
+    "params.x: the number is too large": {"params": {"x": 2**63}},
+    "description: it holds U+000A": {"description": "two\nlines"},
+    "tags: 'a b' is no tag": {"tags": ["a b"]},
+    "retries: 1000000 is out of range": {"retries": 1_000_000},
+    "timezone: there is no zone 'europe/vienna'": {"timezone": "europe/vienna"},
+    "cron: an item has one schedule": {"cron": "0 3 * * *"},
+    "jitter: '2h' is longer than the interval": {"jitter": "2h"},
+    "every: it is empty": {"every": ""},
+}
+"""Specs of rows that `apply` would refuse, by what it would say."""
+
+
+def test_what_apply_would_refuse_is_left_out_of_an_export_and_named(
+    blackboard: CommandLine,
+) -> None:
     blackboard("init")
+    blackboard("add", "davis", *map(str, range(len(UNDECLARED))), "--type", "t")
+    whole = blackboard("export", "davis").out
 
-    async def add_null(board: BoardTable) -> None:
-        await add(board, item_id="a", item_type="t", spec=Spec(params={"x": {"y": None}}))
+    async def write(board: BoardTable) -> None:
+        for number, said in enumerate(UNDECLARED.values()):
+            row = Merge(item_key(str(number)), {"spec": json.dumps({"every": "1h", **said})}, ANY)
+            await board.table.commit(board.partition(str(number)), [row])
 
-    blackboard.on_board(add_null)
-    assert blackboard.refused("export") == "x.y: item a: TOML has no null (use --json)"
-    assert blackboard("export", "--json").json[0]["params"] == {"x": {"y": None}}
+    blackboard.on_board(write)
+    said = blackboard("export", code=1)
+    assert said.out == whole
+    for number, (line, why) in enumerate(zip(said.err.splitlines(), UNDECLARED, strict=True)):
+        assert line.startswith(f"blackboard: warning: {number} is left out: {why}")
+    as_json = blackboard("export", "--json", code=1)
+    assert ([one["id"] for one in as_json.json], as_json.err) == (["davis"], said.err)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_export_names_what_a_newer_version_added(blackboard: CommandLine, form: list[str]) -> None:
+    blackboard("init")
+    blackboard("add", "davis", "--type", "t", "--every", "1h")
+
+    async def write(board: BoardTable) -> None:
+        row = Merge(item_key("davis"), {"spec": '{"every":"1h","colour":"red"}'}, ANY)
+        await board.table.commit(board.partition("davis"), [row])
+
+    blackboard.on_board(write)
+    said = blackboard("export", *form)
+    assert "davis is written without what a newer version added: colour" in said.err
+    assert "colour" not in said.out
 
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -820,7 +865,7 @@ def test_a_pipe_has_no_name_to_prune_by(blackboard: CommandLine) -> None:
         said = blackboard.refused("apply", f"/dev/fd/{reads}", "--prune", "--yes")
     finally:
         os.close(reads)
-    assert said.startswith("source: what is no file has no name")
+    assert said.startswith("source: --prune needs a name for what is no file")
 
 
 OVER = """
@@ -843,7 +888,7 @@ def test_an_item_whose_end_has_passed_keeps_no_other_from_being_added(
 ) -> None:
     file = blackboard.write(OVER + GOOD, "towns.toml")
     said = blackboard("apply", str(file))
-    assert f"over is not added: until: {file}:6: there is no next time by it" in said.err
+    assert f"over is not added: until: {file}:6: it leaves no next time" in said.err
     assert blackboard.ids() == ["good"]
     assert blackboard("apply", str(file), "--json").json["over"].keys() == {"over"}
 

@@ -75,6 +75,8 @@ NEW = {
         r"'caf\xe9' is",
     ),
     "an id like an option": (["-dash", "--type", "hello"], "No such option '-d'", "after --"),
+    "an id that is a glob": (["*", "--type", "hello"], "id: '*' would mean other", "leave out *"),
+    "an id that is a label": (["tag:eu", "--type", "hello"], "id: 'tag:eu' would", "tag:"),
     "an id that is taken": (["davis", "--type", "hello"], "id: 'davis' is on this", "edit"),
     "a type that is no word": (["x", "--type", "a,b"], "type: ", "a short word"),
     "a first time that is none": (["x", "--type", "hello", "--first", "soon"], "first: ", "2026-"),
@@ -110,13 +112,18 @@ VERBS = {
     "a cycle of nothing": (["worker", "--cycle", "0s", "--jobs", "jobs"], "cycle: '0s'", "90s"),
     "once and for all": (["worker", "--once", "--until-idle"], "--once and --until-idle", "--help"),
     "a store of an unknown kind": (["--store", "mysql:x", "show"], "store: no store", "sqlite:"),
-    "a store without a path": (["--store", "", "show"], "store: no path", "sqlite:blackboard.db"),
+    "a store without a path": (["--store", "", "show"], "store: it is empty", "leave it out"),
+    "a store that ends with the command": (
+        ["--store", "memory:", "show"],
+        "store: memory:",
+        "path",
+    ),
     "a store in no folder": (["--store", "no/b.db", "init"], "no folder ", "make it first"),
     "a board that is not there": (["--board", "towns", "show"], "board: no board", "towns init"),
     "a board whose name is none": (["--board", "a-b", "init"], "board: 'a-b'", "letters, digits"),
-    "a board without a name": (["--board", "", "show"], "board: ''", "letters, digits"),
-    "a board after it without one": (["rm", "davis", "--board", ""], "board: ''", "letters"),
-    "a whole board without a name": (["pause", "--board", ""], "board: ''", "letters, digits"),
+    "a board without a name": (["--board", "", "show"], "board: it is empty", "leave it out"),
+    "a board after it without one": (["rm", "davis", "--board", ""], "board: it is empty", "leave"),
+    "a whole board without a name": (["pause", "--board", ""], "board: it is empty", "leave"),
     "other shards": (["init", "--shards", "4"], "shards: ", "1"),
     "no settings": (["--config", "none.toml", "show"], "config: ", "name a file that can be read"),
     "settings without a name": (["--config", "", "show"], "config: it is empty", "leave it out"),
@@ -167,6 +174,28 @@ def test_what_cannot_be_done(town: CommandLine, case: Case) -> None:
     town("pause", "paused")
     args, begin, remedy = case
     refused(town, args, begin, remedy)
+
+
+@pytest.mark.of_sqlite("refused before a store is asked")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["log", "--since", ""],
+        ["log", "--until", ""],
+        ["log", "--grep", ""],
+        ["show", "--type", "hello", "--type", ""],
+        ["run", "davis", "--wait", "--timeout", ""],
+        ["next", "--every", ""],
+        ["worker", "--cycle", ""],
+        ["cost", "--cycle", ""],
+        ["serve", "--listen", ""],
+        ["serve", "--user-header", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_option_without_a_text_is_refused(town: CommandLine, args: Sequence[str]) -> None:
+    """As where a script hands over a variable that is not set."""
+    refused(town, args, f"{args[-2].lstrip('-')}: it is empty", "leave it out")
 
 
 @pytest.mark.of_sqlite("refused before a store is asked")

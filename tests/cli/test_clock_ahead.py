@@ -16,7 +16,7 @@ from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
-from tests.support.boards import finished, make_board, settings_of
+from tests.support.boards import finished, make_board
 from tests.support.clocks import ManualClock
 
 YEARS = timedelta(days=3653)
@@ -33,8 +33,7 @@ async def one_walk(path: Path, *, at: datetime) -> None:
         await add(board, item_id=name, item_type="feed", spec=spec, first=clock.now())
     due = board.walk(0, until=clock.now())
     tokens = [found async for found in due if isinstance(found, Token)]
-    settings = [settings_of(token.type, token.spec) for token in tokens]
-    answer = await claim(board, tokens, owner="me", settings=settings)
+    answer = await claim(board, tokens, owner="me")
     await release(board, [finished(made) for made in answer.claims])
     await table.close()
 

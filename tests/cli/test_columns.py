@@ -20,7 +20,6 @@ from blackboard.display.columns import (
 from blackboard.display.health import alarms_of
 from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
-from blackboard.protocol.members import Sighting
 from blackboard.records import as_json, item_record, run_record, run_summary, worker_record
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
@@ -212,12 +211,12 @@ def test_warnings_are_lines_below_the_board() -> None:
 
 
 def test_a_lost_worker() -> None:
-    lost = Sighting(member=replace(MEMBER, types=""), age=float("inf"))
+    lost = replace(MEMBER, types="", age=float("inf"))
     cells = [text for text, _ in worker_cells(lost, now=NOW, absolute=False)]
     assert cells == ["host:1:a", "lost", "3h ago", "20m ago", "8", "0", "-", "0.1.0"]
     record = worker_record(lost)
     assert (record.alive, record.age, record.types) == (False, None, ())
-    assert worker_record(Sighting(member=MEMBER, age=1.23456)).age == 1.235
+    assert worker_record(replace(MEMBER, age=1.23456)).age == 1.235
 
 
 def test_a_row_that_holds_no_json_is_shown_as_it_is() -> None:
@@ -283,7 +282,7 @@ def test_lag_and_duration_are_seconds() -> None:
     ],
 )
 def test_what_is_alarming(one: ItemStatus, alarms: list[tuple[str, str]]) -> None:
-    present = [Sighting(member=replace(MEMBER, owner="fox:8:d", types="calendars"), age=1.0)]
+    present = [replace(MEMBER, owner="fox:8:d", types="calendars", age=1.0)]
     told = alarms_of(one, None, present=present, now=NOW)
     assert [(alarm.kind, alarm.problem) for alarm in told] == alarms
 
@@ -311,6 +310,6 @@ def test_what_is_alarming(one: ItemStatus, alarms: list[tuple[str, str]]) -> Non
 def test_what_is_alarming_where_the_one_worker_is_silent(
     one: ItemStatus, alarms: list[tuple[str, str]]
 ) -> None:
-    present = [Sighting(member=replace(MEMBER, types="calendars"), age=240.0)]
+    present = [replace(MEMBER, types="calendars", age=240.0)]
     told = alarms_of(one, None, present=present, now=NOW)
     assert [(alarm.kind, alarm.problem) for alarm in told] == alarms

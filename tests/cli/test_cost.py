@@ -144,6 +144,13 @@ def test_a_worker_tells_what_it_asked_for_with_every_walk_and_at_the_end(
     assert 0 < sum(walks) <= end["requests"]["total"]
 
 
+def test_one_item_runs_and_a_short_cycle_is_not_nothing() -> None:
+    load = replace(ESTIMATE.load, rhythms=[EVERY_MINUTE], cycle=timedelta(milliseconds=1))
+    told = text(replace(ESTIMATE, load=load))
+    assert told.startswith("1 item that runs repeatedly, ")
+    assert "cycle 1ms" in told
+
+
 def test_a_bill_names_its_price() -> None:
     told = text(ESTIMATE).splitlines()[-1]
     month = ESTIMATE.bill

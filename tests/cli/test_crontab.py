@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from datetime import UTC, datetime, timedelta
+from time import process_time
 from types import SimpleNamespace
 from typing import Any
 
@@ -315,6 +316,37 @@ def test_what_stands_before_a_command_of_the_shell_is_a_user_of_another_host(
     assert "'munin-node' is a user, as in /etc/crontab (take the column out" in said
 
 
+def test_a_user_may_have_the_name_of_a_program(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped("* * * * * root /x\n0 3 * * * test /usr/bin/x\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert "'root' is a user" in said
+    assert "'test' is a user" in said
+
+
+WORDS_OF_SHELLS = r"""
+0 3 * * * if [ -x /x ]; then /x; fi
+0 3 * * * if cd /srv; then make; fi
+0 3 * * * while [ -e /tmp/l ]; do sleep 1; done; /x
+0 3 * * * until [ -e /x ]; do sleep 1; done
+0 3 * * * command cd /srv && ./x
+0 3 * * * time (/x; /y)
+"""
+
+
+def test_a_word_of_the_shell_is_no_user(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And makes none of what begins another line."""
+    monkeypatch.setattr("shutil.which", {}.get)
+    text = WORDS_OF_SHELLS + "0 4 * * * node /srv/app.js\n"
+    assert len(imported(blackboard, text, monkeypatch)) == 7
+    monkeypatch.setattr("sys.stdin", piped(text + "0 5 * * * root /x\n"))
+    told = blackboard("import-crontab", "-", code=2).err.splitlines()
+    assert [line.partition(" -:")[2].partition(":")[0] for line in told] == ["8", "9"]
+
+
 SYSTEM = "17 * * * * munin /usr/bin/a\n25 6 * * * munin /usr/bin/b\n"
 
 
@@ -388,6 +420,61 @@ def test_what_other_crons_know(blackboard: CommandLine, monkeypatch: pytest.Monk
     assert "jitter" not in b
 
 
+def test_a_zone_that_is_the_commands_alone_is_warned_of(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some crons take TZ as the zone of the lines below."""
+
+    def told(text: str) -> bool:
+        monkeypatch.setattr("sys.stdin", piped(f"{text}\n0 3 * * * /usr/bin/a\n"))
+        said = blackboard("import-crontab", "-", "--tz", "UTC").err
+        return "TZ=Asia/Tokyo is a variable of the commands" in said and "write CRON_TZ" in said
+
+    assert told("TZ=Asia/Tokyo")
+    assert not told("TZ=UTC")
+    assert not told("TZ=Asia/Tokyo\nCRON_TZ=Asia/Tokyo")
+
+
+ANACRONTAB = """
+START_HOURS_RANGE=3-22
+# period in days   delay in minutes   job-identifier   command
+1\t5\tcron.daily\t\tnice run-parts /etc/cron.daily
+@monthly 45\tcron.monthly\t\tnice run-parts /etc/cron.monthly
+"""
+
+
+def test_an_anacrontab_is_refused(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", piped(ANACRONTAB))
+    told = blackboard("import-crontab", "-", code=2).err.splitlines()
+    assert [line.partition(" -:")[2].partition(":")[0] for line in told] == ["4", "5"]
+    assert all(
+        "this is a line of an anacrontab: its second column is a delay" in one for one in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("0 3 * * * /usr/bin/x \\\n", ":1: line: it ends in a backslash: cron joins no lines"),
+        ("  --more\n", ":1: line: '--more' has no command"),
+        ("0 3 * * * /x\r5 3 * * * /y\r", ":1: line: it has a carriage return"),
+        ("# backup\r0 3 * * * /x\r\n", ":1: line: it has a carriage return"),
+    ],
+)
+def test_lines_end_where_crons_lines_end(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(text))
+    assert problem in blackboard("import-crontab", "-", code=2).err
+
+
+def test_an_even_number_of_backslashes_is_the_commands(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [item] = imported(blackboard, "0 3 * * * echo \\\\\r\n", monkeypatch)
+    assert item["params"]["command"] == "echo \\\\"
+
+
 def test_a_delay_that_no_item_can_have_is_named(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,14 +496,22 @@ ART = """
 0 5 * * * /usr/bin/c
 # ---- backups ----
 0 6 * * * /usr/bin/d
+##### Reports #####
+# -----------------
+0 7 * * * /usr/bin/e
+# vim: ft=crontab
+0 8 * * * /usr/bin/f
+#*/5 * * * * /usr/bin/old
+0 9 * * * /usr/bin/g
 """
 
 
-def test_a_drawing_of_the_fields_is_no_description(
+def test_a_drawing_is_no_description(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = imported(blackboard, ART, monkeypatch)
-    assert [one["id"] for one in found] == ["nightly", "b", "c", "backups"]
+    assert [one["id"] for one in found] == ["nightly", "b", "c", "backups", "reports", "f", "g"]
+    assert [one.get("description") for one in found[3:5]] == ["backups", "Reports"]
 
 
 @pytest.mark.parametrize("from_file", [False, True])
@@ -456,6 +551,19 @@ def test_a_comment_may_have_what_no_label_has(
     [item] = imported(blackboard, text, monkeypatch)
     assert (item["description"], item["owner"]) == ("back up", "a@b, c")
     blackboard("apply", blackboard.write(item_text(item), "made.toml").name)
+
+
+def test_thousands_of_lines_of_one_program_have_ids_of_their_own(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a time that grows with their number, and not with its square."""
+    lines = ["# x-3\n0 3 * * * x"] + ["0 3 * * * /usr/bin/x"] * 2_999
+    begun = process_time()
+    found = imported(blackboard, "\n".join(lines), monkeypatch)
+    assert process_time() - begun < 1
+    ids = [one["id"] for one in found]
+    assert ids[:5] == ["x-3", "x", "x-2", "x-4", "x-5"]
+    assert len(set(ids)) == len(lines)
 
 
 def test_what_is_written_is_applied(blackboard: CommandLine) -> None:

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
+from blackboard import model
 from blackboard.cli.health import MOST_LINES
 from blackboard.model import VERSION, Member, Outcome
-from blackboard.protocol import edits, keys, members
+from blackboard.protocol import edits, keys
 from blackboard.protocol.members import announce
 from blackboard.protocol.permits import Limit, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import RenameMark
 from blackboard.table import ANY, Data, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.wrong_rows import break_rules
 
 __all__ = ["blackboard"]
 
@@ -144,7 +146,7 @@ def test_what_no_command_reads_is_told_by_why_and_doctor(towns: CommandLine, col
     send(towns, Merge(keys.item_key("davis"), {column: "{bad"}, ANY))
     (davis,) = towns("why", "davis", "--json").json
     assert davis["facts"]["next"].startswith(
-        "its settings cannot be computed here (its spec cannot be read: "
+        "a worker like this leaves it alone: its spec cannot be read: "
     )
     assert davis["facts"]["to change"] == "`blackboard rm davis`, and `blackboard add` it anew"
     found = towns("doctor", "--json", code=1).json["findings"]
@@ -164,7 +166,7 @@ def test_why_says_which_runs_hold_the_permits_of_a_type(towns: CommandLine) -> N
     (davis,) = towns("why", "davis", "--json").json
     assert davis["facts"]["next"] == (
         "calendars has 1 run at a time on the whole board: held by keene; "
-        "it starts when one of them ends"
+        "it starts when one of them ends, or 1m after its worker has died"
     )
     assert "concurrency" in davis["facts"]["to change"]
 
@@ -463,7 +465,7 @@ def test_a_run_whose_worker_is_silent_is_named_before_its_lock_is_stale(
     assert towns("check").code == 0
     assert "last seen" not in towns("why", "keene").out
     assert towns("show", "keene", "--json").json[0]["silent"] is False
-    monkeypatch.setattr(members, "LOST_AFTER", -1.0)
+    monkeypatch.setattr(model, "LOST_AFTER", -1.0)
     assert [one["silent"] for one in towns("show", "--json").json] == [False, True]
     assert [one["silent"] for one in towns("why", "*", "--json").json] == [False, True]
     assert " silent 0" in towns("show", "keene").out
@@ -559,6 +561,32 @@ def test_doctor_asks_the_jobs_for_their_handlers(towns: CommandLine) -> None:
     towns("doctor", "--jobs", "work")
 
 
+def test_a_schedule_that_cannot_be_computed_is_named_and_hides_no_other_item(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for item_id in ("odd", "runs"):
+        towns("add", item_id, "--type", "calendars", "--rrule", "FREQ=DAILY;BYHOUR=4")
+    towns.start("runs")
+    break_rules(monkeypatch)
+    why = "cannot be computed: IndexError('list index out of range')"
+    waits = " ".join(towns("why", "odd").out.split())
+    assert "leaves it alone: schedule: the times of" in waits
+    assert "to change mend that in the settings or `blackboard edit` the item" in waits
+    assert why in " ".join(towns("why", "runs").out.split())
+    for flags in ([], ["--repair"]):
+        found = " ".join(towns("doctor", *flags, code=1).out.split())
+        for item_id in ("odd", "runs"):
+            assert f" {item_id} no worker runs it: schedule: the times of" in found
+    said = towns("next", "-n", "9")
+    assert "davis" in said.out
+    assert why in said.err
+    assert towns.refused("next", "odd").startswith("schedule: odd: the times of")
+    assert "davis" in towns("show").out
+    assert towns("check", code=1).out.count(why) == 2
+    towns("cost")
+    towns("status")
+
+
 @pytest.mark.parametrize("spec", ['{"timezone":"Nowhere/Land","every":"1h"}', "oops"])
 def test_settings_that_cannot_be_computed_are_told_and_stop_nobody(
     towns: CommandLine, spec: str
@@ -569,7 +597,7 @@ def test_settings_that_cannot_be_computed_are_told_and_stop_nobody(
         Merge(keys.item_key("davis"), {"spec": spec}, ANY),
         Merge(keys.next_key(item.ready, "davis"), {"spec": spec}, ANY),
     )
-    assert "its settings cannot be computed here" in towns("why", "davis").out
+    assert "a worker like this leaves it alone: " in towns("why", "davis").out
     assert towns("why", "davis", "--json").json[0]["decision"] == "leave"
     assert "no worker runs it: " in towns("doctor", code=1).out
     towns("show")

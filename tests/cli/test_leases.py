@@ -10,14 +10,13 @@ import pytest
 from blackboard.display.sharing import last_move
 from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.handlers.registry import by_type
-from blackboard.model import Claim, Ended, Mark, Outcome, Token, replace
+from blackboard.model import Ended, Mark, Outcome, Token, replace
 from blackboard.protocol.additions import ensure
-from blackboard.protocol.claims import claim
+from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.edits import pause, resume
-from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.keys import group_key, item_key, meta_partition, next_key
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules.shares import names_of
 from blackboard.rules.status import status_of
 from blackboard.settings import Settings, resolver
@@ -74,8 +73,7 @@ def held(town: CommandLine, *partitions: str, owner: str) -> tuple[Claim, ...]:
         now = await board.table.now() + timedelta(days=1)
         rows = [one async for one in found.walk(0, until=now) if one.id in partitions]
         tokens = [one for one in rows if isinstance(one, Token)]
-        settings = [found.resolve(one.type, one.spec) for one in tokens]
-        answer = await claim(found, tokens, owner=owner, settings=settings)
+        answer = await claim(found, tokens, owner=owner)
         return answer.claims
 
     return town.on_board(take)
@@ -103,6 +101,20 @@ def test_groups_and_partitions_are_shown_with_who_holds_them(town: CommandLine) 
     assert (view["group"], view["held"], view["workers"], view["well"]) == ("clicks", 3, 2, True)
     assert view["partitions"][2]["worker"] == "fox:8:def"
     assert view["partitions"][2]["fence"] == 1
+
+
+def test_a_partition_that_was_taken_by_a_clock_that_was_ahead_shows_that(
+    town: CommandLine,
+) -> None:
+    held(town, "0", owner="rabbit:7:abc")
+
+    async def ahead(board: BoardTable) -> None:
+        found, now = board.group("clicks"), await board.table.now()
+        started = Merge(item_key("0"), {"start": now + timedelta(hours=2, seconds=30)}, ANY)
+        await board.table.commit(found.partition("0"), [started])
+
+    town.on_board(ahead)
+    assert " 2h ahead (clock) " in town("leases", "clicks").out
 
 
 def test_neither_show_nor_types_names_a_schedule_of_partitions(
@@ -314,8 +326,7 @@ def failed(town: CommandLine, partition: str, *, times: int = 2) -> None:
 async def _fail(board: BoardTable, *, held: Claim) -> None:
     found = await group(board)
     done = Ended(outcome=Outcome.FAILED, error="OSError: no such stream")
-    settings = found.resolve(held.type, held.spec)
-    await release(found, [FinishedRun(claim=held, ended=done, settings=settings)])
+    await release(found, [FinishedRun(claim=held, ended=done)])
 
 
 def moved(town: CommandLine, partition: str, **by: timedelta) -> None:

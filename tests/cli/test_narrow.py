@@ -48,7 +48,7 @@ async def calendars(item, ctx): ...
 """
 
 READING = (
-    *("show", "show --absolute", "show --state failed", "show --type nothing"),
+    *("show", "show --absolute", "show --state failed", "show --state done"),
     *("status", "log", "log --full", "log --output", "log --absolute", "next"),
     *("next town", "next --cron @daily -n 2", f"why {LONG} {WIDE} town", "workers"),
     *("workers --absolute", "leases", f"leases {'clicks' * 4}", "leader", "leader --absolute"),

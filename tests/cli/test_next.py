@@ -75,6 +75,19 @@ def test_a_glob_has_an_object_however_many_items_it_means(blackboard: CommandLin
     assert blackboard("next", "k*", "--json").json.keys() == {"k1"}
 
 
+def test_programs_get_the_items_and_times_of_the_table(blackboard: CommandLine) -> None:
+    """A list for one id alone; else an object, also where an id is given twice."""
+    blackboard("add", "k1", "k2", "--type", "feed", "--every", "8h", "--first", "2035-01-01")
+    blackboard("pause", "k1")
+    times = ["2035-01-01T00:00:00Z", "2035-01-01T08:00:00Z"]
+    said = blackboard("next", "k1", "k2", "-n", "2")
+    assert re.findall(r"(?m)^k\d|\S+Z$", said.out) == ["k1", *times, "k2", *times]
+    assert "k1: paused, every 8 hours, if it is resumed now" in said.out
+    assert blackboard("next", "k1", "k2", "-n", "2", "--json").json == {"k1": times, "k2": times}
+    assert blackboard("next", "k1", "k1", "-n", "2", "--json").json == {"k1": times}
+    assert blackboard("next", "k1", "-n", "2", "--json").json == times
+
+
 def test_five_times_from_now_by_default(blackboard: CommandLine) -> None:
     times = blackboard("next", "--cron", "* * * * *", "--json").json
     assert len(times) == 5
@@ -103,8 +116,8 @@ def test_people_get_words_wall_time_and_utc(blackboard: CommandLine) -> None:
         (["--every", "8"], "every: "),
         (["--rrule", "x"], "rrule: "),
         (["--every", "8h", "--tz", "Mars"], "timezone: "),
-        (["--blackout", "sat"], "blackout: it is of a schedule"),
-        (["a", "--tz", "UTC"], "timezone: it is of a schedule"),
+        (["--blackout", "sat"], "blackout: it needs a schedule"),
+        (["a", "--tz", "UTC"], "timezone: it needs a schedule"),
         (["--every", "8h", "--after", "soon"], "after: "),
         (["--every", "8h", "-n", "0"], "Invalid value for '-n'"),
     ],

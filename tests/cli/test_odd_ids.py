@@ -35,7 +35,7 @@ ODD = {
     "right to left": "\u202eabc",
     "dots": "..",
     "an option": "--help",
-    "a glob": "[a]*",
+    "a glob": "[a]b",
     "blanks": "a  b",
     "quotes": "'\"`$HOME",
     "own prefix": "item:=41",

@@ -3,15 +3,16 @@
 import asyncio
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from blackboard.cli import many
+from blackboard.cli import local_run, many
 from blackboard.cli import run as run_module
-from blackboard.model import Mark, Member, Outcome, Run, State
+from blackboard.model import Mark, Member, Outcome, Run, State, Token
 from blackboard.protocol import claims
+from blackboard.protocol.claims import Claimed
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.members import announce, workers
@@ -21,6 +22,7 @@ from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, Said, blackboard, processed
+from tests.support.faults import Fault, FaultyTable
 
 __all__ = ["blackboard"]
 
@@ -144,7 +146,11 @@ def test_a_paused_item_refuses_all(towns: CommandLine) -> None:
     towns("add", "dayton", "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
     towns("pause", "dayton")
     before = towns.rows()
-    assert "dayton is paused: `blackboard resume dayton` first" in towns("run", "da*", code=1).err
+    problem = "is paused: `blackboard resume dayton` first; nothing is requested"
+    assert towns("run", "da*", code=1).err == f"blackboard: dayton {problem}\n"
+    for wait in ([], ["--wait"]):
+        (found,) = towns("run", "da*", "--json", *wait, code=1).json
+        assert (found["id"], found["changed"], found["message"]) == ("dayton", False, problem)
     assert towns.rows() == before
 
 
@@ -449,6 +455,20 @@ def test_a_store_that_answers_too_late_is_told_and_nothing_is_run_here(
     assert not jobs.item("plain").running
 
 
+def test_a_run_here_is_told_that_the_store_refuses_the_rows_of_its_claim(
+    jobs: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(board: BoardTable, tokens: Sequence[Token], *, owner: str) -> Claimed:
+        table = FaultyTable(board.table)
+        table.script(Fault.REFUSED)
+        return await claims.claim(board.asked_through(table), tokens, owner=owner)
+
+    monkeypatch.setattr(local_run, "claim", refused)
+    said = here(jobs, "plain", code=2)
+    assert "item: the store does not take its rows: too large for this store" in said.err
+    assert not jobs.item("plain").running
+
+
 def test_a_run_here_has_a_permit_like_any_other(jobs: CommandLine) -> None:
     for one, other in (("a", "b"), ("b", "c"), ("c", "")):
         pairs = ("--set", f"other={other}") if other else ()
@@ -513,18 +533,18 @@ def test_a_coroutine_runs_here(jobs: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("item_id", "outcome", "error"),
+    ("item_id", "outcome", "error", "code"),
     [
-        ("failing", Outcome.FAILED, "ValueError: no such town"),
-        ("stopped", Outcome.CANCELLED, "interrupted"),
-        ("given-up", Outcome.FAILED, "CancelledError"),
-        ("unfit", Outcome.FAILED, "the handler returned object"),
+        ("failing", Outcome.FAILED, "ValueError: no such town", 1),
+        ("stopped", Outcome.CANCELLED, "interrupted", 130),
+        ("given-up", Outcome.FAILED, "CancelledError", 1),
+        ("unfit", Outcome.FAILED, "the handler returned object", 1),
     ],
 )
 def test_a_run_here_that_ends_badly_is_told_and_kept(
-    jobs: CommandLine, item_id: str, outcome: Outcome, error: str
+    jobs: CommandLine, item_id: str, outcome: Outcome, error: str, code: int
 ) -> None:
-    said = here(jobs, item_id, code=1)
+    said = here(jobs, item_id, code=code)
     assert error in said.err
     assert "\x9b" not in said.err, "it steers no terminal"
     (run,) = history(jobs, item_id)
@@ -596,7 +616,7 @@ def test_a_run_here_that_a_signal_ends_gives_its_lock_back(
     towns.write(ENDED, "ended.py")
     towns("add", item_type, "--type", item_type, "--every", "8h")
     said = processed("run", item_type, "--here", "--jobs", "ended.py", folder=towns.folder)
-    assert (said.returncode, "interrupted" in said.stderr) == (1, True)
+    assert (said.returncode, said.stderr) == (130, "blackboard: interrupted\n")
     assert [run.outcome for run in history(towns, item_type)] == [Outcome.CANCELLED]
     assert not towns.item(item_type).running
 

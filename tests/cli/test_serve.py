@@ -65,7 +65,11 @@ def test_a_short_token(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_port_that_is_taken(town: CommandLine, taken: int) -> None:
-    assert f"127.0.0.1:{taken}: " in town.refused("serve", "--listen", str(taken))
+    where = f"127.0.0.1:{taken}"
+    remedy = "another port, 0 for any that is free, or another host"
+    assert town.refused("serve", "--listen", str(taken)) == (
+        f"listen: {where} cannot be used: Address already in use ({remedy})"
+    )
 
 
 def test_a_host_that_none_can_have(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

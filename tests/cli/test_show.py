@@ -124,7 +124,7 @@ CHOSEN = [
     (["*e*"], "keene"),
     (["davis", "t*"], "davis toronto"),
     (["--type", "shell"], "backup"),
-    (["--type", "shell", "--type", "nothing"], "backup"),
+    (["--type", "shell", "--type", "tail"], "backup"),
     (["--state", "failed"], "keene"),
     (["--state", "failed", "--state", "done"], "backup keene"),
     (["--state", "active"], "davis keene toronto"),
@@ -241,12 +241,25 @@ def test_on_a_terminal_what_is_longer_than_the_screen_is_paged(towns: CommandLin
         (["--watch"], "watch: needs a terminal"),
         (["--watch", "da*"], "watch: 'da*' is no time (say the seconds"),
         (["--overdue", "soon"], "overdue: 'soon' is not a duration"),
+        (["--overdue", ""], "overdue: '' is not a duration"),
+        (
+            ["--type", "calendar"],
+            "type: no item has the type 'calendar' (did you mean 'calendars'?",
+        ),
         (["nobody"], "id: no item 'nobody'"),
         (["n*"], "id: no item matches 'n*'"),
     ],
 )
 def test_bad_input_is_refused(towns: CommandLine, arguments: list[str], told: str) -> None:
     assert towns.refused("show", *arguments).startswith(told)
+
+
+def test_a_type_without_an_item_in_this_state_is_a_type(towns: CommandLine) -> None:
+    towns("add", "x", "--type", "command", "--every", "8h")
+    assert towns("show", "--type", "command", "--state", "stale", "--json").json == []
+    towns.write('[board]\njobs = ["no_such_jobs.py"]\n')
+    said = towns("show", "--type", "command", "--state", "stale", "--json")
+    assert (said.json, said.err) == ([], ""), "no job is read for a type that an item has"
 
 
 def test_json_is_what_another_program_reads(towns: CommandLine) -> None:

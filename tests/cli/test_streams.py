@@ -51,6 +51,22 @@ def test_output_that_a_full_disk_does_not_take_is_said(town: CommandLine, args: 
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("args", ["show --json", "pause --json davis", "--help"])
+def test_a_pipe_that_nothing_reads_ends_a_command_silently(town: CommandLine, args: str) -> None:
+    """As SIGPIPE ends other programs: what was asked for is done."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        command = [sys.executable, "-m", "blackboard", *args.split()]
+        done = subprocess.run(
+            command, cwd=town.folder, stdout=writes, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writes)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert town.item("davis").is_paused is args.startswith("pause")
+
+
 @pytest.mark.parametrize("stream", [1, 2])
 @pytest.mark.parametrize("args", ["show", "show --json", "check", "add other --type hello"])
 def test_a_stream_that_is_closed_takes_nothing(town: CommandLine, args: str, stream: int) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from blackboard.cli import pause as pause_module
 from blackboard.model import Mark, Outcome, State
+from blackboard.protocol.additions import add
 from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
+from blackboard.spec import Spec
 from blackboard.table import Unavailable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.faults import Fault, FaultyTable
@@ -29,6 +31,15 @@ def _towns(blackboard: CommandLine) -> CommandLine:
     blackboard("init")
     blackboard("add", "davis", "dayton", "montclair", "--type", "calendars", "--every", "8h")
     return blackboard
+
+
+def add_a_pattern(towns: CommandLine, item_id: str) -> None:
+    """Adds an item that an earlier version has allowed."""
+
+    async def added(board: BoardTable) -> None:
+        await add(board, item_id=item_id, item_type="calendars", spec=Spec())
+
+    towns.on_board(added)
 
 
 def outcomes(towns: CommandLine, item_id: str) -> list[str]:
@@ -226,7 +237,7 @@ def test_a_signal_at_a_question_ends_the_command_at_once(
 
     towns.write('[[items]]\nid = "ann"\ntype = "calendars"\n')
     towns("apply")
-    towns.write("[board]\n")
+    towns.write("items = []\n")
     before = towns.rows()
     monkeypatch.setattr(sys, "stdin", Interrupted())
     assert towns(*args, code=130).err.endswith("interrupted\n")
@@ -256,7 +267,7 @@ def test_ids_and_globs_that_mean_nothing_are_refused(towns: CommandLine, args: l
 
 
 def test_an_id_is_meant_before_a_glob(towns: CommandLine) -> None:
-    towns("add", "da*", "--type", "calendars")
+    add_a_pattern(towns, "da*")
     towns("rm", "da*")
     assert towns.ids() == ["davis", "dayton", "montclair"]
 
@@ -297,6 +308,7 @@ def test_an_item_is_renamed(towns: CommandLine) -> None:
     assert "no item 'davis'" in towns("rename", "davis", "dixon", code=2).err
     assert "is on this board already" in towns("rename", "dayton", "montclair", code=2).err
     assert "it is the same" in towns("rename", "dayton", "dayton", code=2).err
+    assert "'d*y' would mean other items" in towns("rename", "dayton", "d*y", code=2).err
     towns("pause", "dayton")
     said = "dixon is the name of dayton now and is paused, as it was\n"
     assert towns("rename", "dayton", "dixon").out == said

@@ -72,7 +72,7 @@ def test_keys_choose_an_item_and_act_on_it(towns: CommandLine) -> None:
         screen.press("c")
         screen.wait_to_see("keene does not run")
         screen.press("k", "r", "y")
-        screen.wait_to_see("davis is paused: `blackboard resume davis` first")
+        screen.wait_to_see("davis is paused: `resume` it first")
         screen.press("q")
         assert screen.end() == 0
         assert left_as_it_was(screen)

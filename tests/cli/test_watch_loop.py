@@ -4,10 +4,12 @@ how it ends.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 
 import pytest
 
 from blackboard.board import Board
+from blackboard.cli import options
 from blackboard.cli.board_view import BoardView
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
@@ -232,6 +234,25 @@ def test_an_item_shows_why_and_its_runs_and_what_went_wrong(towns: CommandLine) 
 
 async def _mark(board: BoardTable) -> Mark:
     return Mark(by="ann", at=await board.table.now(), reason="")
+
+
+def test_the_commands_of_an_item_are_as_they_are_to_be_typed(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = ContextVar[Chosen]("chosen")
+    chosen.set(Chosen(config="a.toml"))
+    monkeypatch.setattr(options, "_CHOSEN", chosen)
+
+    async def story(board: BoardTable) -> None:
+        async def told(loop: WatchLoop, paper: Paper) -> None:
+            await paper.shows("> davis")
+            type_in(loop, "enter")
+            await paper.shows("`blackboard --config a.toml ")
+            type_in(loop, "esc", "q")
+
+        await watched(view_of(board), told, paper=Paper(columns=200, rows=40))
+
+    towns.on_board(story)
 
 
 def test_a_removed_item_is_said_to_be_gone(towns: CommandLine) -> None:

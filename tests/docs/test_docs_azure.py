@@ -7,7 +7,7 @@ import pytest
 
 from blackboard import cost
 from blackboard.cost import Load, asked_for
-from blackboard.protocol.members import ANNOUNCE_EVERY
+from blackboard.model import ANNOUNCE_EVERY
 from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.tables import azure, azure_transport

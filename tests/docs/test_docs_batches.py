@@ -14,7 +14,7 @@ from blackboard.protocol.checkpoints import save
 from blackboard.protocol.retention import Retention, delete_tombstones, is_expired
 from blackboard.rules.due import Move
 from blackboard.table import ANY, Delete, Insert, Op
-from tests.protocol.test_batches import CLAIM, NOON, PAUSED, RUN, RUNNING, WAITING
+from tests.protocol.test_batches import NOON, PAUSED, RUN, RUNNING, WAITING
 from tests.support.boards import Scene
 from tests.support.pages import page, scene_in_memory, words
 from tests.support.verbs import says
@@ -128,8 +128,7 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
         await edits.edit(board, "davis", says(cron="0 * * * *", missed="none"))
         scene.table.batches.clear()
         missed = await scene.token()
-        settings = board.resolve(missed.type, missed.spec)
-        assert await claims.pass_over(board, missed, move=Move.SKIP, settings=settings)
+        assert await claims.pass_over(board, missed, move=Move.SKIP)
         sent.stop("pass over a missed slot")
 
         # taken away: overridden, unlocked, cancelled, removed; and who comes late
@@ -182,7 +181,7 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
     sent = asyncio.run(story())
     pure = {
         "copy": [add_ops(PAUSED, over=None), add_ops(PAUSED, over=replace(PAUSED, etag="T"))],
-        "release": [release_ops(CLAIM, PAUSED, RUN)],
+        "release": [release_ops(RUNNING, "L", PAUSED, RUN)],
         "override, nothing is run": [free_ops(RUNNING, "L", WAITING, RUN)],
         "late": [
             late_ops(None, RUN, None),
@@ -198,18 +197,18 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
 def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
     shown = {row[0]: words(row[1]) for row in ROWS.table("verb", "columns").rows}
     item = replace(WAITING, outcome=Outcome.OK, stop=NOON, start=NOON)
-    released = merged(release_ops(CLAIM, item, replace(RUN, outcome=Outcome.FAILED)))
+    released = merged(release_ops(RUNNING, "L", item, replace(RUN, outcome=Outcome.FAILED)))
     assert shown["release"] == released
     assert set(released) >= set(PLANNED)
-    good = merged(release_ops(CLAIM, item, RUN))
+    good = merged(release_ops(RUNNING, "L", item, RUN))
     assert shown["release of an `ok` that was not skipped"] == good[len(released) :]
-    skipped = merged(release_ops(CLAIM, item, replace(RUN, error="closed on Sundays")))
+    skipped = merged(release_ops(RUNNING, "L", item, replace(RUN, error="closed on Sundays")))
     assert skipped == released
-    warned = merged(release_ops(CLAIM, replace(item, warned=1), RUN))
+    warned = merged(release_ops(RUNNING, "L", replace(item, warned=1), RUN))
     assert shown["release that changes the number of warnings"] == warned[len(good) :]
-    saved = replace(CLAIM, item=replace(CLAIM.item, checkpoint='"p57"'))
-    assert shown["save"] == merged(save_ops(saved.item, item)) == ["checkpoint"]
-    emptied = merged(release_ops(saved, item, replace(RUN, outcome=Outcome.FAILED)))
+    saved = replace(RUNNING, checkpoint='"p57"')
+    assert shown["save"] == merged(save_ops(saved, item)) == ["checkpoint"]
+    emptied = merged(release_ops(saved, "L", item, replace(RUN, outcome=Outcome.FAILED)))
     assert shown["release that empties it"] == emptied[len(released) :]
     freed = merged(free_ops(RUNNING, "L", item, RUN))
     assert set(shown["override that runs nothing"]) == set(freed) - set(released)

@@ -17,6 +17,7 @@ from msgspec.structs import fields
 
 from blackboard import spec
 from blackboard.model import (
+    LOST_AFTER,
     Action,
     Item,
     Lock,
@@ -37,9 +38,8 @@ from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
 from blackboard.protocol.actions import LONGEST_DETAIL, MOST_IDS
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
-from blackboard.protocol.finished_runs import ROWS_OF_A_RELEASE
-from blackboard.protocol.members import LOST_AFTER
 from blackboard.protocol.permits import LEASE
+from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import KEPT_FOR_LATE, Retention
 from blackboard.protocol.rows import data_of
 from blackboard.rules.applied import ALWAYS, MOST, REMEMBERED, RETRIED_FOR
@@ -61,7 +61,6 @@ from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.base import MAX_FIELDS, MAX_VALUE
-from blackboard.worker.holdings import Holding
 from tests.protocol.test_batches import CLAIM, LOCK, NOON, WAITING
 from tests.support.pages import Table, page, scene_in_memory, words
 
@@ -309,8 +308,7 @@ def test_a_number_is_the_codes(sentence: str) -> None:
 def test_the_words_about_times_are_the_rules() -> None:
     assert (renew_every(30.0), renew_every(3600.0)) == (10.0, 60.0)
     assert KEPT_FOR_LATE.total_seconds() == 3600, "for an hour"
-    held = Holding(claim=replace(CLAIM, sent=100.0), settings=spec.RunSettings())
-    assert held.deadline == 148.0
+    assert replace(CLAIM, sent=100.0).deadline == 148.0
     stale = replace(LOCK, age=60.6)
     assert is_stale(stale, resolution=AzureTable.resolution)
     assert not is_stale(replace(stale, age=60.4), resolution=AzureTable.resolution)

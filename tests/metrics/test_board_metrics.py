@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from blackboard.display.health import Overview, read_overview
 from blackboard.metrics import MOST_NAMES, OTHERS, exposition
-from blackboard.metrics.board import BoardFigures, read
-from blackboard.model import Member, Statistics, Token, TypeCounts, replace
+from blackboard.metrics.board import BoardFigures
+from blackboard.model import LOST_AFTER, Member, Statistics, Token, TypeCounts, replace
 from blackboard.protocol.additions import add_election, ensure
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
@@ -14,22 +15,27 @@ from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.maintenance import pause_board
-from blackboard.protocol.members import LOST_AFTER, announce
+from blackboard.protocol.members import announce
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec
 from blackboard.table import Insert
-from tests.support.boards import Scene, make_board, settings_of, story
+from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import START
 from tests.support.expositions import samples
 from tests.support.metrics_page import EMPTY_BOARD as NOTHING
 from tests.support.plans import item
 
 
-def values(figures: BoardFigures) -> dict[tuple[str, ...], float]:
+def values(overview: Overview) -> dict[tuple[str, ...], float]:
     accept = "application/openmetrics-text; version=1.0.0"
-    return samples(exposition(figures, accept).body, "blackboard_board_")
+    body = exposition(BoardFigures(overview=overview), accept).body
+    return samples(body, "blackboard_board_")
+
+
+async def read(board: BoardTable) -> Overview:
+    return await read_overview(board, exact=False)
 
 
 async def take(board: BoardTable, item_id: str) -> None:
@@ -37,8 +43,7 @@ async def take(board: BoardTable, item_id: str) -> None:
     until = await board.table.now() + timedelta(days=1)
     tokens = [one async for one in board.walk(0, until=until) if one.id == item_id]
     assert isinstance(tokens[0], Token)
-    settings = settings_of(tokens[0].type, tokens[0].spec)
-    await claim(board, [tokens[0]], owner="w", settings=[settings])
+    await claim(board, [tokens[0]], owner="w")
 
 
 async def group(scene: Scene) -> BoardTable:
@@ -119,7 +124,8 @@ def test_an_empty_board_has_figures() -> None:
     found = values(NOTHING)
     assert set(found.values()) == {0}
     assert ("oldest_ready_seconds",) in found
-    assert exposition(NOTHING).content_type.startswith("text/plain; version=0.0.4")
+    as_text = exposition(BoardFigures(overview=NOTHING))
+    assert as_text.content_type.startswith("text/plain; version=0.0.4")
 
 
 def test_what_is_not_counted_by_type_is_of_others_and_names_have_an_end() -> None:
@@ -139,8 +145,8 @@ def test_what_is_not_counted_by_type_is_of_others_and_names_have_an_end() -> Non
     groups = [GroupLeases(name=name, lease=lease, partitions=(), now=START) for name in many]
     status = status_of(item(), None, now=START, resolution=0.0)
     elections = [replace(status, item=replace(status.item, id=name)) for name in many]
-    overview = replace(NOTHING.overview, counted=counted, elections=elections)
-    found = values(BoardFigures(overview=overview, groups=groups))
+    overview = replace(NOTHING, counted=counted, elections=elections, groups=groups)
+    found = values(overview)
     assert found["items", "active", OTHERS] == 3
     assert found["items", "done", OTHERS] == 2
     assert found["items_stale", OTHERS] == 2
@@ -148,9 +154,15 @@ def test_what_is_not_counted_by_type_is_of_others_and_names_have_an_end() -> Non
     assert len([key for key in found if key[0] == "partition_free_seconds"]) == MOST_NAMES
 
 
+def test_a_type_that_is_named_as_the_others_are_is_counted_with_them() -> None:
+    one = TypeCounts(type=OTHERS, items=5, active=5, failing=1)
+    counted = Statistics(at=START, by="", term=0, took=0.0, items=9, active=9, by_type=(one,))
+    found = values(replace(NOTHING, counted=replace(counted, failing=1)))
+    assert (found["items", "active", OTHERS], found["items_failing", OTHERS]) == (9, 1)
+
+
 @pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "é", " "])
 def test_odd_names_of_types_are_written_as_they_are(text: str) -> None:
     counts = TypeCounts(type=text, items=1, active=1)
     counted = Statistics(at=START, by="", term=0, took=0.0, items=1, active=1, by_type=(counts,))
-    figures = replace(NOTHING, overview=replace(NOTHING.overview, counted=counted))
-    assert values(figures)["items", "active", text] == 1
+    assert values(replace(NOTHING, counted=counted))["items", "active", text] == 1

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard.events import OverdueRun
-from blackboard.model import Outcome, replace
+from blackboard.model import Outcome, State, replace
 from blackboard.notify.notice_rows import (
     ACCEPTED,
     HANDOVER,
@@ -19,11 +19,12 @@ from blackboard.notify.notice_rows import (
     notice_row_of,
     settle,
 )
-from blackboard.notify.notices import Notice, confirmed, of_overdue
+from blackboard.notify.notices import Notice, confirmed, of_item, of_overdue
 from blackboard.notify.settings import NoticeKind
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.table import ANY, Data, Replace, Row, read
+from tests.protocol.test_rows import ITEM, RUN
 from tests.support.boards import Scene, story
 from tests.support.clocks import START
 from tests.support.faults import Fault
@@ -307,3 +308,9 @@ async def test_a_token_that_was_taken_is_not_overdue(scene: Scene) -> None:
     assert (found.start, found.stop) == (START, START)
     await scene.claimed()
     assert await confirmed(scene.board, notice) is None
+
+
+@pytest.mark.parametrize("lag", [-1e300, 99_999_999_999.0, 1e300])
+def test_a_lag_that_makes_no_sense_keeps_no_notice_from_being_made(lag: float) -> None:
+    item = replace(ITEM, state=State.ACTIVE, outcome=Outcome.OK, failures=0, start=ITEM.slot)
+    assert of_item(item, replace(RUN, lag=lag)) is not None

@@ -17,11 +17,11 @@ from blackboard.events import (
     StoreEvent,
     TimesPutRight,
 )
-from blackboard.model import Outcome
+from blackboard.model import Item, Outcome, Run
 from blackboard.notify import notifier as module
 from blackboard.notify import sending
 from blackboard.notify.notice_rows import HANDOVER, begin
-from blackboard.notify.notices import Notice, confirmed
+from blackboard.notify.notices import Notice, confirmed, of_item
 from blackboard.notify.notifier import Notifier
 from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, PING_EVERY
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind
@@ -605,6 +605,29 @@ async def test_a_failure_whose_worker_died_at_once_is_sent_when_items_are_counte
         notifier.on_event(BoardCounted(worker="me", items=3, failing=("davis",)))
         await until(lambda: not notifier._counted.is_set(), "it has looked again")
     assert box.told == [("failed", "davis")]
+
+
+@with_workers
+async def test_an_error_about_one_item_ends_no_look_at_the_others_and_is_named(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def honest_but_for_bad(item: Item, last: Run | None = None) -> Notice | None:
+        if item.id == "bad":
+            raise OverflowError("date value out of range")
+        return of_item(item, last)
+
+    monkeypatch.setattr(module, "of_item", honest_but_for_bad)
+    box, at = Box(), await place.worker()
+    for item_id in ("bad", "davis"):
+        await place.add(item_id, every="1h")
+    await at.walk()
+    for item_id in ("bad", "davis"):
+        (await at.run(item_id)).end(Outcome.FAILED)
+    await at.tells(RunEnded, 2)
+    async with notifying(at, box, looks=True) as notifier:
+        notifier.on_event(BoardCounted(worker="me", items=2, failing=("bad", "davis")))
+        await told(box, ("failed", "davis"))
+    assert at.of(NoticeFailed)[0].message.startswith("notices: bad: OverflowError: ")
 
 
 @with_workers

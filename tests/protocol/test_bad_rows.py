@@ -16,15 +16,17 @@ from blackboard import open as open_board
 from blackboard.cli.output import emit
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadRow, BlackboardError
-from blackboard.model import Applied, Mark, QueuedRun, decoded_as, replace
+from blackboard.events import ItemLeftAlone
+from blackboard.model import LARGEST, Applied, Mark, QueuedRun, decoded_as, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
-from blackboard.protocol.edits import pause
+from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.reading import BoardTable, mark_in
 from blackboard.protocol.rows import data_of, record_of, text_of
 from blackboard.records import decoded, item_record
 from blackboard.spec import Labels, decode_spec
-from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
+from blackboard.table import ANY, Delete, Insert, Merge, Op, Row, Value
+from blackboard.tables.base import ForwardingTable
 from blackboard.why import explained
 from tests.cli.command_line import CommandLine, blackboard
 from tests.protocol.test_rows import ITEM, LOCK, MEMBER, RUN, TOKEN
@@ -32,7 +34,7 @@ from tests.support.boards import Scene, settings_of, story
 from tests.support.faults import Fault
 from tests.support.patience import patience
 from tests.support.workers import Workplace, with_workers
-from tests.support.wrong_rows import codes, plant, repaired
+from tests.support.wrong_rows import codes, found, plant, repaired
 
 __all__ = ["blackboard"]
 
@@ -56,11 +58,13 @@ KEY = keys.item_key("davis")
         (TOKEN, "ready", datetime(2026, 11, 21)),  # noqa: DTZ001 - that is what is wrong
         (TOKEN, "slot", datetime.max.replace(tzinfo=UTC)),
         (TOKEN, "planned", datetime.min.replace(tzinfo=UTC)),
+        (TOKEN, "slot", datetime(1600, 12, 31, tzinfo=UTC)),
         (TOKEN, "fence", -1),
         (TOKEN, "attempt", 10**12),
         (LOCK, "stale_after", float("nan")),
         (LOCK, "owner", None),
         (RUN, "lag", float("inf")),
+        (RUN, "lag", 10**12),
         (MEMBER, "seen", 7),
     ],
 )
@@ -70,6 +74,59 @@ def test_a_column_that_is_not_what_its_field_says_makes_a_row_unreadable(
     row = Row("key", "1", {**data_of(record), column: value})
     with pytest.raises(BadRow, match=f"no good {column}"):
         record_of(type(record), row)
+
+
+@pytest.mark.of_one_store("what is added to a number is the rules' own")
+@story
+async def test_what_this_program_adds_to_the_largest_numbers_can_still_be_read(
+    scene: Scene,
+) -> None:
+    item = await scene.add(every="1h", retries=3)
+    large: dict[str, Value] = dict.fromkeys(("runs", "failures", "attempt", "warned"), LARGEST)
+    large["fence"] = LARGEST - 1
+    rows = (KEY, keys.next_key(item.ready, "davis"))
+    await plant(scene, *[Merge(key, large, ANY) for key in rows])
+    await scene.let_go(await scene.claimed(), "failed")
+    last = await scene.item()
+    assert (last.fence, last.runs, last.failures) == (LARGEST, LARGEST, LARGEST)
+    _, told = (await found(scene.board)).findings
+    assert told.problem.startswith("no worker runs it: fence: no fence is above 999,999,999,999")
+    await remove(scene.other, "davis")
+    assert (await scene.item()).fence == LARGEST
+
+
+@pytest.mark.of_one_store("what a worker may claim is judged above the store")
+@with_workers
+async def test_an_item_without_a_fence_for_another_run_is_left_alone(place: Workplace) -> None:
+    for name in ("davis", "elko"):
+        await place.add(name)
+    token = keys.next_key((await place.item()).ready, "davis")
+    await plant(place, *[Merge(key, {"fence": LARGEST}, ANY) for key in (KEY, token)])
+    worker = await place.worker(at_once=True)
+    await place.ended("elko")
+    assert worker.order == ["elko"]
+    (left,) = worker.of(ItemLeftAlone)
+    assert left.message.startswith(
+        "fence: no fence is above 999,999,999,999 (`blackboard rm davis`"
+    )
+
+
+@pytest.mark.of_one_store("what a worker may claim is judged above the store")
+@with_workers
+async def test_an_item_of_which_the_store_would_not_take_a_release_is_left_alone(
+    place: Workplace,
+) -> None:
+    """It is not run first, and found to be too large then."""
+    await place.add("davis", every="1h", description="x" * 200)
+    await place.add("elko", every="1h")
+    narrow = ForwardingTable(place.other.table)
+    narrow.max_value = 100
+    board = place.other.asked_through(narrow)
+    worker = await place.worker(at_once=True, board=board)
+    await place.ended("elko")
+    assert worker.order == ["elko"]
+    (left,) = worker.of(ItemLeftAlone)
+    assert "a value holds at most 100 (`blackboard edit` can shorten" in left.message
 
 
 def test_what_a_release_goes_by_may_be_there() -> None:
@@ -117,7 +174,7 @@ async def test_a_token_under_another_key_holds_up_nobody(place: Workplace) -> No
     worker = await place.worker(at_once=True)
     await place.ended("davis")
     assert worker.order == ["davis"]
-    assert codes(await repaired(place.other)) == ["D1"]
+    assert codes(await repaired(place.other)) == ["D9"]
     assert await place.rows(stray) == []
 
 
@@ -152,9 +209,7 @@ async def test_a_token_that_is_ready_at_another_time_than_its_key_says_is_told_a
     await plant(scene, Merge(key, {"ready": token.ready}, ANY))
     assert await scene.tokens() == []
     mended = await repaired(scene.board)
-    assert [(one.code, one.problem, one.repaired) for one in mended.findings] == [
-        ("D5", "its token has another ready", True)
-    ]
+    assert [(one.code, one.repaired) for one in mended.findings] == [("D9", True)]
     assert (await scene.token()).ready == item.ready
 
 
@@ -182,9 +237,10 @@ async def test_an_item_that_says_no_sense_is_refused_and_told(scene: Scene) -> N
         await scene.board.item("davis")
     assert [item async for item in scene.board.items()] == []
     report = await repaired(scene.board)
-    assert [(one.code, one.problem) for one in report.findings] == [
-        ("D7", "item:davis: no good requests")
-    ]
+    (told,) = report.findings
+    assert told.code == "D7"
+    assert told.problem.startswith("the row item:davis in town: no good requests: ")
+    assert "delete it" in told.problem
     await plant(scene, Merge(KEY, before, ANY))
 
 

@@ -4,8 +4,10 @@ condition, is in docs/rows.md, and shown by test_docs_batches.py.
 
 from datetime import UTC, datetime, timedelta
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, State, replace
+from blackboard.model import Item, Lock, Outcome, Run, State, replace
 from blackboard.protocol.batches import change_ops, token_of
+from blackboard.protocol.claims import Claim
+from blackboard.spec import RunSettings
 from blackboard.table import Merge
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -37,7 +39,7 @@ LOCK = Lock(
     attempt=1,
     etag="L",
 )
-CLAIM = Claim(item=RUNNING, lock=LOCK, sent=0.0)
+CLAIM = Claim(item=RUNNING, lock=LOCK, settings=RunSettings(), sent=0.0)
 RUN = Run(
     id="davis",
     type="feed",

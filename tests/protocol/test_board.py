@@ -15,7 +15,7 @@ from blackboard.protocol import keys, reading
 from blackboard.protocol.additions import New, add, add_many
 from blackboard.protocol.edits import remove
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import record_of
+from blackboard.protocol.rows import record_in
 from blackboard.protocol.status import read_status
 from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
@@ -282,7 +282,7 @@ async def test_a_glob_means_the_same_items_whether_all_are_read_or_one_range(
 
     def noted(record_type: Any, row: Row, **extra: float) -> Any:
         read.append(row.key)
-        return record_of(record_type, row, **extra)
+        return record_in(record_type, row, **extra)
 
     globs = [
         "a?",
@@ -298,7 +298,7 @@ async def test_a_glob_means_the_same_items_whether_all_are_read_or_one_range(
     for glob in globs:
         found = {item.id for item in await select(board, [glob])}
         assert found == {one for one in ids if fnmatchcase(one, glob)}, glob
-    monkeypatch.setattr(reading, "record_of", noted)
+    monkeypatch.setattr(reading, "record_in", noted)
     assert [item.id for item in await select(board, ["a b*", "b*"])] == ["a b", "b"]
     assert read == [keys.item_key("a b"), keys.item_key("b")]
 

@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from blackboard.errors import StillRuns
-from blackboard.model import Claim
 from blackboard.protocol.checkpoints import save
-from blackboard.protocol.claims import override, renew
+from blackboard.protocol.claims import Claim, override, renew
 from blackboard.protocol.edits import cancel, edit, pause, remove, run_now, unlock
-from blackboard.protocol.finished_runs import ReleaseOutcome
+from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.spec import Spec
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
@@ -129,6 +128,18 @@ async def test_a_run_whose_lock_is_lost_saves_nothing(scene: Scene, how: str) ->
         await verb(scene.other, "davis", scene.mark(), fence=made.fence)
     assert await save(scene.board, made, '{"page":58}') is None
     assert (await scene.item()).checkpoint == ("" if how == "remove" else PAGE)
+
+
+@story
+async def test_a_run_saves_nothing_for_the_next_one_of_its_worker_in_the_same_millisecond(
+    scene: Scene,
+) -> None:
+    made = await saving(scene)
+    await unlock(scene.other, "davis", scene.mark(), fence=made.fence)
+    again = await scene.claimed()
+    assert (again.owner, again.start) == (made.owner, made.start)
+    assert await save(scene.board, made, '{"page":58}') is None
+    assert (await scene.item()).checkpoint == PAGE
 
 
 @story

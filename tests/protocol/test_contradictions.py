@@ -12,8 +12,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.batches import insert_next, insisting
 from blackboard.protocol.claims import override
 from blackboard.protocol.edits import cancel, edit, pause, remove, unlock
-from blackboard.protocol.finished_runs import ReleaseOutcome
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import ReleaseOutcome, release
 from blackboard.protocol.rows import data_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Insert, Merge, Op, Replace, Row

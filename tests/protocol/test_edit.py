@@ -438,11 +438,10 @@ async def test_a_schedule_that_a_handler_says_holds_where_the_handler_is_unknown
     scene.board.resolve = by_handler
     scene.other.resolve = lambda *of: replace(settings_of(*of), has_handler=False)
     await scene.add("davis", params={"x": 1})
-    settings = [by_handler("feed", '{"params":{"x":1}}')]
-    answer = await claim(scene.board, [await scene.token()], owner="me", settings=settings)
+    answer = await claim(scene.board, [await scene.token()], owner="me")
     (made,) = answer.claims
     if verb == "edit":
-        await release(scene.board, [replace(finished(made), settings=settings[0])])
+        await release(scene.board, [finished(made)])
         await edit(scene.other, "davis", says(params={"x": 2}))
     else:
         await cancel(scene.other, "davis", scene.mark(), fence=1)

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.model import Claim, Token
-from blackboard.protocol.claims import claim
+from blackboard.model import Token
+from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.releases import release
 from blackboard.table import Busy
-from tests.support.boards import Scene, TurningClock, finished, make_board, settings_of, story
+from tests.support.boards import Scene, TurningClock, finished, make_board, story
 from tests.support.stores import OpenTable
 
 WORKERS = 8
@@ -36,9 +36,8 @@ async def test_me05_counters_that_only_a_lock_protects_are_exact(scene: Scene) -
             await asyncio.sleep(0)
             return None
         token = min(tokens, key=lambda one: (number + len(fences[one.id])) % 2)
-        settings = [settings_of(token.type, token.spec)]
         board = scene.board if number % 2 else scene.other
-        answer = await claim(board, [token], owner=f"worker-{number}", settings=settings)
+        answer = await claim(board, [token], owner=f"worker-{number}")
         return answer.claims[0] if answer.claims else None
 
     async def works(number: int) -> None:

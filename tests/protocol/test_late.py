@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import Claim, Outcome, State, replace
+from blackboard.model import Outcome, State, replace
 from blackboard.phrases import LONGEST_ERROR, cut_middle
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
-from blackboard.protocol.claims import override
+from blackboard.protocol.claims import Claim, override
 from blackboard.protocol.edits import cancel, remove, unlock
-from blackboard.protocol.finished_runs import ReleaseOutcome, fit
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import REFUSED, UNANSWERED, ReleaseOutcome, fit, release
 from blackboard.protocol.results import LONGEST_WARNING, MOST_WARNINGS, warnings_in
-from blackboard.protocol.settling import REFUSED, UNANSWERED
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Etag, Merge, Op, Unknown
 from blackboard.tables.base import ForwardingTable

@@ -4,10 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.model import Applied, Claim, Outcome, State, replace
+from blackboard.model import Applied, Outcome, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops
-from blackboard.protocol.claims import Freed, adopt, mark_standstill, override, renew, take_over
+from blackboard.protocol.claims import (
+    Claim,
+    Freed,
+    adopt,
+    mark_standstill,
+    override,
+    renew,
+    take_over,
+)
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now, unlock
 from blackboard.rules.due import TAKEOVERS, Move, decide_lock
 from blackboard.spec import Spec

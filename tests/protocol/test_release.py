@@ -8,8 +8,7 @@ import pytest
 from blackboard.model import Outcome, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import edit, pause, resume, run_now
-from blackboard.protocol.finished_runs import ReleaseOutcome
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import ReleaseOutcome, release
 from blackboard.rules.breaker import LONGEST, SHORTEST
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Merge, Op

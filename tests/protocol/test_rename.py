@@ -8,17 +8,19 @@ from datetime import timedelta
 import pytest
 
 from blackboard.errors import AlreadyThere, BadInput, BeingRenamed, BlackboardError, Missing
-from blackboard.model import State
+from blackboard.model import LARGEST, State
 from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.edits import acknowledge, edit, pause, remove, resume, run_now
-from blackboard.protocol.keys import notice_key, notices_partition
+from blackboard.protocol.keys import item_key, notice_key, notices_partition
 from blackboard.protocol.rename import rename
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.spec import Spec
 from blackboard.table import (
+    ANY,
     Busy,
     Etag,
     Insert,
+    Merge,
     Op,
     Refused,
     Row,
@@ -57,6 +59,19 @@ async def killed_at(
     scene.table.script(*[Fault.NONE] * request_, killed)
     with pytest.raises(asyncio.CancelledError):
         await rename(scene.board, old_id, new_id, scene.mark())
+
+
+@story
+async def test_an_id_whose_fences_are_used_up_is_refused_as_for_an_addition(scene: Scene) -> None:
+    await scene.add("woodland")
+    await remove(scene.other, "woodland")
+    used = Merge(item_key("woodland"), {"fence": LARGEST}, ANY)
+    await scene.other.table.commit(scene.other.partition("woodland"), [used])
+    await served(scene)
+    before = await scene.item()
+    with pytest.raises(BadInput, match="'woodland' has used up its fences"):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    assert await scene.item() == before
 
 
 @story

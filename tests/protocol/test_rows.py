@@ -229,10 +229,7 @@ def test_a_version_that_another_language_writes_as_a_double_is_a_version() -> No
 
 @pytest.mark.parametrize(
     ("record", "column", "value"),
-    [
-        *((MEMBER, "cycle", one) for one in (1e300, 0.0, 1e-300, -60.0, 10**11)),
-        *((RUN, "lag", one) for one in (1e300, -1e300)),
-    ],
+    [(MEMBER, "cycle", one) for one in (1e300, 0.0, 1e-300, -60.0, 10**11)],
 )
 def test_seconds_that_make_no_sense_make_a_row_unreadable(
     record: Any, column: str, value: float

@@ -32,7 +32,7 @@ from blackboard.table import (
     Op,
     Unavailable,
 )
-from tests.support.boards import Scene, settings_of, story
+from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 
 HOUR = timedelta(hours=1)
@@ -114,9 +114,9 @@ async def test_a_claim_that_the_store_refuses_names_its_token(scene: Scene) -> N
 @story
 async def test_me11_a_claimed_item_cannot_be_claimed_by_its_own_holder(scene: Scene) -> None:
     await scene.add("davis")
-    token, settings = await scene.token(), settings_of("feed", '{"every":"1h"}')
-    assert (await claim(scene.board, [token], owner="me", settings=[settings])).claims
-    again = await claim(scene.board, [token], owner="me", settings=[settings])
+    token = await scene.token()
+    assert (await claim(scene.board, [token], owner="me")).claims
+    again = await claim(scene.board, [token], owner="me")
     assert again == Claimed(reread=True)
 
 
@@ -531,16 +531,13 @@ async def test_a_missed_slot_is_passed_over_without_a_run(scene: Scene) -> None:
     await scene.add("davis", cron="0 * * * *", missed="none")
     now = scene.later(hours=5, minutes=6)
     token = await scene.token()
-    settings = settings_of(token.type, token.spec)
-    assert await pass_over(scene.board, token, move=Move.SKIP, settings=settings)
+    assert await pass_over(scene.board, token, move=Move.SKIP)
     passed = await scene.token()
     assert now < passed.ready <= now + HOUR
     assert passed.slot == passed.ready
     assert passed.slot.minute == 0
     assert await scene.runs() == []
-    assert not await pass_over(scene.board, token, move=Move.SKIP, settings=settings), (
-        "it has moved on"
-    )
+    assert not await pass_over(scene.board, token, move=Move.SKIP), "it has moved on"
 
 
 @story
@@ -549,13 +546,12 @@ async def test_a_slot_that_a_blackout_puts_off_runs_when_that_ends(scene: Scene)
     await scene.add("davis", cron="0 9 * * *", blackout="10:00-12:00")
     scene.later(hours=1)
     token = await scene.token()
-    settings = settings_of(token.type, token.spec)
-    assert await pass_over(scene.board, token, move=Move.PUT_OFF, settings=settings)
+    assert await pass_over(scene.board, token, move=Move.PUT_OFF)
     waits = await scene.token()
     assert (waits.slot, waits.planned, waits.attempt) == (token.slot, token.planned, 1)
     assert waits.ready == token.ready + 3 * HOUR
     assert await scene.runs() == []
-    assert not await pass_over(scene.board, token, move=Move.PUT_OFF, settings=settings)
+    assert not await pass_over(scene.board, token, move=Move.PUT_OFF)
     scene.later(hours=2)
     await scene.let_go(await scene.claimed("davis"))
     (run,) = await scene.runs()
@@ -569,9 +565,7 @@ async def test_an_at_that_was_missed_and_wants_no_missed_run_is_done(scene: Scen
     await scene.add("davis", at=at, missed="none")
     scene.later(hours=5)
     token = await scene.token()
-    assert await pass_over(
-        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
-    )
+    assert await pass_over(scene.board, token, move=Move.SKIP)
     assert (await scene.item()).state is State.DONE
     assert await scene.tokens() == []
 
@@ -584,9 +578,7 @@ async def test_a_slot_that_is_wanted_by_now_is_not_passed_over(scene: Scene) -> 
     token = await scene.token()
     wanted = Spec(cron="0 * * * *", missed="one")
     await edit(scene.other, "davis", lambda *_: wanted)
-    assert not await pass_over(
-        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
-    )
+    assert not await pass_over(scene.board, token, move=Move.SKIP)
     assert (await scene.token()).slot == token.slot
 
 
@@ -596,9 +588,7 @@ async def test_a_missed_token_without_its_item_goes(scene: Scene) -> None:
     scene.later(hours=5)
     token = await scene.token()
     await scene.table.commit(scene.board.partition("davis"), [Delete(keys.item_key("davis"), ANY)])
-    assert not await pass_over(
-        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
-    )
+    assert not await pass_over(scene.board, token, move=Move.SKIP)
     assert await scene.tokens() == []
 
 
@@ -618,6 +608,4 @@ async def test_a_slot_that_somebody_else_sees_to_is_not_passed_over(
         await remove(scene.other, "davis")
     else:
         scene.table.script(Fault.NEVER)
-    assert not await pass_over(
-        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
-    )
+    assert not await pass_over(scene.board, token, move=Move.SKIP)

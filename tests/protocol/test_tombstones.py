@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from blackboard.doctor import Examination, examine
-from blackboard.errors import BadRow
-from blackboard.model import VERSION, Item, State, replace
+from blackboard.errors import BadInput, BadRow
+from blackboard.model import LARGEST, VERSION, Item, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.edits import remove
-from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.protocol.retention import (
     Pruned,
     Retention,
@@ -166,22 +166,47 @@ async def test_many_go_in_few_batches(scene: Scene) -> None:
     assert [len(batch) for batch in deletions] == [20, 10]
 
 
-@pytest.mark.parametrize("damage", [{"outcome": "soon"}, {"version": VERSION + 1}])
 @story
-async def test_one_whose_history_cannot_be_read_stays_and_the_others_go(
-    scene: Scene, damage: dict[str, Value]
+async def test_one_whose_history_is_of_a_newer_version_stays_and_the_others_go(
+    scene: Scene,
 ) -> None:
     gone = await a_life(scene)
     await a_life(scene, "elko")
     key = keys.run_key("davis", 1)
     partition = scene.other.partition("davis")
-    await scene.table.table.commit(partition, [Merge(key, damage, ANY)])
+    await scene.table.table.commit(partition, [Merge(key, {"version": VERSION + 1}, ANY)])
     scene.later(hours=2)
     assert await housekept(scene.board) == Pruned(runs=3, tombstones=1)
     assert await scene.item() == gone
     assert [row.key for row in await scene.rows("run:")] == [key]
     for row in await scene.rows("run:"):
         await scene.table.table.commit(partition, [Delete(row.key, row.etag)])
+
+
+@pytest.mark.of_one_store("rows are judged above the store")
+@story
+async def test_a_history_that_cannot_be_read_goes_with_its_tombstone(scene: Scene) -> None:
+    await a_life(scene)
+    damage = [Merge(keys.run_key("davis", 1), {"outcome": "soon"}, ANY)]
+    await scene.table.table.commit(scene.other.partition("davis"), damage)
+    scene.later(hours=2)
+    assert await housekept(scene.board) == Pruned(runs=2, tombstones=1)
+    assert await scene.rows() == []
+
+
+@pytest.mark.of_one_store("rows are judged above the store")
+@story
+async def test_a_tombstone_above_whose_fence_nothing_could_be_added_stays(scene: Scene) -> None:
+    await a_life(scene)
+    high = [Merge(keys.item_key("davis"), {"fence": LARGEST}, ANY)]
+    await scene.table.table.commit(scene.other.partition("davis"), high)
+    scene.later(hours=2)
+    assert (await housekept(scene.board)).tombstones == 0
+    assert await scene.other.floor() == 0
+    assert [one.code for one in (await examine(scene.other, Examination())).findings] == ["D12"]
+    with pytest.raises(BadInput, match="'davis' has used up its fences"):
+        await scene.add()
+    await scene.add("elko")
 
 
 @story

@@ -12,19 +12,19 @@ from blackboard.doctor import Examination, examine
 from blackboard.errors import BadInput, BadRow
 from blackboard.events import LockAdopted, LockOverridden, RunEnded
 from blackboard.handlers.handler import handler, handlers_of
-from blackboard.model import VERSION, Member
+from blackboard.model import ANNOUNCE_EVERY, VERSION, Member
 from blackboard.protocol import edits, keys
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
 from blackboard.protocol.groups import read_groups
-from blackboard.protocol.members import ANNOUNCE_EVERY, announce, workers
+from blackboard.protocol.members import announce, workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.protocol.status import read_status
 from blackboard.rules.due import Move
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
-from tests.support.boards import Scene, disagreements, make_board, settings_of, story
+from tests.support.boards import Scene, disagreements, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.verbs import VERBS, ready_for, says
 from tests.support.workers import HANDLERS, Workplace, with_workers
@@ -91,7 +91,7 @@ async def test_what_happens_on_one_board_changes_no_row_of_another(place: Workpl
     assert len({row for rows in before for row in rows}) == sum(map(len, before))
     for board in others:
         assert {item.id async for item in board.items()} == set(ids)
-        assert [one.member.owner for one in await workers(board)] == [MEMBER.owner]
+        assert [one.owner for one in await workers(board)] == [MEMBER.owner]
         assert await disagreements(board) == []
 
 
@@ -195,7 +195,7 @@ async def test_they_are_in_nobodys_way(place: Workplace) -> None:
     await looked_at(place, "davis", "held")
     report = await examine(place.other, Examination())
     assert [one for one in report.findings if one.grave] == []
-    owners = {one.member.owner for one in await workers(place.other)}
+    owners = {one.owner for one in await workers(place.other)}
     assert owners == {MEMBER.owner, "rabbit:2:b"}
     assert await announce(place.other, MEMBER)
     row = await read(place.other.table, members, keys.worker_key(MEMBER.owner))
@@ -319,9 +319,7 @@ async def test_a_missed_slot_of_an_item_that_became_newer_is_left_alone(scene: S
     scene.later(hours=5)
     token = await scene.token()
     raised = await raise_version(scene, "item:", "next:", item_id="davis")
-    assert not await pass_over(
-        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
-    )
+    assert not await pass_over(scene.board, token, move=Move.SKIP)
     rows = [*await scene.rows("item:"), *await scene.rows("next:")]
     assert {row.key: row.etag for row in rows} == raised
 
@@ -427,7 +425,7 @@ async def test_a_worker_of_a_higher_version_is_passed_over_and_not_forgotten(sce
     (etag,) = await scene.table.table.commit(partition, [Insert(key, data)])
     scene.later(days=2)
     await announce(scene.board, MEMBER)
-    assert [one.member.owner for one in await workers(scene.other)] == [MEMBER.owner]
+    assert [one.owner for one in await workers(scene.other)] == [MEMBER.owner]
     await scene.table.table.commit(partition, [Delete(key, etag)])
 
 

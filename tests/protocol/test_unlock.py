@@ -143,7 +143,7 @@ async def test_a_done_item_can_be_run_again_and_is_done_again(scene: Scene) -> N
 async def test_a_paused_item_is_not_run_now(scene: Scene) -> None:
     await ready_for("resume", scene)
     before = await scene.item()
-    with pytest.raises(BlackboardError, match="is paused: `blackboard resume davis`"):
+    with pytest.raises(BlackboardError, match="is paused: `resume` it first"):
         await run_now(scene.board, "davis")
     assert await scene.item() == before
 

@@ -438,6 +438,12 @@ def test_options_that_the_client_does_not_take_are_refused() -> None:
     assert refused.value.__suppress_context__
 
 
+def test_fewer_connections_than_requests_and_messages_take_are_refused() -> None:
+    Opened(f"redis://host/0?max_connections={redis_bus.CONNECTIONS + 1}")
+    with pytest.raises(BadInput, match="'max_connections'"):
+        Opened(f"redis://host/0?max_connections={redis_bus.CONNECTIONS}")
+
+
 @pytest.mark.parametrize(
     ("url", "option"),
     [

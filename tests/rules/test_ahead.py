@@ -18,6 +18,7 @@ from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from tests.board.test_settings import handler
 from tests.support.plans import DAY, HOUR, NOON, after, item, running, settings
+from tests.support.wrong_rows import break_rules
 
 YEARS = timedelta(days=3653)
 Said = dict[str, object]
@@ -125,6 +126,10 @@ EXPLAINED: dict[str, tuple[Said, Said]] = {
     ),
     "removed": (EVERY, {"slot": NOON + YEARS, "state": State.REMOVED, "start": NOON + YEARS}),
     "no schedule that is known": ({}, {"slot": NOON + 20 * DAY}),
+    "a retry that is due, whenever the run before it ended": (
+        EVERY,
+        {"slot": NOON - HOUR, "attempt": 2, "stop": NOON - 20 * YEARS},
+    ),
 }
 UNEXPLAINED: dict[str, tuple[Said, Said]] = {
     "an every": (EVERY, {"slot": NOON + 9 * HOUR}),
@@ -311,6 +316,15 @@ def test_a_run_that_was_put_back_under_a_clock_that_was_ahead_is_due_at_once() -
     over = planning(cron="0 3 * * *", until="2026-11-20")
     ended = brought_back(made({"slot": far, "put_back": True}), over, now=NOON)
     assert (ended.state, ended.put_back) == (State.DONE, False)
+
+
+def test_a_schedule_that_cannot_be_computed_says_nothing_of_clocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by = planning(rrule="FREQ=DAILY")
+    waits = made({"slot": NOON, "schedule": "rrule FREQ=DAILY"})
+    break_rules(monkeypatch)
+    assert problem_of_times(waits, by, now=NOON) == ""
 
 
 def test_what_is_told_of_a_wrong_clock() -> None:

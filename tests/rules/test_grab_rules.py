@@ -40,12 +40,12 @@ Rows = dict[str, int]
 """How many partitions each node holds by the lock rows: P is one of those of `owl`, if any."""
 
 
-def by_rows(held: Rows) -> LockHolders:
+def by_rows(held: Rows, paused: Iterable[str] = ()) -> LockHolders:
     holders = {P: "owl"} if held.get("owl") else {}
     for owner, number in held.items():
         missing = number - (owner == "owl")
         holders |= {f"{owner} {one}": owner for one in range(missing)}
-    return LockHolders(holders)
+    return LockHolders(holders, frozenset(paused))
 
 
 class Node:
@@ -62,6 +62,7 @@ class Node:
         """By the `rows`, all is free where none are given."""
         self.now = now
         self.rows = rows or {}
+        self.paused: set[str] = set()
         self.grab, actions = Grab(node="fox", times=times).step(
             RowsRead(frozenset(partitions), frozenset()), now, by_rows(self.rows)
         )
@@ -73,7 +74,7 @@ class Node:
     def take(self, *events: Event) -> list[Action]:
         did: list[Action] = []
         for event in events:
-            self.grab, actions = self.grab.step(event, self.now, by_rows(self.rows))
+            self.grab, actions = self.grab.step(event, self.now, by_rows(self.rows, self.paused))
             self.wakes_at = self._wake(actions)
             did += [one for one in actions if not isinstance(one, WakeAt)]
         return did
@@ -476,6 +477,15 @@ def test_a_holder_yields_to_one_who_has_two_less(mine: int, rows: Rows, *, yield
     node.rows = rows
     assert node.race(P)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
     assert node.take(Raced(P, "elk")) == ([StopPump(P)] if yields else [])
+
+
+def test_a_paused_partition_is_competed_for_by_its_holder_alone_which_yields_it_to_none() -> None:
+    other, holder = fox_with(), fox_with(P, *NAMES[:3])
+    other.rows, holder.rows = {"owl": 4}, {"fox": 4}
+    other.paused = holder.paused = {P}
+    assert other.race(P)[1] == []
+    assert holder.race(P)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
+    assert holder.take(Raced(P, "elk")) == []
 
 
 def test_a_mark_that_outlives_its_race_is_void() -> None:

@@ -29,9 +29,17 @@ def picture(
     stale: dict[str, str] | None = None,
     waiting: Sequence[str] = (),
 ) -> Picture:
-    """`held` has one letter for each partition that is held: its owner."""
-    owners = {f"{number:02}": owner for number, owner in enumerate(held)}
-    return Picture(held=owners, stale=stale or {}, free=free, waiting=waiting, workers=workers)
+    """`held` has one letter for each partition that is held: its owner, in capitals where the
+    partition is paused.
+    """
+    return Picture(
+        held={f"{number:02}": owner.lower() for number, owner in enumerate(held)},
+        paused=[f"{number:02}" for number, owner in enumerate(held) if owner.isupper()],
+        stale=stale or {},
+        free=free,
+        waiting=waiting,
+        workers=workers,
+    )
 
 
 @pytest.mark.parametrize("partitions", range(12))
@@ -39,15 +47,43 @@ def picture(
 def test_shares_add_up_and_differ_by_one_at_the_most(partitions: int, workers: int) -> None:
     pick = random.Random(partitions * 10 + workers)
     held = {f"w{number}": pick.randrange(4) for number in range(workers)}
-    found = shares(partitions, held)
+    found = shares(partitions, held, dict.fromkeys(held, 0))
     assert sum(found.values()) == partitions
     assert max(found.values()) - min(found.values()) <= 1
     assert found.keys() == held.keys()
 
 
 def test_who_holds_most_has_the_odd_one_and_then_the_first_by_name() -> None:
-    assert shares(7, {"a": 2, "b": 3, "c": 2}) == {"a": 2, "b": 3, "c": 2}
-    assert shares(8, {"a": 0, "b": 3, "c": 0}) == {"a": 3, "b": 3, "c": 2}
+    none = Counter[str]()
+    assert shares(7, {"a": 2, "b": 3, "c": 2}, none) == {"a": 2, "b": 3, "c": 2}
+    assert shares(8, {"a": 0, "b": 3, "c": 0}, none) == {"a": 3, "b": 3, "c": 2}
+
+
+@pytest.mark.parametrize("partitions", range(12))
+@pytest.mark.parametrize("workers", range(1, 6))
+def test_shares_hold_all_that_is_paused_and_are_even_but_for_that(
+    partitions: int, workers: int
+) -> None:
+    pick = random.Random(partitions * 10 + workers)
+    owners = Counter(pick.choices(range(workers), k=partitions))
+    held = {f"w{number}": owners[number] for number in range(workers)}
+    paused = {one: pick.randint(0, count) for one, count in held.items()}
+    found = shares(partitions, held, paused)
+    assert sum(found.values()) == partitions
+    assert all(found[one] >= paused[one] for one in held)
+    others = [found[one] for one in held if found[one] > paused[one]]
+    assert max(others, default=0) <= min(found.values()) + 1
+
+
+def test_what_is_paused_stays_and_the_others_share_the_rest() -> None:
+    found = picture("AAAAAAbbbbc", workers="abc")
+    assert [decide(found, one) for one in "abc"] == [
+        Decision(),
+        Decision(release=2 - 1),
+        Decision(again=HURRY),
+    ]
+    assert decide(picture("AAAAAAbbbc", workers="abc", free=["x"]), "c").take == ("x",)
+    assert decide(picture("AAab", workers="ab"), "a") == Decision(release=1)
 
 
 def test_a_group_that_nobody_holds_anything_of_is_dealt_in_turn() -> None:
@@ -236,6 +272,13 @@ def test_what_the_dead_held_is_all_that_moves(partitions: int, workers: int) -> 
     some.rounds(3)
     assert some.is_balanced()
     assert some.moves == orphans
+
+
+def test_one_who_holds_most_and_all_of_it_paused_keeps_no_other_from_being_stolen_from() -> None:
+    found = picture("AAAAbbbc", workers="abc")
+    taken_from = {one: decide(found, one, balance=Balance.STEAL).release for one in "abc"}
+    assert taken_from == {"a": 0, "b": 1, "c": 0}
+    assert decide(picture("AAAb", workers="ab"), "a", balance=Balance.STEAL) == Decision()
 
 
 def test_stealing_moves_one_in_a_round_until_none_has_two_more_than_another() -> None:

@@ -143,7 +143,7 @@ async def test_where_nothing_is_traced_nothing_is_wrapped(scene: Scene) -> None:
         events=Events("me"),
         store="memory:",
     )
-    calls = worker._worker.runs.calls
+    calls = worker._worker.runs
     assert (type(calls.inline), type(calls.process)) == (InlineRunner, ProcessRunner)
 
 

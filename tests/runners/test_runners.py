@@ -4,7 +4,12 @@ import logging
 import math
 import os
 import sys
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -13,6 +18,7 @@ from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.runners import output, wire
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.secrets import NOTHING
 from tests.support.runs import DUE, Told, run, with_processes
 
 
@@ -91,6 +97,33 @@ def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> Non
     for value in (number, {"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}):
         with pytest.raises(output.Unfit, match=f"the number {number}, which JSON cannot hold"):
             output.encode_result(value)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Marks:
+    by_day: dict[date, int]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1: "done"},
+        [{"a": ({2.5: None},)}],
+        {date(2026, 11, 21): 1},
+        {UUID(int=1): 1},
+        {b"x": 1},
+        {Outcome.OK: {Colour.RED: 1}},
+        Marks({date(2026, 11, 21): 1}),
+    ],
+)
+def test_a_checkpoint_with_a_key_that_the_next_run_would_not_find_is_refused(value: Any) -> None:
+    with pytest.raises(output.Unfit, match=r"saves the key .*, which is no text"):
+        output.fitting_checkpoint(value, NOTHING, limit=100)
+    assert output.fitting_checkpoint({"1": None}, NOTHING, limit=100) == '{"1":null}'
 
 
 def test_a_coroutine_that_was_not_awaited_is_no_result() -> None:

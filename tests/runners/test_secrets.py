@@ -31,6 +31,7 @@ from azure.data.tables import (
 )
 
 from blackboard.cli import COMMANDS, called
+from blackboard.tables import retrying
 from tests.support import benches
 from tests.support.identity_servers import emulator
 from tests.support.patience import patience
@@ -281,6 +282,7 @@ def test_no_command_tells_a_secret(
     """
     store = planted(port)[name]
     benches.make_small(monkeypatch)
+    monkeypatch.setattr(retrying, "PAUSES", (0.0, 0.0))
     monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", store.said)
     told: dict[str, list[str]] = {}
     heard: set[str] = set()

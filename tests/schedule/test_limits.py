@@ -22,6 +22,7 @@ from blackboard.schedule.schedule import (
     next_due,
     opens,
     parse_schedule,
+    slots_after,
 )
 from blackboard.schedule.times import last_moment
 from blackboard.schedule.words import describe
@@ -225,6 +226,14 @@ def test_slots_go_on_behind_several_windows() -> None:
     assert slots(every, FRIDAY, 3) == ["Fri 20 20:00", "Sun 22 00:00", "Sun 22 08:00"]
 
 
+def test_many_slots_between_two_windows_are_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Cron("*/5 * * * *", limits=limits(blackout="sat-sun"))
+    searches = Mock(side_effect=engine._unlimited)
+    monkeypatch.setattr(engine, "_unlimited", searches)
+    assert len(list(islice(slots_after(one, FRIDAY), 1_000))) == 1_000
+    assert searches.call_count == 2
+
+
 _BLACKOUTS = st.lists(
     st.one_of(
         st.sampled_from(WEEKDAYS[:6]),
@@ -279,3 +288,10 @@ def test_several_expressions_match_whenever_one_does() -> None:
     assert slots(one, FRIDAY, 3) == ["Sat 21 14:30", "Mon 23 09:00", "Tue 24 09:00"]
     with pytest.raises(BadInput, match="2 fields"):
         schedule("cron 0 9 * * 1-5; 30 14")
+
+
+@pytest.mark.parametrize("said", ["cron 30 1,2 * * *", "rrule FREQ=DAILY;BYHOUR=1,2;BYMINUTE=30"])
+def test_a_time_in_a_gap_that_begins_when_a_blackout_ends_runs_right_after_both(said: str) -> None:
+    nightly = schedule(said, "Europe/Berlin", blackout="01:00-02:00")
+    run = next_due(nightly, datetime(2027, 3, 27, 12, tzinfo=UTC))
+    assert run == datetime(2027, 3, 28, 1, tzinfo=UTC)

@@ -29,6 +29,7 @@ from blackboard.schedule.schedule import (
     slots_after,
 )
 from blackboard.schedule.zones import first_shown, showings
+from tests.support.wrong_rows import break_rules
 
 EIGHT_HOURS = Every(timedelta(hours=8))
 NOON = Once(datetime(2026, 5, 4, 12, tzinfo=UTC))
@@ -231,6 +232,13 @@ def test_every_name_of_the_tz_database_is_a_zone(zone: str) -> None:
         ("Berlin", "did you mean Europe/Berlin?"),
         ("new york", "did you mean America/New_York?"),
         ("UTC ", "did you mean UTC?"),
+        ("GMT+2", "write Etc/GMT-2, which is 2 hours east of Greenwich"),
+        ("UTC-05:00", "write Etc/GMT+5, which is 5 hours west of Greenwich"),
+        ("+02:00", "write Etc/GMT-2"),
+        ("UTC+1", "write Etc/GMT-1, which is 1 hour east of Greenwich"),
+        ("GMT+05:30", "write an IANA name"),
+        ("GMT+15", "write an IANA name"),
+        ("UTC+0", "did you mean UTC"),
         ("Europe/Berlin\0", "Europe/Berlin"),
         ("\ud800", "write an IANA name"),
         ("x" * 10_000, "write an IANA name"),
@@ -328,6 +336,7 @@ BETWEEN = [
     (Cron("*/20 1 4 5 *"), "1996-05-04T12:00", "2026-12-31T00:00", 2, "01:20 01:40"),
     (Cron("0 0 4 5 *"), "2026-05-04T00:00", "2027-05-03T00:00", 2, ""),
     (RRule("FREQ=SECONDLY"), "1996-05-04T12:00", "2026-05-04T00:00:01", 2, "00:00 00:00:01"),
+    (Cron("0 0 4 5 *"), "1601-05-04T00:00", "8999-12-31T00:00", 2, "00:00 00:00"),
     (THRICE, "2000-01-01T00:00", "2026-05-04T12:00", 5, "09:00"),
     (NOON, "2026-05-04T11:00", "2026-05-04T12:00", 9, "12:00"),
     (NOON, "2026-05-04T11:00", "2026-05-04T13:00", 1, "12:00"),
@@ -456,3 +465,37 @@ def test_importing_schedules_does_not_import_dateutil() -> None:
 def test_a_fixed_offset_is_as_good_as_a_zone_to_ask_with() -> None:
     asked = datetime(2026, 5, 4, 3, tzinfo=timezone(timedelta(hours=2)))
     assert next_due(NIGHTLY, asked) == utc("2026-05-05T01:00+00:00")
+
+
+def test_slots_end_with_the_first_that_is_in_the_year_9000() -> None:
+    slots = slots_after(MINUTELY, utc("8999-12-31T23:58:30+00:00"))
+    assert [*slots] == [utc("8999-12-31T23:59+00:00"), utc("9000-01-01T00:00+00:00")]
+
+
+def test_whatever_a_library_raises_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = RRule("FREQ=DAILY")
+    break_rules(monkeypatch)
+    with pytest.raises(BadInput) as caught:
+        next_due(rule, utc("2026-05-04T12:00+00:00"))
+    assert str(caught.value) == (
+        "schedule: the times of 'rrule FREQ=DAILY' cannot be computed: "
+        "IndexError('list index out of range') (use another one)"
+    )
+
+
+def test_the_last_of_very_many_slots_are_found_without_reading_many_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = 0
+
+    def counted(self: Cron, after: datetime) -> Iterator[datetime]:
+        nonlocal read
+        for run in runs(self, after):
+            read += 1
+            yield run
+
+    runs = Cron.runs
+    monkeypatch.setattr(Cron, "runs", counted)
+    until = utc("2026-05-04T12:00+00:00")
+    assert len(due_between(MINUTELY, until - timedelta(days=3660), until, 1_000)) == 1_000
+    assert read < 4_000

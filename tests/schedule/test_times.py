@@ -38,6 +38,8 @@ REFUSED: list[tuple[Any, str, str]] = [
     ("90", "no unit", "write 90s"),
     (90, "no unit", "write 90s"),
     (1.5, "no unit", "write it like"),
+    ("0", "no unit", "write it like"),
+    (0, "no unit", "write it like"),
     ("1.5", "no unit", "write it like"),
     (-3, "no unit", "write it like"),
     (float("nan"), "no unit", "write it like"),

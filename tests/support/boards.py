@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, State, Token
+from blackboard.model import Ended, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.batches import add_ops
-from blackboard.protocol.claims import Claimed, claim
-from blackboard.protocol.finished_runs import FinishedRun, Released
+from blackboard.protocol.claims import Claim, Claimed, claim
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import Shadow
 from blackboard.simulator.invariants import rows as whole
@@ -137,8 +136,7 @@ class Scene:
     ) -> Claimed:
         """Claim waiting items in one batch, through `board` (the one with faults)."""
         tokens = [await self.token(item_id) for item_id in item_ids or ("davis",)]
-        settings = [settings_of(token.type, token.spec) for token in tokens]
-        return await claim(board or self.board, tokens, owner=owner, settings=settings)
+        return await claim(board or self.board, tokens, owner=owner)
 
     async def claimed(
         self, item_id: str = "davis", *, board: BoardTable | None = None, owner: str = "me"
@@ -179,7 +177,6 @@ def finished(
     return FinishedRun(
         claim=made,
         ended=Ended(outcome=Outcome(outcome), result=result, error=error, output="printed"),
-        settings=settings_of(made.type, made.spec),
         requeue=requeue,
     )
 

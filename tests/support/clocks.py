@@ -20,7 +20,7 @@ class ManualClock:
     def __init__(self, now: datetime = START, monotonic: float = 1000.0) -> None:
         self._now = now
         self._monotonic = monotonic
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._sleepers: list[tuple[float, int, float, asyncio.Future[None]]] = []
         self._order = count()
 
     def now(self) -> datetime:
@@ -35,7 +35,8 @@ class ManualClock:
             await asyncio.sleep(0)
             return
         wake = asyncio.get_running_loop().create_future()
-        heappush(self._sleepers, (self._monotonic + seconds, next(self._order), wake))
+        sleeper = (self._monotonic + seconds, next(self._order), self._monotonic, wake)
+        heappush(self._sleepers, sleeper)
         await wake
 
     def advance(self, seconds: float) -> None:
@@ -43,9 +44,17 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
         while self._sleepers and self._sleepers[0][0] <= self._monotonic:
-            _, _, wake = heappop(self._sleepers)
+            *_, wake = heappop(self._sleepers)
             if not wake.done():
                 wake.set_result(None)
+
+    def begun(self) -> list[float]:
+        """The seconds of each sleep that began at this moment and was not cancelled."""
+        return [
+            when - began
+            for when, _, began, wake in self._sleepers
+            if began == self._monotonic and not wake.done()
+        ]
 
     def jump(self, seconds: float) -> None:
         """Sets the wall clock ahead, or back."""

@@ -60,6 +60,8 @@ class Network:
     """Whether no request comes through."""
     mute: bool = False
     """Whether no batch comes through; reads do."""
+    refusing: float = 0.0
+    """The part of the requests that the store refuses as busy."""
     delays: tuple[float, float] | None = None
     """The least and the most seconds of one way."""
     a_second: int = 0
@@ -134,6 +136,8 @@ class NetworkTable(ForwardingTable):
             await self._takes_time()
         if self._sky.away or not self.alive:
             raise Unavailable
+        if self._sky.refusing and self._sky.chance.random() < self._sky.refusing:
+            raise Busy(1.0)
         self._sky.overtaken += number < self._sky.latest
         self._sky.latest = max(number, self._sky.latest)
 

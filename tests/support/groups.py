@@ -8,7 +8,6 @@ from typing import Any
 
 from blackboard.assembly import WorkerSetup, group_worker
 from blackboard.board_worker import WorkerSettings
-from blackboard.errors import LeaseLost
 from blackboard.events import BoardEvent
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import Handler, handlers_of, pump
@@ -69,8 +68,6 @@ class Log:
                     position += 1
                     await ctx.save(position)
                     self.saved[item.id] = position
-        except LeaseLost:
-            return
         except asyncio.CancelledError:
             self.killed += 1
             raise

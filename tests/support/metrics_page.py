@@ -20,17 +20,14 @@ from tests.support.clocks import START
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 HEAD = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
-EMPTY_BOARD = BoardFigures(
-    overview=Overview(
-        counted=Statistics(at=START, by="", term=0, took=0.0),
-        is_now=True,
-        present=(),
-        elections=(),
-        age=0.0,
-        paused=None,
-        now=START,
-    ),
-    groups=(),
+EMPTY_BOARD = Overview(
+    counted=Statistics(at=START, by="", term=0, took=0.0),
+    is_now=True,
+    present=(),
+    elections=(),
+    age=0.0,
+    paused=None,
+    now=START,
 )
 
 
@@ -59,7 +56,8 @@ def of_worker() -> list[Described]:
 
 def of_board() -> list[Described]:
     """The metrics of a board."""
-    return [_described(one, one._labelnames) for one in EMPTY_BOARD.collect()]  # type: ignore[attr-defined]
+    figures = BoardFigures(overview=EMPTY_BOARD)
+    return [_described(one, one._labelnames) for one in figures.collect()]  # type: ignore[attr-defined]
 
 
 def described() -> list[Described]:

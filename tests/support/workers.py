@@ -19,10 +19,9 @@ from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, Source, handler, handlers_of
-from blackboard.model import Ended, Outcome, replace
+from blackboard.model import ANNOUNCE_EVERY, Ended, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
-from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import data_of
@@ -370,11 +369,10 @@ class Workplace(Scene):
         return made
 
     async def sleeps(self, seconds: float) -> None:
-        """Wait until a task sleeps for so long."""
+        """Wait until a task has begun to sleep for so long, since the clock was last turned."""
 
         def found() -> bool:
-            asleep = [when - self.clock.monotonic() for when, _, wake in self.clock._sleepers]
-            return any(abs(left - seconds) < 1e-6 for left in asleep)
+            return any(abs(asked - seconds) < 1e-6 for asked in self.clock.begun())
 
         await until(found, f"something sleeps for {seconds:g} s")
 

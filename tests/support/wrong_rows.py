@@ -1,7 +1,9 @@
 """All errors that the rows of a board can have, written without the protocol."""
 
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta
+
+import pytest
 
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.doctor.diagnosis import HORIZON
@@ -11,11 +13,23 @@ from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
+from blackboard.schedule import schedule
+from blackboard.schedule.rrule import RRule
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace
 from tests.support.boards import Scene
 
 HOUR = timedelta(hours=1)
 Plant = Callable[[Scene], Awaitable[list[Op]]]
+
+
+def break_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the library of rules raise from now on, as it may years after a first run."""
+
+    def runs(self: RRule, after: datetime) -> Iterator[datetime]:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(RRule, "runs", runs)
+    schedule._shortest.cache_clear()
 
 
 async def plant(scene: Scene, *ops: Op, item_id: str = "davis") -> None:
@@ -200,11 +214,6 @@ async def token_that_names_another_item(scene: Scene) -> list[Op]:
     return [Merge(await named_key(scene), {"item": "elko"}, ANY)]
 
 
-async def running_with_a_lock_that_names_another_item(scene: Scene) -> list[Op]:
-    await scene.claimed()
-    return [Merge(keys.lock_key("davis"), {"item": "elko"}, ANY)]
-
-
 async def running_with_a_lock_that_says_nothing(scene: Scene) -> list[Op]:
     await scene.claimed()
     return [Replace(keys.lock_key("davis"), {"text": "of another program"}, ANY)]
@@ -263,11 +272,6 @@ async def unknown_state(scene: Scene) -> list[Op]:
 
 async def time_that_is_none(scene: Scene) -> list[Op]:
     return [Merge(keys.item_key("davis"), {"ready": "soon"}, ANY)]
-
-
-async def run_with_another_fence(scene: Scene) -> list[Op]:
-    run = await a_run(scene, above=0)
-    return [Insert(keys.run_key("davis", 44), run.data)]
 
 
 async def due_in_a_thousand_years(scene: Scene) -> list[Op]:

@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from blackboard.events import LockAdopted
-from blackboard.model import Claim, Token
-from blackboard.protocol.claims import claim, override, renew
+from blackboard.model import Token
+from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.releases import release
 from blackboard.stores import open_table
 from blackboard.table import (
@@ -28,7 +28,7 @@ from blackboard.table import (
 )
 from blackboard.tables import azure, azure_transport
 from blackboard.tables.azurite import Emulator
-from tests.support.boards import TurningClock, finished, settings_of
+from tests.support.boards import TurningClock, finished
 from tests.support.proxied_board import Place, place_behind
 from tests.support.proxy import (
     BUSY,
@@ -276,15 +276,13 @@ async def token_of(place: Place) -> Token:
 async def held(place: Place, owner: str = ME) -> Claim:
     """The claim of the one item."""
     token = await token_of(place)
-    settings = [settings_of(token.type, token.spec)]
-    (only,) = (await claim(place.through, [token], owner=owner, settings=settings)).claims
+    (only,) = (await claim(place.through, [token], owner=owner)).claims
     return only
 
 
 async def a_claim(place: Place) -> Doubtful:
     token = await token_of(place)
-    settings = [settings_of(token.type, token.spec)]
-    return lambda: claim(place.through, [token], owner=ME, settings=settings)
+    return lambda: claim(place.through, [token], owner=ME)
 
 
 async def a_renewal(place: Place) -> Doubtful:
@@ -363,9 +361,8 @@ def test_a_claim_that_lands_when_nobody_thinks_of_it_is_adopted(proxy: Proxy) ->
     async def story(place: Place) -> None:
         await place.add("davis")
         token = await token_of(place)
-        settings = [settings_of(token.type, token.spec)]
         proxy.script(Kind.CLAIM, Late())
-        assert (await claim(place.through, [token], owner=ME, settings=settings)).claims == ()
+        assert (await claim(place.through, [token], owner=ME)).claims == ()
         assert await place.direct.lock("davis") is None
         assert proxy.land() == 1
         lock = await place.direct.lock("davis")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from blackboard.clock import SystemClock
-from blackboard.model import Claim, Lock, Member, Token, replace
+from blackboard.model import Lock, Member, Token, replace
 from blackboard.protocol.additions import add
-from blackboard.protocol.claims import claim, override, renew
+from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.members import announce, workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
@@ -22,7 +22,7 @@ from blackboard.tables import sqlite as sqlite_ages
 from blackboard.tables.sqlite import KERNEL, Ages, SqliteTable, boot_id, one_has_ended, unproven
 from blackboard.tables.sqlite_file import Stamp
 from blackboard.tables.sqlite_open import Opening
-from tests.support.boards import make_board, settings_of
+from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
 from tests.support.patience import patience
 from tests.support.stores import Run
@@ -108,8 +108,7 @@ async def claimed(table: Table, clock: ManualClock) -> tuple[BoardTable, Claim]:
     await add(board, item_id="davis", item_type="feed", spec=Spec(every="1h", stale_after="10s"))
     due = board.walk(0, until=clock.now())
     tokens = [found async for found in due if isinstance(found, Token)]
-    settings = [settings_of(token.type, token.spec) for token in tokens]
-    [made] = (await claim(board, tokens, owner="ann:1:a", settings=settings)).claims
+    [made] = (await claim(board, tokens, owner="ann:1:a")).claims
     return board, made
 
 
@@ -301,7 +300,7 @@ def test_a_worker_of_a_container_that_is_gone_is_forgotten_after_a_day(
         table = await SqliteTable.open(path, clock, Opening(boot="two"))
         board = await make_board(table, clock)
         await announce(board, replace(member, owner="host:1:b"))
-        found = [one.member.owner for one in await workers(board)]
+        found = [one.owner for one in await workers(board)]
         await table.close()
         return found
 

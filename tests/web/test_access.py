@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -88,6 +89,22 @@ def test_hosts(site: WebSite, host: str, status: int) -> None:
     answer = site.get("/", host=host)
     assert answer.status_code == status
     assert "davis" not in answer.text or status == 200
+
+
+@pytest.mark.parametrize("host", ["", "board:8080", "evil.example"])
+def test_a_probe_is_answered_under_any_host_and_learns_no_detail(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    assert site.get("/healthz", host=host).text == "ok\n"
+    assert site.get("/readyz", host=host).text == "ready\n"
+    site.clock.advance(1)
+
+    async def away(board: BoardTable) -> None:
+        raise Busy(1.2, "a detail")
+
+    monkeypatch.setattr(BoardTable, "check_shards", away)
+    assert site.get("/readyz", host=host).text == "store: the board cannot be read\n"
+    assert site.get("/healthz", host=host).status_code == 200
 
 
 def test_the_names_that_were_allowed() -> None:
@@ -324,7 +341,22 @@ def test_two_boards_of_one_machine_have_their_own_sessions() -> None:
         with served(operator=True, base=f"http://127.0.0.1:{port}") as site:
             assert [*site.get("/").cookies] == [f"{COOKIE}_{port}"]
             assert site.post("/act/pause", {"csrf": site.csrf(), "id": "x"}).status_code == 404
-    assert cookie_name("127.0.0.1:x") == cookie_name("localhost") == COOKIE
+    for host in ("127.0.0.1:x", "localhost"):
+        assert cookie_name({"type": "http", "headers": [(b"host", host.encode())]}) == COOKIE
+
+
+def test_two_boards_of_one_host_one_below_the_other_have_their_own_sessions_and_zones() -> None:
+    """A browser sends the cookies of / to /jobs as well, after those of /jobs."""
+    with served(token=TOKEN) as outer, served(mounted="/jobs", token=TOKEN) as inner:
+        cookies = [
+            site.post(path, {"token": TOKEN}).headers["set-cookie"].partition(";")[0]
+            for site, path in ((inner, "/jobs/login"), (outer, "/login"))
+        ]
+        assert inner.get("/jobs/runs", cookie="; ".join(cookies)).status_code == 200
+        assert outer.get("/runs", cookie="; ".join(cookies)).status_code == 200
+        pages = inner.get("/jobs/").text, outer.get("/").text
+        zones = {re.findall('data-zone-cookie="(.+?)"', one)[0] for one in pages}
+        assert len(zones) == 2
 
 
 def test_cookies_of_other_applications_do_not_end_a_session(locked: WebSite) -> None:

@@ -107,7 +107,7 @@ def test_a_store_that_does_not_answer_is_asked_again_later(
         assert page.status_code == 503
         assert answer.headers["retry-after"] == page.headers["retry-after"] == seconds
         monkeypatch.setattr("blackboard.web.snapshot.Snapshot._look", away)
-        monkeypatch.setattr("blackboard.web.app.read", away)
+        monkeypatch.setattr("blackboard.web.app.read_overview", away)
         site.clock.advance(60)
         for path in ("board", "items", "runs", "alarms"):
             answer = site.client.get(f"{ROOT}/{path}")
@@ -422,8 +422,27 @@ def test_what_is_not_there_is_404(client: TestClient) -> None:
         assert error(client.get(f"{ROOT}/{path}", params={"id": "nobody"}), 404)["field"] == "id"
     error(client.get(f"{ROOT}/run", params={"id": "davis", "fence": 99}), 404)
     error(client.post(f"{ROOT}/pause", json={"id": "nobody"}), 404)
-    for path in ("/api", "/api/", f"{ROOT}/", f"{ROOT}/nothing", f"{ROOT}/board/"):
+    for path in ("/api/", f"{ROOT}/", f"{ROOT}/nothing", f"{ROOT}/board/"):
         assert error(client.get(path), 404)["field"] is None
+
+
+def test_a_refusal_names_what_a_program_can_do_here(paged: PagedBoard, client: TestClient) -> None:
+    taken = client.post(f"{ROOT}/rename", json={"id": "davis", "new_id": ODD})
+    assert error(taken, 409)["remedy"] == "choose another name"
+    paged.do(paged.board.add, "still", "feed", every="1h")
+    paged.do(paged.board.pause, "still")
+    asked = [
+        taken,
+        client.post(f"{ROOT}/run", json={"id": "still"}),
+        client.post(f"{ROOT}/rename", json={"id": "endless", "new_id": "other"}),
+        client.post(f"{ROOT}/edit", json={"id": "davis", "first": "now"}),
+        client.get(f"{ROOT}/item", params={"id": "nobody"}),
+        client.get(f"{ROOT}/run", params={"id": "davis", "fence": 99}),
+    ]
+    for answer in asked:
+        assert "error" in answer.json()
+        assert "`blackboard" not in answer.text
+    paged.do(paged.board.remove, "still")
 
 
 def test_another_method_is_405_with_those_that_there_are(client: TestClient) -> None:

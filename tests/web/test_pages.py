@@ -26,7 +26,7 @@ import blackboard
 from blackboard import cost
 from blackboard.board import Board
 from blackboard.display import queries
-from blackboard.display.health import alarms_in
+from blackboard.display.health import Overview, alarms_in, read_overview
 from blackboard.display.queries import (
     SORTS,
     ItemQuery,
@@ -36,11 +36,12 @@ from blackboard.display.queries import (
 )
 from blackboard.errors import BadInput
 from blackboard.inputs import LONGEST_TEXT
-from blackboard.metrics.board import BoardFigures, read
-from blackboard.model import Claim, Item, Mark, Run, replace
+from blackboard.model import Item, Mark, Run, replace
 from blackboard.phrases import iso
 from blackboard.protocol.actions import BEGUN, actions, record_action
 from blackboard.protocol.additions import add_election
+from blackboard.protocol.board_row import Remade
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import pause, remove, unlock
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
 from blackboard.protocol.leaders import open_elections
@@ -51,7 +52,7 @@ from blackboard.rules import upcoming as upcoming_times
 from blackboard.rules.status import STATES
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunOptions, Spec, decode_spec
-from blackboard.table import ANY, Merge, Unavailable
+from blackboard.table import ANY, Merge, Replaced, TableError, Unavailable
 from blackboard.tables.memory import MemoryTable
 from blackboard.web import actions as web_actions
 from blackboard.web import app, health, live, recent, runs, snapshot
@@ -82,6 +83,7 @@ from tests.support.web_site import (
     served,
     streamed,
 )
+from tests.support.wrong_rows import break_rules
 
 ODD = (
     "a/b",
@@ -715,6 +717,18 @@ def test_an_action_on_an_item_that_was_removed_meanwhile(site: WebSite) -> None:
         assert 'href="/item' not in answer.text
 
 
+def test_the_page_of_an_item_whose_schedule_cannot_be_computed_says_why(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("davis", rrule="FREQ=DAILY")
+    break_rules(monkeypatch)
+    page = site.get("/item?id=davis")
+    assert page.status_code == 200
+    assert "cannot be computed: IndexError" in page.text
+    answer = site.get("/api/v1/next?id=davis")
+    assert (answer.status_code, "cannot be computed" in answer.text) == (409, True)
+
+
 def test_the_page_of_a_removed_item_says_so_and_shows_its_runs(site: WebSite) -> None:
     site.add("davis")
 
@@ -837,6 +851,44 @@ def test_a_paused_board_and_a_store_that_is_away_are_said_on_each_page(
     for name in PAGES:
         answer = site.get(f"/{'' if name == 'board' else name}?id=davis&fence=1")
         assert "the disk is gone: <code>mount</code> it" in answer.text, name
+
+
+def test_a_board_that_was_never_read_is_not_shown_as_empty(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> object:
+        raise Unavailable("the disk is gone")
+
+    monkeypatch.setattr(type(site.board.table), "scan", away)
+    for name in ("", "runs", "timeline", "failures", "workers", "health"):
+        answer = site.get(f"/{name}")
+        assert answer.status_code == 503, name
+        assert "the disk is gone" in answer.text
+        assert "No items yet" not in answer.text
+        assert "never" not in main_of(answer.text)
+
+
+@pytest.mark.parametrize("problem", [Replaced("it is another one"), Remade("with other shards")])
+def test_a_server_whose_board_was_made_anew_is_not_well(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch, problem: TableError
+) -> None:
+    async def check(board: BoardTable) -> None:
+        raise problem
+
+    monkeypatch.setattr(BoardTable, "check_shards", check)
+    answer = site.get("/healthz")
+    assert (answer.status_code, "start the server again" in answer.text) == (503, True)
+
+
+def test_whether_a_server_is_well_does_not_wait_for_its_store(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(board: BoardTable) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(BoardTable, "check_shards", check)
+    monkeypatch.setattr("blackboard.web.app.HEALTH_WAITS", 0.01)
+    assert site.get("/healthz").text == "ok\n"
 
 
 @pytest.mark.parametrize(
@@ -1297,16 +1349,16 @@ def test_figures_that_take_long_are_read_less_often(
 ) -> None:
     reads = []
 
-    async def slowly(board: BoardTable, counting: Any) -> BoardFigures:
+    async def slowly(board: BoardTable, **about: Any) -> Overview:
         reads.append(site.clock.monotonic())
         site.clock.advance(2)
-        return await read(board, counting)
+        return await read_overview(board, **about)
 
     def age() -> float:
         text = site.get("/metrics").text
         return float(text.partition("\nblackboard_board_statistics_age_seconds ")[2].split()[0])
 
-    monkeypatch.setattr(app, "read", slowly)
+    monkeypatch.setattr(app, "read_overview", slowly)
     assert age() == 0
     site.clock.advance(39)
     assert age() == 39
@@ -1393,6 +1445,29 @@ def test_a_proxy_may_leave_out_the_path_below_which_it_shows_the_pages() -> None
         assert site.get("/jobs").text == site.get("/jobs/").text
         assert site.get("/api/v1/openapi.json").json()["servers"] == [{"url": "/jobs/api/v1"}]
         assert site.get("/jobsx").status_code == 404
+
+
+@pytest.mark.parametrize("where", [{}, {"mounted": "/jobs"}, {"prefix": "/jobs"}])
+def test_a_page_for_an_address_that_is_not_there_has_the_links_of_all_pages(
+    where: dict[str, Any],
+) -> None:
+    root = "/jobs" if where else ""
+    with served(**where) as site:
+        usual = addresses_of(site.get(f"{root}/actions").text)
+        for path in ("/static/xxx", "/runs/", "/api"):
+            site.client.cookies.clear()
+            answer = site.get(f"{root}{path}")
+            assert answer.status_code == 404, path
+            assert {*addresses_of(answer.text)} <= {*usual}, path
+            assert f"path={root or '/'};" in answer.headers["set-cookie"].lower()
+
+
+def test_files_of_the_pages_are_kept_by_browsers_and_asked_for_again(site: WebSite) -> None:
+    answer = site.get("/static/app.css")
+    assert answer.headers["cache-control"] == "no-cache"
+    again = site.get("/static/app.css", if_none_match=answer.headers["etag"])
+    assert (again.status_code, again.content) == (304, b"")
+    assert site.get("/").headers["cache-control"] == "no-store"
 
 
 # ---- streams
@@ -1535,7 +1610,7 @@ def test_a_page_that_shows_more_than_items_is_live_as_well(
 def test_each_live_page_has_its_part(odd: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "APART", 0.0)
     for name, (_, signature) in PAGES.items():
-        query = "id=davis" if name in {"item", "report"} else ""
+        query = "zone=Asia/Tokyo" + ("&id=davis" if name in {"item", "report"} else "")
         page = odd.get(f"/{'' if name == 'board' else name}?{query}").text
         if signature is None:
             assert "hx-sse:connect" not in page
@@ -1563,6 +1638,22 @@ def test_updates_are_paused_and_go_on_by_a_link_without_a_script(site: WebSite, 
     paused = live_link(f"/{query}")
     assert "hx-sse:connect" not in site.get(f"/{paused}").text
     assert live_link(f"/{paused}") == (query or "?")
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/timeline"])
+def test_what_is_chosen_on_a_page_goes_on_as_the_page_is_shown(odd: WebSite, path: str) -> None:
+    """With its updates paused, and in the zone of its address."""
+    page = odd.get(f"{path}?live=off&zone=Asia/Tokyo&q=a").text
+    found = addresses_of(main_of(page))
+    links = [html.unescape(one) for one in found if one.startswith(f"{path}?")]
+    assert links
+    for one in links:
+        assert "live=off&zone=Asia%2FTokyo" in one, one
+    assert "live=off" not in "".join(one for one in addresses_of(page) if "/static/" in one)
+    if 'role="search"' in page:
+        form = page.partition('role="search"')[2].partition("</form>")[0]
+        for name, value in (("live", "off"), ("zone", "Asia/Tokyo")):
+            assert f'type="hidden" name="{name}" value="{value}"' in form
 
 
 class MadeParts:

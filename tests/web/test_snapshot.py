@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from blackboard.errors import BadRow
-from blackboard.model import Claim, Item
+from blackboard.model import Item
 from blackboard.protocol import keys
 from blackboard.protocol.actions import record_action
 from blackboard.protocol.additions import add
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import edit, pause, remove, resume
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.status import read_status

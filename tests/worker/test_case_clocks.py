@@ -29,7 +29,7 @@ async def life(fleet: Fleet, first: float, second: float) -> None:
     await ann.dies()
     ben = await fleet.hire("ben", skew=second, cycle=CYCLE)
     await fleet.turn(0.5 * HOUR, step=STEP)
-    started = {one.member.owner: one.member.started for one in await workers(fleet.other)}
+    started = {one.owner: one.started for one in await workers(fleet.other)}
     assert began <= started["ben"] <= fleet.clock.now()
     runs = await fleet.history()
     assert [run.worker for run in runs] == ["ann"] * 4 + ["ben"] * 3

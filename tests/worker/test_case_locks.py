@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from blackboard.model import Claim, Token
-from blackboard.protocol.claims import Claimed, claim, override, renew
+from blackboard.model import Token
+from blackboard.protocol.claims import Claim, Claimed, claim, override, renew
 from blackboard.protocol.edits import unlock
-from blackboard.protocol.finished_runs import ReleaseOutcome
+from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.rules.due import Move, decide_lock
 from blackboard.tables.azure_clock import TICK
-from tests.support.boards import Scene, TurningClock, make_board, settings_of, story
+from tests.support.boards import Scene, TurningClock, make_board, story
 from tests.support.faults import FaultyTable
 from tests.support.stores import OpenTable
 
@@ -34,8 +34,7 @@ def test_me13_a_lock_outlives_the_client_that_made_it(open_table: OpenTable) -> 
         await first.close()
         second = await open_table(clock)
         again = await make_board(second, clock, seed=2)
-        settings = [settings_of(token.type, token.spec)]
-        assert await claim(again, [token], owner="you", settings=settings) == Claimed(reread=True)
+        assert await claim(again, [token], owner="you") == Claimed(reread=True)
         renewed = await renew(again, made)
         assert renewed is not None
         scene.board = scene.other = again
@@ -55,8 +54,7 @@ async def test_me15_of_many_who_want_a_turn_one_gets_it_each_time(scene: Scene) 
 
     async def wants(number: int, token: Token) -> tuple[Claim, ...]:
         board = scene.board if number % 2 else scene.other
-        settings = [settings_of(token.type, token.spec)]
-        return (await claim(board, [token], owner=str(number), settings=settings)).claims
+        return (await claim(board, [token], owner=str(number))).claims
 
     while waiting:
         token = await scene.token()
@@ -76,9 +74,8 @@ async def test_dd01_whoever_comes_second_to_a_period_finds_it_done(scene: Scene)
     """What it read before is not there any more; and what it reads now is the next period."""
     await scene.add("davis", every="1h")
     seen = await scene.token()
-    settings = [settings_of(seen.type, seen.spec)]
     await scene.let_go(await scene.claimed("davis", board=scene.other, owner="you"))
-    again = await claim(scene.board, [seen], owner="me", settings=settings)
+    again = await claim(scene.board, [seen], owner="me")
     assert again == Claimed(reread=True)
     assert (await scene.token()).ready > scene.clock.now()
     assert await scene.outcomes() == [(1, "ok")]

@@ -137,7 +137,7 @@ def test_each_takes_its_own_types_and_the_board_is_whole(
             assert {run.worker for name in theirs for run in await place.runs(name)} == {
                 independent.owner
             }
-            sighted = {one.member.owner: one.member.types for one in await workers(place.other)}
+            sighted = {one.owner: one.types for one in await workers(place.other)}
             assert sighted[independent.owner] == "gosling"
 
     on_one_board(story, shards=shards)(tmp_path, azurite)

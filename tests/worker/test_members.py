@@ -9,17 +9,9 @@ from pathlib import Path
 import pytest
 
 from blackboard.events import StoreAway
-from blackboard.model import VERSION, Member, replace
+from blackboard.model import ANNOUNCE_EVERY, LOST_AFTER, VERSION, Member, replace
 from blackboard.protocol.keys import worker_key, workers_partition
-from blackboard.protocol.members import (
-    ANNOUNCE_EVERY,
-    LOST_AFTER,
-    Sighting,
-    announce,
-    forget,
-    takers,
-    workers,
-)
+from blackboard.protocol.members import announce, forget, takers, workers
 from blackboard.rules.breaker import REFUSED
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Refused, Value
 from blackboard.tables.base import ForwardingTable
@@ -29,6 +21,7 @@ from blackboard.worker.membership import ANNOUNCE_AGAIN
 from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
+from tests.support.stores import rows_of
 from tests.support.workers import HANDLERS, Workplace, with_workers
 
 START = ManualClock().now()
@@ -46,7 +39,7 @@ B = replace(A, owner="host:2:b")
 
 
 async def owners(scene: Scene) -> list[str]:
-    return [one.member.owner for one in await workers(scene.other)]
+    return [one.owner for one in await workers(scene.other)]
 
 
 @story
@@ -56,7 +49,7 @@ async def test_an_announcement_is_seen_with_its_age(scene: Scene) -> None:
     assert announced.seen == scene.clock.now()
     scene.later(seconds=30)
     (seen,) = await workers(scene.other)
-    assert seen.member == announced
+    assert replace(seen, age=0.0) == announced
     assert seen.age == pytest.approx(30.0, abs=0.1)
     assert not seen.lost
 
@@ -67,8 +60,8 @@ async def test_the_next_announcement_writes_over_the_last(scene: Scene) -> None:
     scene.later(seconds=60)
     await announce(scene.board, replace(first, running=3))
     (seen,) = await workers(scene.other)
-    assert (seen.member.running, seen.member.started) == (3, START)
-    assert seen.member.seen == scene.clock.now()
+    assert (seen.running, seen.started) == (3, START)
+    assert seen.seen == scene.clock.now()
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
@@ -78,7 +71,7 @@ async def test_a_lost_reply_leaves_one_row_and_no_error(scene: Scene, fault: Fau
     scene.table.script(fault)
     second = await announce(scene.board, replace(first, running=1))
     await announce(scene.board, replace(second, running=2))
-    assert [one.member.running for one in await workers(scene.other)] == [2]
+    assert [one.running for one in await workers(scene.other)] == [2]
 
 
 @story
@@ -93,7 +86,7 @@ async def test_a_worker_whose_row_was_deleted_announces_itself_anew(scene: Scene
 async def test_whoever_restarts_under_its_name_takes_its_row_over(scene: Scene) -> None:
     await announce(scene.board, A)
     await announce(scene.board, replace(A, slots=2))
-    assert [one.member.slots for one in await workers(scene.other)] == [2]
+    assert [one.slots for one in await workers(scene.other)] == [2]
 
 
 @story
@@ -107,7 +100,7 @@ async def test_a_row_that_others_keep_writing_is_given_up_for_now(scene: Scene) 
     scene.table.script(*[touch] * 5)
     later = await announce(scene.board, replace(announced, running=7))
     await announce(scene.board, later)
-    assert [one.member.running for one in await workers(scene.other)] == [7]
+    assert [one.running for one in await workers(scene.other)] == [7]
 
 
 @story
@@ -131,6 +124,15 @@ async def test_after_a_day_a_newcomer_forgets_the_lost(scene: Scene) -> None:
 
 
 @story
+async def test_a_row_under_the_key_of_another_worker_is_passed_over(scene: Scene) -> None:
+    await announce(scene.board, A)
+    (row,) = await rows_of(scene.table.table, workers_partition("town"))
+    stray = Insert(worker_key("another:1:b"), row.data)
+    await scene.table.table.commit(workers_partition("town"), [stray])
+    assert len(await workers(scene.board)) == 1
+
+
+@story
 async def test_rows_that_cannot_be_read_are_passed_over_and_stay(scene: Scene) -> None:
     newer: dict[str, Value] = {"owner": "host:9:z", "version": VERSION + 1}
     rows = [Insert("worker:new", newer), Insert("worker:half", {"owner": "half"})]
@@ -147,17 +149,17 @@ def test_a_worker_is_lost_when_it_missed_two_announcements(cycle: float) -> None
     """Whatever its cycle."""
     member = replace(A, cycle=cycle)
     assert LOST_AFTER > 2 * ANNOUNCE_EVERY
-    assert not Sighting(member=member, age=LOST_AFTER).lost
-    assert Sighting(member=member, age=LOST_AFTER + 0.1).lost
-    assert Sighting(member=member, age=float("inf")).lost
+    assert not replace(member, age=LOST_AFTER).lost
+    assert replace(member, age=LOST_AFTER + 0.1).lost
+    assert replace(member, age=float("inf")).lost
 
 
 def test_who_takes_a_type_and_is_there() -> None:
     seen = [
-        Sighting(member=A, age=1.0),
-        Sighting(member=B, age=9999.0),
-        Sighting(member=replace(A, types="feeds"), age=1.0),
-        Sighting(member=replace(A, types=""), age=1.0),
+        replace(A, age=1.0),
+        replace(B, age=9999.0),
+        replace(A, types="feeds", age=1.0),
+        replace(A, types="", age=1.0),
     ]
     assert takers(seen, "feed") == [seen[0]]
 
@@ -191,7 +193,7 @@ def test_a_worker_writes_its_row_anew_whatever_became_of_it(tmp_path: Path, text
         with closing(sqlite3.connect(file)) as rows, rows:
             rows.execute("UPDATE rows SET data = ? WHERE key LIKE 'worker:%'", [text])
         await announce(board, replace(announced, running=4))
-        assert [one.member.running for one in await workers(board)] == [4]
+        assert [one.running for one in await workers(board)] == [4]
         await table.close()
 
     asyncio.run(told())
@@ -215,7 +217,7 @@ async def test_a_worker_of_more_types_than_a_value_holds_is_seen_with_some_of_th
     await place.worker(handlers={name: replace(HANDLERS["feed"], type=name) for name in names})
     await place.sleeps(ANNOUNCE_AGAIN)
     (seen,) = await workers(place.other)
-    types = seen.member.types.split(",")
+    types = seen.types.split(",")
     assert types == names[: len(types)]
     assert len(types) > 280
 
@@ -245,4 +247,4 @@ async def test_a_row_that_the_store_refuses_is_reported_once_until_it_is_written
     table.refuses = False
     place.later(seconds=REFUSED.pause())
     await place.sleeps(ANNOUNCE_AGAIN)
-    assert [one.member.owner for one in await workers(place.other)] == ["me"]
+    assert [one.owner for one in await workers(place.other)] == ["me"]

@@ -1,6 +1,7 @@
 """Workers share the partitions of a group: real pumps, on a clock that is turned by hand."""
 
 import asyncio
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +19,7 @@ from blackboard.handlers.handler import A_NAME, MOST_PARTITIONS, Handler
 from blackboard.model import Outcome, replace
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import bring_back, cancel, edit, remove, unlock
+from blackboard.protocol.edits import bring_back, cancel, edit, pause, remove, resume, unlock
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import (
     BOARD_KEY,
@@ -35,7 +36,7 @@ from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, dec
 from blackboard.settings import Settings, TypeTable
 from blackboard.table import ANY, Delete, Insert, Merge, Refused, Replace, Value, read
 from blackboard.worker import group_rows, partitions
-from blackboard.worker.heartbeat import GONE
+from blackboard.worker.heartbeat import GONE, LOST_GRACE
 from blackboard.worker.partition_names import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
 from blackboard.worker.partitions import UNASKED, GroupWorker
 from blackboard.worker.release_queue import LAST_PRUNING, LAST_RELEASES
@@ -192,7 +193,7 @@ async def test_a_worker_that_is_to_stop_hands_over_within_seconds(group: Group) 
     assert group.hands["cleo"].task.done()
     assert group.log.counts == [6, 6]
     assert max(group.log.gaps(began)) <= 3.0
-    names = [one.member.owner for one in await workers(group.board)]
+    names = [one.owner for one in await workers(group.board)]
     assert sorted(names) == ["ann", "ben"]
 
 
@@ -404,6 +405,49 @@ async def test_no_pump_outlasts_its_lease_while_the_store_is_away_and_all_go_on_
 
 
 @above_the_store
+@pytest.mark.parametrize("saving", [True, False])
+def test_a_pump_whose_lease_ran_out_has_not_failed_whether_it_saves_then_or_not(
+    *, saving: bool, open_table: object
+) -> None:
+    @sharing(partitions=3)
+    async def story(group: Group) -> None:
+        group.log.saving = False
+        await group.join("ann")
+        await group.fleet.turn(INITIAL_DELAY + 2.0)
+        group.fleet.network.away = True
+        while not all(held.lost for held in group.hands["ann"].worker.holdings):
+            await group.fleet.turn(1.0)
+        group.log.saving = saving
+        await group.fleet.turn(LOST_GRACE)
+        group.fleet.network.away = False
+        await group.fleet.turn(4 * ROUND)
+        runs = [run for one in names_of(3) async for run in group.board.runs(one)]
+        assert [run.outcome for run in runs] == [Outcome.CANCELLED] * 3
+        assert all("its renewals were not answered" in run.error for run in runs)
+        assert [(await group.item(one)).failures for one in names_of(3)] == [0, 0, 0]
+
+    story(open_table)
+
+
+@above_the_store
+@pytest.mark.parametrize("seed", range(4))
+def test_pumps_that_save_each_second_outlast_a_store_that_refuses_half_of_the_requests(
+    seed: int, open_table: object
+) -> None:
+    @sharing(partitions=9)
+    async def story(group: Group) -> None:
+        await group.join("ann")
+        await group.fleet.turn(INITIAL_DELAY + 2.0)
+        network = group.fleet.network
+        network.chance = random.Random(seed)
+        network.delays, network.refusing = (0.01, 0.1), 0.5
+        await group.fleet.turn(2 * LEASE, step=0.05)
+        assert group.log.ended == [], "no lease is lost"
+
+    story(open_table)
+
+
+@above_the_store
 @sharing()
 async def test_a_worker_cut_off_is_replaced_and_gets_its_share_again(group: Group) -> None:
     cut = Network()
@@ -488,13 +532,35 @@ async def test_people_pause_cancel_and_move_partitions_as_items(group: Group) ->
 
 
 @above_the_store
+@pytest.mark.parametrize("balance", ["shares", "steal", "grab"])
+def test_partitions_that_are_paused_stay_with_their_worker_until_they_are_resumed(
+    balance: str, open_table: object
+) -> None:
+    @sharing(partitions=4, balance=balance)
+    async def story(group: Group) -> None:
+        await group.join("ann")
+        await group.fleet.turn(2 * 60.0)
+        for one in ("0", "1", "2"):
+            await pause(group.board, one, group.fleet.mark("the stream is moved"))
+        await group.join("ben")
+        await group.fleet.turn(3 * 60.0)
+        assert group.log.owners == {"0": "ann", "1": "ann", "2": "ann", "3": "ben"}
+        for one in ("0", "1", "2"):
+            await resume(group.board, one, group.fleet.mark())
+        await group.fleet.turn(3 * 60.0)
+        assert group.log.counts == [2, 2]
+
+    story(open_table)
+
+
+@above_the_store
 @sharing(partitions=3)
 async def test_the_row_of_a_worker_says_how_often_it_looks(group: Group) -> None:
     group.settings = Settings(types={GROUP: TypeTable(stale_after="1h")})
     await group.join("ann")
     await group.fleet.turn(2.0)
     (seen,) = await workers(group.board)
-    assert seen.member.cycle == 1200.0
+    assert seen.cycle == 1200.0
 
 
 @sharing(partitions=60, lease="12s")

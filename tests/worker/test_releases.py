@@ -8,9 +8,8 @@ import pytest
 
 from blackboard.events import LockLost, RunEnded
 from blackboard.protocol import keys
-from blackboard.protocol.finished_runs import FinishedRun, Released
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Landed, Leases, release
+from blackboard.protocol.releases import FinishedRun, Landed, Leases, Released, release
 from blackboard.protocol.retention import Retention
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.table import (

@@ -3,10 +3,11 @@
 import pytest
 
 from blackboard.events import GroupTrouble, StoreEvent
+from blackboard.model import ANNOUNCE_EVERY
 from blackboard.protocol.additions import add
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition, partition
-from blackboard.protocol.members import ANNOUNCE_EVERY, workers
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import INITIAL_DELAY
@@ -76,7 +77,7 @@ async def test_a_board_that_is_made_anew_as_it_was_is_worked_on(fleet: Fleet) ->
     await fleet.add("toronto", every="1h")
     await fleet.turn(ANNOUNCE_EVERY + CYCLE)
     assert ann.order == ["toronto"]
-    assert [one.member.owner for one in await workers(fleet.board)] == ["ann"]
+    assert [one.owner for one in await workers(fleet.board)] == ["ann"]
 
 
 @sharing()
@@ -91,7 +92,7 @@ async def test_a_group_whose_board_is_gone_makes_it_anew_and_is_served(group: Gr
     await remake(fleet, shards=1)
     await fleet.turn(LEASE + 3 * ROUND + REFUSED.pause())
     assert group.log.counts == [6, 6]
-    assert {one.member.owner for one in await workers(group.board)} == {"ann", "ben"}
+    assert {one.owner for one in await workers(group.board)} == {"ann", "ben"}
     assert await read(fleet.table.table, meta_partition(fleet.board.name), group_key("clicks"))
     told = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
     assert "the board 'town.clicks' is gone: it is made anew" in told

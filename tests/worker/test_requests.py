@@ -7,11 +7,10 @@ from datetime import timedelta
 import pytest
 
 from blackboard.events import SlotSkipped, Walked
-from blackboard.model import Outcome, replace
+from blackboard.model import ANNOUNCE_EVERY, Outcome, replace
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import lock_key
-from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import ANY, Merge, Requests

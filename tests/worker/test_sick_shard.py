@@ -209,8 +209,8 @@ def test_three_shards_go_on_while_the_fourth_is_in_trouble(trouble: Trouble, slo
             if number != SICK:
                 assert ended[number] >= (rounds - 1) * PER_SHARD, ended
         assert asked[place.board.shard(SICK)] <= 2 * rounds * EVERY
-        sightings = await workers(place.board)
-        assert [one.lost for one in sightings] == [False]
+        found = await workers(place.board)
+        assert [one.lost for one in found] == [False]
         put(place, Trouble(), "")
         await place.turn(2 * EVERY + 2 * LONGEST_HANG)
         place.ended()
@@ -354,8 +354,7 @@ async def claimed_by_another(place: Town) -> list[str]:
         await add(place.board, item_id=item_id, item_type="feed", spec=spec, first=later)
         async for token in place.board.walk(number, until=place.clock.now()):
             if isinstance(token, Token) and token.id == item_id:
-                settings = [place.board.resolve(token.type, token.spec)]
-                await claim(place.board, [token], owner="dead", settings=settings)
+                await claim(place.board, [token], owner="dead")
                 dead.append(item_id)
     return dead
 

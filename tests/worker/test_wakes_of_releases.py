@@ -7,9 +7,8 @@ import pytest
 
 from blackboard.events import RunEnded
 from blackboard.model import Outcome
-from blackboard.protocol.finished_runs import FinishedRun, Released
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Landed, Leases, release
+from blackboard.protocol.releases import FinishedRun, Landed, Leases, Released, release
 from blackboard.worker import release_queue as releases
 from blackboard.worker.backlog import PAUSE_GROWTH
 from tests.support.faults import Fault

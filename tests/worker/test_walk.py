@@ -16,15 +16,17 @@ from blackboard.events import (
     StoreEvent,
     Walked,
 )
-from blackboard.model import Claim, Lock, Mark, Token
+from blackboard.model import Lock, Mark, Token
 from blackboard.protocol import edits, keys
-from blackboard.protocol.claims import override
+from blackboard.protocol.claims import Claim, override
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Delete, Insert, Merge
 from blackboard.worker import walk
 from blackboard.worker.peers import FIRST, HEAD_START, LONGEST
+from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
 from tests.support.workers import WorkerScene, Workplace, beside_a_stray_token, until, with_workers
+from tests.support.wrong_rows import break_rules
 
 
 async def abandoned(place: Workplace, item_id: str = "davis", **said: str) -> Claim:
@@ -183,6 +185,44 @@ def test_settings_that_cannot_be_computed_are_left_alone(spec: str, open_table: 
         (left,) = worker.of(ItemLeftAlone)
         assert left.id == "odd"
         assert (await place.token("odd")).fence == 0
+
+    story(open_table=open_table)
+
+
+@pytest.mark.cases_of_one_store("schedules are computed above the store")
+def test_a_schedule_that_cannot_be_computed_ends_no_worker(
+    open_table: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @with_workers
+    async def story(place: Workplace) -> None:
+        await place.add("runs", rrule="FREQ=WEEKLY;BYHOUR=4")
+        place.later(seconds=60)
+        await place.add("davis")
+        worker = await place.worker(slots=1)
+        ran = await worker.run("runs")
+        break_rules(monkeypatch)
+        ran.end()
+        (await worker.run("davis")).end()
+        await place.ended("davis")
+
+    story(open_table=open_table)
+
+
+@pytest.mark.cases_of_one_store("schedules are computed above the store")
+def test_items_whose_schedules_cannot_be_computed_cost_no_requests(
+    open_table: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @with_workers
+    async def story(place: Workplace) -> None:
+        for number in range(30):
+            await place.add(f"odd-{number}", rrule="FREQ=DAILY", stale_after="1m")
+        break_rules(monkeypatch)
+        worker = await place.worker(Mode.ONCE, at_once=True)
+        await worker.ended()
+        odd = worker.of(ItemLeftAlone)
+        assert sorted(one.id for one in odd) == sorted(f"odd-{number}" for number in range(30))
+        assert "'rrule FREQ=DAILY' cannot be computed: IndexError" in odd[0].message
+        assert sum(one.requests["total"] for one in worker.of(Walked)) < 30
 
     story(open_table=open_table)
 

@@ -195,7 +195,7 @@ async def test_while_no_process_can_be_started_what_needs_one_is_left_to_others_
     assert await place.outcomes("plain") == [(1, "cancelled")]
     assert (await place.token("plain")).ready == ready
     (row,) = await workers(place.other)
-    assert "plain" not in row.member.types.split(",")
+    assert "plain" not in row.types.split(",")
     other = await place.worker(owner="you")
     (await other.run("plain")).end()
     assert await place.ended("plain", runs=2) == [(1, "cancelled"), (2, "ok")]
@@ -688,10 +688,10 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
     run = await worker.run("davis")
     await place.announced()
     (listed,) = await workers(place.other)
-    assert listed.member.running == 1
-    assert (listed.member.owner, listed.member.slots, listed.member.cycle) == ("me", 3, 30.0)
-    assert listed.member.types == "feed,fenced,plain,polite,rare,scarce"
-    assert listed.member.seen > listed.member.started
+    assert listed.running == 1
+    assert (listed.owner, listed.slots, listed.cycle) == ("me", 3, 30.0)
+    assert listed.types == "feed,fenced,plain,polite,rare,scarce"
+    assert listed.seen > listed.started
     run.end()
     worker.worker.stop()
     await worker.ended()

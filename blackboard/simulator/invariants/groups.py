@@ -1,11 +1,13 @@
 """Invariants of groups: SHARES, MOVED, UNOWNED. Checked at each claim of a partition, every cycle.
 
-SHARES: some rounds after the last change, no worker holds two partitions more than another.
+SHARES: some rounds after the last change, no worker holds two partitions more than another, unless
+all that it holds are paused.
 
 MOVED: since then, no more partitions have moved than the changes ask for: a worker that is gone,
 stands still or leaves gives up what it held, and one that joins gets its share, as soon as it
 counts. Without a change nothing moves. A partition that a live worker lost, and has room for, goes
-back to that worker: for a round no other worker takes it.
+back to that worker: for a round no other worker takes it. One that is paused is not released for
+another worker: none could take it.
 
 STANDSTILL: after a worker stood still, or the store was away, the worker overrides nothing for two
 rounds.
@@ -92,6 +94,8 @@ class GroupInvariants:
     """The moment when each partition that is not held was released."""
     _count: set[str] = field(default_factory=set)
     """The workers that count or have counted for the shares."""
+    _paused: dict[str, float] = field(default_factory=dict)
+    """The moment when each partition that is paused was paused."""
     _claimed: dict[str, float] = field(default_factory=dict)
     """The moment when each partition that is held was taken."""
     _announced: dict[str, float] = field(default_factory=dict)
@@ -212,7 +216,7 @@ class GroupInvariants:
         if not self._is_well:
             return math.ceil(self.group.partitions / len(live))
         counts = self._counts(live)
-        share = shares(self.group.partitions, counts)
+        share = shares(self.group.partitions, counts, self._counts(live, paused=True))
         return sum(max(counts[one] - share[one], 0) for one in live)
 
     # ---- at each write
@@ -225,13 +229,17 @@ class GroupInvariants:
     def changed(self, change: AppliedChange) -> None:
         if change.id not in self.group.ids:
             return
+        if change.shadow.item is not None and change.shadow.item.is_paused:
+            self._paused.setdefault(change.id, change.moment)
+        else:
+            self._paused.pop(change.id, None)
         if change.sender.is_person:
             self.troubled()
         for run in change.recorded if change.frees_lock else ():
             if run.outcome is not Outcome.CANCELLED:
                 self.troubled()
             if run.error == SHARED:
-                self._released_for_another(change.id)
+                self._released_for_another(change)
         for touch in change.of(Lock):
             match touch.op:
                 case Delete():
@@ -240,12 +248,17 @@ class GroupInvariants:
                 case Insert() | Replace():
                     self._taken(change, touch)
 
-    def _released_for_another(self, item_id: str) -> None:
-        """Checks that no more partitions are released for others than the changes require."""
+    def _released_for_another(self, change: AppliedChange) -> None:
+        """Checks that no more partitions are released for others than the changes require, and none
+        that was paused when its worker last looked at the group.
+        """
+        decided = change.moment - self.group.round - self.group.drain - SLOW
+        if max(self._paused.get(change.id, math.inf), self._upset) < decided:
+            raise change.violation("MOVED", "it is paused, and was released for another worker")
         self._released += 1
         if self._released > self._most:
             what = f"{self._released} of {self.group.name} were released, {self._most:g} had to be"
-            raise Violation("MOVED", what, item=item_id)
+            raise change.violation("MOVED", what)
 
     def _taken(self, change: AppliedChange, touch: Touch) -> None:
         new, old = touch.new, touch.old
@@ -352,15 +365,16 @@ class GroupInvariants:
             if not runs and lock.nonce not in released:
                 what = f"{lock.owner} has fence {lock.fence}, and runs no pump"
                 raise Violation("UNOWNED", what, item=item_id)
-        counts = self._counts(live)
-        if max(counts.values()) - min(counts.values()) > 1:
+        counts, paused = self._counts(live), self._counts(live, paused=True)
+        most = max((count for name, count in counts.items() if count > paused[name]), default=0)
+        if most - min(counts.values()) > 1:
             what = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
             raise Violation("SHARES", f"of {self.group.name}: {what}")
 
     # ---- the workers and the partitions
 
     def _partitions(self) -> Iterator[tuple[str, Shadow]]:
-        """The partitions that are to be held: those that are not paused."""
+        """The partitions that are held or are to be: those that are not paused."""
         for item_id in self.group.ids:
             shadow = self.shadows.of.get(item_id)
             if shadow is not None and (shadow.lock is not None or shadow.tokens):
@@ -373,6 +387,11 @@ class GroupInvariants:
             if member.process.runs and member.asked_to_stop is None
         }
 
-    def _counts(self, names: set[str]) -> dict[str, int]:
-        owners = Counter(one.lock.owner for _, one in self._partitions() if one.lock)
+    def _counts(self, names: set[str], *, paused: bool = False) -> dict[str, int]:
+        """How many partitions, or `paused` ones, each of these workers holds."""
+        owners = Counter(
+            shadow.lock.owner
+            for item_id, shadow in self._partitions()
+            if shadow.lock and (item_id in self._paused or not paused)
+        )
         return {name: owners[name] for name in sorted(names)}

@@ -6,7 +6,8 @@ slot is free.
 
 PRIORITY: stale locks go first. A worker that reads a stale lock takes it over, or has no free slot
 for it and reads the shard again before it claims another item of that type there. So no claim may
-follow a walk that read a stale lock, met no fault, and did not try to take it.
+follow a walk that read a stale lock, met no fault, and did not try to take it; unless a permit that
+it would need has become free since.
 
 REFUSED, REQUESTS: no sender repeats a batch that is always refused, and a worker sends as many
 requests as it has work.
@@ -21,10 +22,10 @@ from functools import cache
 from blackboard.events import Walked
 from blackboard.model import Item, Lock
 from blackboard.protocol.keys import BOARD_KEY, LOCK, lock_key
-from blackboard.protocol.permits import Limit
 from blackboard.simulator.changes import AppliedChange, Shadows, Touch, is_newer
 from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.invariants import Violation
+from blackboard.simulator.invariants.runs import LimitInvariants
 from blackboard.simulator.processes import Process, Timeline
 from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.store import Written
@@ -258,11 +259,11 @@ class Priority:
         shadows: Shadows,
         workers: Workers,
         partition_of: Callable[[str], str],
-        limit_of: Callable[[Item], Limit | None],
+        limits: LimitInvariants,
     ) -> None:
         self._shadows = shadows
         self._workers = workers
-        self._limit_of = limit_of
+        self._limits = limits
         self._partition_of = partition_of
         self._read: dict[str, LocksRead] = {}
 
@@ -293,14 +294,17 @@ class Priority:
             stale = shadow.touched + lock.stale_after + RESOLUTION
             partition = self._partition_of(item_id)
             is_there = self._partition_of(claimed.id) == partition
-            if is_there and read.reads.get(partition, 0.0) > stale:
+            when = read.reads.get(partition, 0.0)
+            if shadow.item is not None and self._limits.freed(shadow.item) > when:
+                continue  # there may have been none when it was read
+            if is_there and when > stale:
                 what = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
                 raise Violation("PRIORITY", what, item=item_id)
 
     def _is_limited_apart(self, *ids: str) -> bool:
         """Whether the items have different limits, so that only one of them may have a permit."""
         items = [self._shadows.of[item_id].item for item_id in ids]
-        return len({item and self._limit_of(item) for item in items}) > 1
+        return len({item and self._limits.limit_of(item) for item in items}) > 1
 
     def walked(self, process: Process, moment: float) -> None:
         """Notes what a worker has read in a walk that has ended."""

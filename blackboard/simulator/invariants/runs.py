@@ -18,13 +18,14 @@ starts from no lower number than any save that was acknowledged to a run before 
 checkpoint was emptied after that save was written. The acknowledgement may arrive later than both.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from blackboard.model import Item, Lock, Outcome, Permit
 from blackboard.protocol.keys import permits_partition
-from blackboard.protocol.permits import LEASE, Limit, limit_of
+from blackboard.protocol.permits import LEASE, Limit, LimitName, limit_of
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import AppliedChange, Saved, Shadows, saved_of
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
@@ -201,20 +202,22 @@ class LimitInvariants:
     handler_runs: HandlerRuns
     settings_of: Callable[[Item], RunSettings]
     resolve: Callable[[str, str], RunSettings]
-    _touched: dict[str, tuple[Limit, float]] = field(default_factory=dict)
+    _touched: dict[str, tuple[Permit, float]] = field(default_factory=dict)
     """Permits that are in use, by key, and the moments when they were last written."""
+    _freed: dict[LimitName, float] = field(default_factory=dict)
+    """The moments when a permit was last given back, or taken over after it was stale, by limit."""
 
     def written(self, written: Written) -> None:
         if written.partition != permits_partition(BOARD):
             return
         for op in written.ops:
             row = written.after.get(op.key)
-            if row is None:
-                self._touched.pop(op.key, None)
-            else:
-                permit = record_of(Permit, row)
-                limit = Limit(permit.type, permit.value, 0)
-                self._touched[op.key] = (limit, written.moment)
+            before, _ = self._touched.pop(op.key, (None, 0.0))
+            after = None if row is None else record_of(Permit, row)
+            if after is not None:
+                self._touched[op.key] = (after, written.moment)
+            if before is not None and (after is None or after.nonce != before.nonce):
+                self._freed[before.type, before.value] = written.moment
 
     def limit_of(self, item: Item) -> Limit | None:
         return limit_of(item, self.settings_of(item))
@@ -226,7 +229,12 @@ class LimitInvariants:
             return True
         since = self.timeline.now - LEASE
         used = (its for its, moment in self._touched.values() if moment > since)
-        return sum(its.name == limit.name for its in used) < limit.most
+        return sum((its.type, its.value) == limit.name for its in used) < limit.most
+
+    def freed(self, item: Item) -> float:
+        """The moment when a permit for an item was last given back, or taken over."""
+        limit = self.limit_of(item)
+        return -math.inf if limit is None else self._freed.get(limit.name, -math.inf)
 
     def begins(self, handler_run: HandlerRun) -> None:
         """Checks that no more handlers go on than the limit allows, with one that is called now."""

@@ -1,6 +1,6 @@
 // Times relative to now, in the zone that was chosen; whether the page is live; keys; themes;
-// picking; what actions ask; zooming. The pages work without it: times stand there in full,
-// everything is a link or a form.
+// picking; what actions ask; zooming. Without it the pages show and change the same: times stand
+// there in full, and what is shown and changed is a link or a form.
 "use strict";
 (() => {
   const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
@@ -61,7 +61,7 @@
     select.value = zoneOf();
     select.addEventListener("change", () => {
       const root = document.querySelector(".brand").getAttribute("href");
-      document.cookie = `blackboard_zone=${encodeURIComponent(select.value)}; path=${root}; max-age=31536000; samesite=lax`;
+      document.cookie = `${document.body.dataset.zoneCookie}=${encodeURIComponent(select.value)}; path=${root}; max-age=31536000; samesite=lax`;
       document.body.dataset.zone = select.value;
       const address = new URL(location);
       if (address.searchParams.has("zone")) {
@@ -80,7 +80,9 @@
       ? root.dataset.theme === "dark"
       : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("blackboard-theme", root.dataset.theme);
+    try {
+      localStorage.setItem("blackboard-theme", root.dataset.theme);
+    } catch { /* the browser keeps nothing: until the next page, then */ }
   };
 
   // ---- whether the page is live

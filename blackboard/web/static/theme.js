@@ -1,5 +1,8 @@
 // Runs before the page is drawn, so that a dark page does not flash white.
 (() => {
-  const chosen = localStorage.getItem("blackboard-theme");
+  let chosen = null;
+  try {
+    chosen = localStorage.getItem("blackboard-theme");
+  } catch { /* the browser keeps nothing */ }
   if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
 })();

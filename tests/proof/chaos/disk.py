@@ -8,16 +8,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from blackboard.model import Claim, Ended, Item, Mark, Outcome, Token
+from blackboard.model import Ended, Item, Mark, Outcome, Token
 from blackboard.protocol.additions import add
-from blackboard.protocol.claims import claim, override, renew
+from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.edits import cancel, edit, pause, remove, resume, run_now, unlock
-from blackboard.protocol.finished_runs import FinishedRun
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.spec import Spec
 from blackboard.table import Table, Unknown
-from tests.support.boards import ALL_DAY, BY, TurningClock, make_board, settings_of
+from tests.support.boards import ALL_DAY, BY, TurningClock, make_board
 
 LONG = "x" * 5_000
 """More than a page of a file holds."""
@@ -43,8 +42,7 @@ class Told:
         until = await self.board.table.now() + ALL_DAY
         found = [row async for row in self.board.walk(0, until=until)]
         tokens = [row for row in found if isinstance(row, Token) and row.id == name]
-        settings = [settings_of(token.type, token.spec) for token in tokens]
-        answer = await claim(self.board, tokens, owner="me", settings=settings)
+        answer = await claim(self.board, tokens, owner="me")
         if not answer.claims:
             raise Unknown(f"{name} was not claimed")
         (self.claims[name],) = answer.claims
@@ -57,8 +55,7 @@ class Told:
     async def release(self, name: str, outcome: Outcome = Outcome.OK) -> None:
         made = self.claims[name]
         ended = Ended(outcome=outcome, result=made.fence if outcome is Outcome.OK else None)
-        settings = settings_of(made.type, made.spec)
-        await release(self.board, [FinishedRun(claim=made, ended=ended, settings=settings)])
+        await release(self.board, [FinishedRun(claim=made, ended=ended)])
 
     async def override(self, name: str) -> None:
         self.clock.advance(timedelta(hours=2).total_seconds())

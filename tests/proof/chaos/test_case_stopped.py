@@ -20,8 +20,7 @@ CHILD = Path(__file__).with_name("stopping_child.py")
 async def claimed_by_the_dead(board: BoardTable) -> None:
     now = await board.table.now()
     (token,) = [one async for one in board.walk(0, until=now) if isinstance(one, Token)]
-    settings = [board.resolve(token.type, token.spec)]
-    assert (await claim(board, [token], owner="dead", settings=settings)).claims
+    assert (await claim(board, [token], owner="dead")).claims
 
 
 @pytest.mark.case("PP02", "S2", "S4")

@@ -16,10 +16,10 @@ from blackboard.display.columns import item_cells, run_cells, summary, worker_ce
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.errors import BlackboardError
 from blackboard.events import ItemLeftAlone
-from blackboard.model import Claim, Item, Outcome, State, Token
+from blackboard.model import Item, Outcome, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
-from blackboard.protocol.claims import claim
+from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
@@ -112,8 +112,7 @@ class Harmed:
 
     async def _claimed(self, token: Token) -> Claim:
         """By a worker that is not heard of any more."""
-        settings = self.board.resolve(token.type, token.spec)
-        (only,) = (await claim(self.board, [token], owner=DEAD, settings=[settings])).claims
+        (only,) = (await claim(self.board, [token], owner=DEAD)).claims
         return only
 
     # ---- the harm

@@ -36,7 +36,7 @@ from blackboard.tables.sqlite import SqliteTable, boot_id
 from blackboard.tables.sqlite_open import Opening
 from tests.proof.chaos.disk import STEPS, Picture, begin, picture
 from tests.proof.form import LONG
-from tests.support.boards import TurningClock, disagreements, finished, make_board, settings_of
+from tests.support.boards import TurningClock, disagreements, finished, make_board
 from tests.support.patience import patience
 from tests.support.stores import Run
 
@@ -121,8 +121,7 @@ async def fill(path: Path) -> None:
         await add(board, item_id=f"item-{number:02}", item_type="feed", spec=spec)
     due = board.walk(0, until=await table.now())
     tokens = [found async for found in due if isinstance(found, Token)]
-    settings = [settings_of(token.type, token.spec) for token in tokens]
-    answer = await claim(board, tokens, owner="me", settings=settings)
+    answer = await claim(board, tokens, owner="me")
     await release(board, [finished(made, result="x" * 300) for made in answer.claims[:40]])
     await table.close()
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.clock import Clock
-from blackboard.model import Claim, Item, Lock, Mark, Token
+from blackboard.model import Item, Lock, Mark, Token
 from blackboard.protocol import claims
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import unlock
-from blackboard.protocol.finished_runs import ReleaseOutcome
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import ReleaseOutcome, release
 from blackboard.rules.due import Move, decide_lock
 from blackboard.table import Busy, Etag, Op, Unknown
 from tests.proof.history.model import Answer, Verb
 from tests.proof.history.recorder import Asked, Recorder
-from tests.support.boards import ALL_DAY, finished, settings_of
+from tests.support.boards import ALL_DAY, finished
 from tests.support.faults import FaultyTable
 
 LEASE = 3.0
@@ -133,11 +133,8 @@ class Client:
             await self._override(lock)
 
     async def _claim(self, tokens: list[Token]) -> None:
-        settings = [settings_of(token.type, token.spec) for token in tokens]
         doubts = self._doubts
-        asked = await self.recorder.ask(
-            claims.claim(self.board, tokens, owner=self.owner, settings=settings)
-        )
+        asked = await self.recorder.ask(claims.claim(self.board, tokens, owner=self.owner))
         otherwise = self._without_claim(asked, doubts, alone=len(tokens) == 1)
         made = {claim.id: claim for claim in asked.said.claims} if asked.said else {}
         for token in tokens:

@@ -12,7 +12,8 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from blackboard.errors import BlackboardError
-from blackboard.model import Claim, Item, Lock, Token
+from blackboard.model import Item, Lock, Token
+from blackboard.protocol.claims import Claim
 from blackboard.table import Busy
 from tests.proof.history.model import Answer, Operation, Verb
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from blackboard.model import Claim, Token
-from blackboard.protocol.claims import claim
+from blackboard.model import Token
+from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import release
 from blackboard.table import Busy
 from tests.proof.form import LONG
-from tests.support.boards import Scene, finished, settings_of, story
+from tests.support.boards import Scene, finished, story
 
 WORKERS = 8
 INCREMENTS = 100
@@ -61,8 +61,7 @@ class Counting:
         tokens = [row for row in found if isinstance(row, Token) and row.id in wanted]
         if not tokens:
             return ()
-        settings = [settings_of(token.type, token.spec) for token in tokens]
-        return (await claim(board, tokens, owner=owner, settings=settings)).claims
+        return (await claim(board, tokens, owner=owner)).claims
 
     async def _count(self, made: Claim) -> None:
         """Read, dawdle, write: who else comes in meanwhile is lost."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from blackboard.model import replace
-from blackboard.protocol import batches, finished_runs, keys
+from blackboard.protocol import batches, keys, releases
 from blackboard.table import ANY, Insert, Op
 from tests.proof.figures import leave
 from tests.proof.form import LONG
@@ -146,7 +146,7 @@ def blind(honest: Callable[..., list[Op]]) -> Callable[..., list[Op]]:
 
 def test_a_release_without_its_conditions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first history that is made with it: late holders free the locks of others."""
-    monkeypatch.setattr(finished_runs, "release_ops", blind(batches.release_ops))
+    monkeypatch.setattr(releases, "release_ops", blind(batches.release_ops))
     open_table = STORES["memory"](None, None)  # type: ignore[arg-type]
     making = Making(seed=1)
     with pytest.raises(AssertionError, match=r"VIOLATED; before it was fence \d+, held by client"):

@@ -36,7 +36,6 @@ from tests.proof.model.conditions import ALL
 from tests.proof.model.store import ANY, Batch, Delete, Insert, Merge
 from tests.proof.model.world import UNREAD, Task
 from tests.protocol.test_batches import (
-    CLAIM,
     LATER,
     LOCK,
     NOON,
@@ -64,7 +63,7 @@ running = waiting._replace(running=True)
 paused = waiting._replace(state="paused")
 done = waiting._replace(state="done")
 DONE = replace(WAITING, state=product.State.DONE)
-TAKEN = replace(CLAIM, item=replace(RUNNING, fence=5), lock=replace(LOCK, fence=5))
+TAKEN = replace(RUNNING, fence=5), replace(LOCK, fence=5)
 GIVEN_UP = replace(RUN, outcome=product.Outcome.ABANDONED)
 NAMED = (product.Applied(name="1", at=NOON),)
 UNLOCKED = run_of(RUNNING, product.Outcome.ABANDONED, now=NOON)
@@ -104,29 +103,25 @@ SAME: dict[str, tuple[list[Op], Batch]] = {
         batches.add(0, waiting, 5),
     ),
     "claim": (
-        claim_ops(TOKEN, TAKEN),
+        claim_ops(TOKEN, *TAKEN),
         batches.claim(task._replace(held=3, fence=5), 0),
     ),
-    "release": (release_ops(CLAIM, WAITING, RUN), batches.release(task, ALL)),
+    "release": (release_ops(RUNNING, LOCK.etag, WAITING, RUN), batches.release(task, ALL)),
     "save": (save_ops(RUNNING, saved(RUNNING, "1")), batches.save(task, ALL)),
     "release that empties what was saved": (
-        release_ops(
-            replace(CLAIM, item=replace(CLAIM.item, checkpoint="1")),
-            WAITING,
-            RUN,
-        ),
+        release_ops(replace(RUNNING, checkpoint="1"), LOCK.etag, WAITING, RUN),
         batches.release(task._replace(checkpoint=1), ALL),
     ),
     "release of a paused item": (
-        release_ops(CLAIM, PAUSED, RUN),
+        release_ops(RUNNING, LOCK.etag, PAUSED, RUN),
         batches.release(task._replace(state="paused"), ALL),
     ),
     "release of an item that is done": (
-        release_ops(CLAIM, DONE, RUN),
+        release_ops(RUNNING, LOCK.etag, DONE, RUN),
         batches.release(task, ALL, only=True),
     ),
     "override": (
-        override_ops(RUNNING, LOCK, TAKEN, GIVEN_UP),
+        override_ops(RUNNING, LOCK, *TAKEN, GIVEN_UP),
         batches.override(taken, 0, ALL),
     ),
     "override that runs nothing": (

@@ -7,11 +7,11 @@ a slot is jumped over, a retry is lost, params stay, a handler is not stopped.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from types import FunctionType
 from typing import Any
 
-from blackboard.model import VERSION, Claim, Item, Lock, Outcome, Run, replace
-from blackboard.protocol import batches, claims, edits, finished_runs, reading, settling
+from blackboard.model import VERSION, Item, Lock, Outcome, Run, replace
+from blackboard.protocol import batches, claims, edits, reading, releases
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.rules import due, transitions
@@ -28,18 +28,12 @@ from blackboard.worker.slots import Slots
 from blackboard.worker.walk import Walk, WalkResult
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
+from tests.proof.planted.replacements import with_other
 from tests.proof.planted.scenarios import closed, newer
 
 TWO_MINUTES = timedelta(minutes=2)
 
 # ---- slots
-
-
-def with_other(function: Any, **instead: Any) -> Any:
-    """A function that finds other things under some names of its module."""
-    made = FunctionType(function.__code__, {**function.__globals__, **instead})
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
 
 
 def counts_from_two_minutes_later(item: Item, run: Run, **about: Any) -> Item:
@@ -73,13 +67,9 @@ def unlocks_for_a_first_attempt(item: Item, run: Run) -> Item:
     return replace(unlocked(item, run), attempt=1)
 
 
-def forgets_an_attempt(item: Item, lock: Lock, taken: Claim, gone: Run) -> list[Op]:
-    forgetful = replace(
-        taken,
-        item=replace(taken.item, attempt=lock.attempt),
-        lock=replace(taken.lock, attempt=lock.attempt),
-    )
-    return batches.override_ops(item, lock, forgetful, gone)
+def forgets_an_attempt(before: Item, stale: Lock, item: Item, lock: Lock, gone: Run) -> list[Op]:
+    item, lock = replace(item, attempt=stale.attempt), replace(lock, attempt=stale.attempt)
+    return batches.override_ops(before, stale, item, lock, gone)
 
 
 def edits_away_the_retry(item: Item, *, settings: RunSettings, now: datetime) -> Item:
@@ -205,14 +195,14 @@ OVERSIGHTS = (
     Planted(
         name="old result",
         without="a late result goes over a newer one",
-        patches=((settling, "late_move", takes_no_result_for_newer),),
+        patches=((releases, "late_move", takes_no_result_for_newer),),
         shows="LATE",
         walks=False,
     ),
     Planted(
         name="late failure",
         without="a late failure is written into the item",
-        patches=((settling, "late_move", tells_of_its_failure),),
+        patches=((releases, "late_move", tells_of_its_failure),),
         shows="LATE",
         walks=False,
     ),
@@ -229,9 +219,12 @@ OVERSIGHTS = (
         without="after a doubt a cron item's next slot is counted from two minutes later",
         patches=(
             (
-                settling,
-                "prepare",
-                with_other(finished_runs.prepare, released=counts_from_two_minutes_later),
+                releases,
+                "_until_it_lands",
+                with_other(
+                    releases._until_it_lands,
+                    prepare=with_other(releases.prepare, released=counts_from_two_minutes_later),
+                ),
             ),
         ),
         shows="SERVED|SLOT",
@@ -264,7 +257,7 @@ OVERSIGHTS = (
     Planted(
         name="not put back",
         without="a run that its worker's shutdown cut short is not due again",
-        patches=((finished_runs, "released", is_not_put_back),),
+        patches=((releases, "released", is_not_put_back),),
         shows="SERVED|SLOT|PARAMS|ATTEMPTS",
         walks=False,
     ),
@@ -294,7 +287,7 @@ OVERSIGHTS = (
     Planted(
         name="sticky params",
         without="the params of one requested run stay for the next",
-        patches=((finished_runs, "released", keeps_once),),
+        patches=((releases, "released", keeps_once),),
         shows="PARAMS",
         walks=False,
         verbs=("run_now",),
@@ -372,7 +365,7 @@ OVERSIGHTS = (
         name="newer late",
         seldom=True,
         without="a late result goes into an item of a newer version",
-        patches=((settling, "late_move", gives_it_a_late_result),),
+        patches=((releases, "late_move", gives_it_a_late_result),),
         shows="VERSIONS",
         walks=False,
         draw=newer,
@@ -396,7 +389,7 @@ OVERSIGHTS = (
     Planted(
         name="version lowered",
         without="a release writes its own version into the item",
-        patches=((finished_runs, "release_ops", releases_as_its_own_version),),
+        patches=((releases, "release_ops", releases_as_its_own_version),),
         shows="VERSIONS",
         walks=False,
     ),

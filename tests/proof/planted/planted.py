@@ -13,9 +13,7 @@ from blackboard.protocol import (
     checkpoints,
     claims,
     edits,
-    finished_runs,
     releases,
-    settling,
 )
 from blackboard.rules import applied, due, next_run, transitions
 from blackboard.simulator import faults
@@ -63,7 +61,7 @@ THE_FOURTEEN = (
     Planted(
         name="relcond",
         without="a release does not state the item's etag",
-        patches=((finished_runs, "release_ops", without_etag("release_ops", "item:")),),
+        patches=((releases, "release_ops", without_etag("release_ops", "item:")),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
     ),
     Planted(
@@ -83,13 +81,13 @@ THE_FOURTEEN = (
     Planted(
         name="runkey",
         without="a late release does not look for its own row in the history",
-        patches=((settling, "_is_mine", lambda *_: False),),
+        patches=((releases, "_is_mine", lambda *_: False),),
         shows="HISTORY|LATE",
     ),
     Planted(
         name="late",
         without="a late release writes into the item that has the id now",
-        patches=((settling, "late_move", broken.forgets_its_birth),),
+        patches=((releases, "late_move", broken.forgets_its_birth),),
         shows="LATE",
     ),
     Planted(
@@ -111,7 +109,7 @@ THE_FOURTEEN = (
     Planted(
         name="paused",
         without="a release drops the pause of its item",
-        patches=((finished_runs, "released", broken.forgets_the_pause),),
+        patches=((releases, "released", broken.forgets_the_pause),),
         shows="WAITING TOKEN|PROMISE",
     ),
     Planted(
@@ -169,7 +167,7 @@ CONDITIONS = (
     Planted(
         name="blind late result",
         without="a late result does not state the item's etag",
-        patches=((settling, "late_ops", without_etag("late_ops", "item:")),),
+        patches=((releases, "late_ops", without_etag("late_ops", "item:")),),
         shows="LATE",
         verbs=("add", "remove"),
     ),
@@ -237,14 +235,14 @@ MISTAKES = (
     Planted(
         name="token lost",
         without="a failed run leaves no token",
-        patches=((finished_runs, "release_ops", broken.loses_the_token_of_a_failure),),
+        patches=((releases, "release_ops", broken.loses_the_token_of_a_failure),),
         shows="NO TOKEN",
         walks=False,
     ),
     Planted(
         name="from memory",
         without="the next slot was computed before an edit, and is sent again after it",
-        patches=((settling, "prepare", broken.prepares_from_memory),),
+        patches=((releases, "_until_it_lands", broken.settles_from_memory),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
         walks=False,
     ),
@@ -294,7 +292,7 @@ MISTAKES = (
     Planted(
         name="late over fenced",
         without="a late result goes into an item of a fenced type",
-        patches=((settling, "late_move", broken.takes_no_type_for_fenced),),
+        patches=((releases, "late_move", broken.takes_no_type_for_fenced),),
         shows="LATE",
         walks=False,
     ),
@@ -315,7 +313,7 @@ MISTAKES = (
     Planted(
         name="again dropped",
         without="a release drops the run that was requested meanwhile",
-        patches=((finished_runs, "released", broken.forgets_run_now),),
+        patches=((releases, "released", broken.forgets_run_now),),
         shows="RUN NOW LOST",
         walks=False,
     ),

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.errors import BlackboardError
-from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, State
+from blackboard.model import Ended, Item, Lock, Mark, Outcome, State
 from blackboard.protocol import additions, edits
 from blackboard.protocol.checkpoints import save
-from blackboard.protocol.claims import adopt, claim, override, pass_over, renew
-from blackboard.protocol.finished_runs import FinishedRun
+from blackboard.protocol.claims import Claim, adopt, claim, override, pass_over, renew
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules import due as claims
 from blackboard.rules.due import Move
 from blackboard.simulator.changes import Saved, saved_of, text_of_saved
@@ -167,17 +166,12 @@ class World:
                 settings = settings_of(token.type, token.spec)
                 move = claims.decide_token(token, now=now, types=TYPES, settings=settings)
                 if move in PASSES:
-                    await pass_over(board, token, move=move, settings=settings)
+                    await pass_over(board, token, move=move)
                 elif move is Move.RUN:
-                    tokens.append((token, settings))
+                    tokens.append(token)
             chosen = tokens[: self.random.choice((1, 2))]
             if chosen:
-                answer = await claim(
-                    board,
-                    [token for token, _ in chosen],
-                    owner=worker.owner,
-                    settings=[settings for _, settings in chosen],
-                )
+                answer = await claim(board, chosen, owner=worker.owner)
                 for made in answer.claims:
                     self.run(worker, made)
         except Busy:
@@ -225,7 +219,6 @@ class World:
         finished = FinishedRun(
             claim=made,
             ended=Ended(outcome=outcome, result=result),
-            settings=settings_of(made.type, made.spec),
             requeue=outcome is Outcome.CANCELLED,
         )
         await release(worker.board, [finished])

@@ -6,15 +6,16 @@ see its purpose.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from types import FunctionType
 from typing import Any
 
-from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, replace
-from blackboard.protocol import batches, checkpoints, claims, edits, finished_runs, settling
-from blackboard.protocol.finished_runs import FinishedRun, Released
+from blackboard.model import Item, Lock, Mark, Outcome, Run, State, replace
+from blackboard.protocol import batches, checkpoints, claims, edits, releases
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.keys import lock_key
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import FinishedRun, Released, until_answered
 from blackboard.protocol.rows import text_of
-from blackboard.protocol.settling import until_answered
 from blackboard.rules.breaker import DOUBTS
 from blackboard.rules.due import Move, decide_lock, is_missed
 from blackboard.rules.transitions import late_move, released, removed, replanned, run_of, unlocked
@@ -29,6 +30,14 @@ from blackboard.worker.store_breaker import GuardedTable, Request, StoreBreaker
 from blackboard.worker.walk import Walk, WalkResult
 
 MILLISECOND = timedelta(milliseconds=1)
+
+
+def with_other(function: Any, **instead: Any) -> Any:
+    """A function that finds other things under some names of its module."""
+    made = FunctionType(function.__code__, {**function.__globals__, **instead})
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
 
 # ---- conditions on rows
 
@@ -152,21 +161,27 @@ def takes_no_type_for_fenced(item: Item | None, **about: Any) -> Any:
     return late_move(item, **{**about, "fenced": False})
 
 
-def loses_the_token_of_a_failure(made: Claim, after: Item, run: Run) -> list[Op]:
-    ops = batches.release_ops(made, after, run)
+def loses_the_token_of_a_failure(item: Item, etag: str, after: Item, run: Run) -> list[Op]:
+    ops = batches.release_ops(item, etag, after, run)
     failed = run.outcome is Outcome.FAILED
     return [op for op in ops if not (failed and op.key.startswith("next:"))]
 
 
-_honest_prepare = finished_runs.prepare
+_honest_until_it_lands = releases._until_it_lands
 
 
-def prepares_from_memory(board: BoardTable, one: FinishedRun, read: Claim, *, now: datetime) -> Any:
-    item = replace(one.claim.item, etag=read.item.etag)
-    return _honest_prepare(board, one, replace(read, item=item), now=now)
+async def settles_from_memory(
+    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+) -> Any:
+    def prepare(board: BoardTable, one: FinishedRun, *, now: datetime) -> Any:
+        item = replace(finished.claim.item, etag=one.claim.item.etag)
+        built = replace(one, claim=replace(one.claim, item=item))
+        return releases.prepare(board, built, now=now)
+
+    return await with_other(_honest_until_it_lands, prepare=prepare)(board, finished, sent=sent)
 
 
-_honest_settle = settling.settle
+_honest_settle = releases.settle
 
 
 async def settles_with_any_lock(
@@ -182,7 +197,7 @@ async def settles_with_any_lock(
 async def takes_a_race_for_a_loss(
     board: BoardTable, one: FinishedRun, *, sent: datetime | None
 ) -> Released:
-    return await settling._without_lock(board, one, sent=sent)
+    return await releases._without_lock(board, one, sent=sent)
 
 
 def counts_the_one_before(

@@ -202,6 +202,11 @@ def by_people(seed: int) -> Scenario:
     return _sharing(seed, frozenset({Fault.EDIT}), every=10.0)
 
 
+def paused_and_replaced(seed: int) -> Scenario:
+    """People pause partitions and resume them, and workers are killed and replaced."""
+    return _sharing(seed, frozenset({Fault.EDIT, Fault.KILL, Fault.REDEPLOY}), every=30.0)
+
+
 def by_races(seed: int) -> Scenario:
     """Four workers race for partitions over a bus that fails now and then; they are killed and
     replaced.

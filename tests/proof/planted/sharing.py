@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blackboard import election
 from blackboard.election import Election
-from blackboard.model import Claim, Lock, Token, replace
+from blackboard.model import Lock, Token, replace
 from blackboard.protocol import claims
+from blackboard.protocol.claims import Claim
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import grab, shares
 from blackboard.rules.due import Move, decide_lock
@@ -19,6 +19,7 @@ from tests.proof.planted.scenarios import (
     by_people,
     by_races,
     by_workers,
+    paused_and_replaced,
     raced_without_a_store,
     without_a_store,
 )
@@ -35,7 +36,11 @@ def releases_while_something_is_free(picture: Picture, me: str, **about: Any) ->
     return decision if decision.take else replace(decision, release=too_many)
 
 
-def rounded_up(count: int, held: Mapping[str, int]) -> dict[str, int]:
+async def sees_no_pause(_worker: GroupWorker, picture: Picture) -> Picture:
+    return picture
+
+
+def rounded_up(count: int, held: Mapping[str, int], _paused: Mapping[str, int]) -> dict[str, int]:
     return dict.fromkeys(held, math.ceil(count / len(held)))
 
 
@@ -103,6 +108,15 @@ SHARING = (
         shows="SHARES",
         walks=False,
         draw=by_workers,
+    ),
+    Planted(
+        name="paused and released",
+        seldom=True,
+        without="a worker releases paused partitions for others, which may not take them",
+        patches=((GroupWorker, "_with_paused", sees_no_pause),),
+        shows="MOVED",
+        walks=False,
+        draw=paused_and_replaced,
     ),
     Planted(
         name="newcomer",
@@ -186,7 +200,7 @@ SHARING = (
     Planted(
         name="past its deadline",
         without="a leader leads until it hears that its lock is gone",
-        patches=((election, "deadline_of", lambda _: math.inf),),
+        patches=((Claim, "deadline", property(lambda _: math.inf)),),
         shows="TERM",
         walks=False,
         draw=without_a_store,

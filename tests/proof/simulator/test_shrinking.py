@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blackboard.model import replace
-from blackboard.protocol import batches, finished_runs
+from blackboard.protocol import batches, releases
 from blackboard.simulator.scenario import (
     ALL,
     Fault,
@@ -32,7 +32,7 @@ def blind_releases(monkeypatch: pytest.MonkeyPatch) -> None:
             for op in batches.release_ops(*given)
         ]
 
-    monkeypatch.setattr(finished_runs, "release_ops", blind)
+    monkeypatch.setattr(releases, "release_ops", blind)
 
 
 def first_failure() -> Failure:
