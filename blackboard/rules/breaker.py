@@ -6,7 +6,7 @@ are made within a second, whichever partitions they are of (`account_is_away`).
 
 In a partition there are two priorities. Renewals come first, because leases depend on them; all
 other requests (walks, claims, checkpoints, releases, announcements) make room. A request that fails
-holds up both, and one that is answered lets its own priority and the lower one through:
+holds up both. An answer to a renewal lets renewals through, one to another request lets both:
 
     what fails    renewals are tried again    other requests are tried again
     another       after 1 s                   after a pause

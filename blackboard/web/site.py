@@ -228,6 +228,7 @@ class Site:
 
         return {
             "url": url,
+            "root": root,
             "path": here,
             "here": f"{root}{here}",
             "kept": kept,

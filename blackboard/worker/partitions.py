@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BlackboardError, LeaseLost
 from blackboard.events import (
     GroupTrouble,
     ItemLeftAlone,
@@ -554,7 +554,9 @@ class GroupWorker:
         """
         returned = ended.outcome is Outcome.OK
         if held.lost and ended.outcome is not Outcome.CANCELLED:
-            ended = replace(ended, outcome=Outcome.CANCELLED, error=held.lost)
+            told = "" if ended.error.startswith(LeaseLost.__name__) else ended.error
+            error = "; ".join(filter(None, (held.lost, told)))
+            ended = replace(ended, outcome=Outcome.CANCELLED, error=error)
         elif returned and held.asked_to_end:
             ended = replace(ended, outcome=Outcome.CANCELLED, error=held.asked_to_end)
         elif returned:

@@ -260,6 +260,18 @@ def test_times_in_sentences_follow_the_zone(page: Page, place: tuple[Site, str])
     soon(page, lambda: "GMT+9" in exact.inner_text(), "in Japan", seconds=PATIENCE)
 
 
+def test_a_zone_and_keys_go_by_the_root_also_on_a_paused_board(
+    page: Page, place: tuple[Site, str]
+) -> None:
+    page.goto(f"{place[1]}?live=off")
+    page.locator("#zone").select_option("Asia/Tokyo")
+    page.keyboard.press("Escape")
+    page.locator("#zone").blur()
+    page.keyboard.type("gr")
+    page.wait_for_url(lambda url: url == f"{place[1]}runs")
+    assert page.locator("#zone").input_value() == "Asia/Tokyo"
+
+
 def test_a_server_that_is_gone_is_said(browser: Browser, place: tuple[Site, str]) -> None:
     """In a page of its own: the console of a browser reports what was not answered."""
     context = browser.new_context()

@@ -60,8 +60,7 @@
     }
     select.value = zoneOf();
     select.addEventListener("change", () => {
-      const root = document.querySelector(".brand").getAttribute("href");
-      document.cookie = `${document.body.dataset.zoneCookie}=${encodeURIComponent(select.value)}; path=${root}; max-age=31536000; samesite=lax`;
+      document.cookie = `${document.body.dataset.zoneCookie}=${encodeURIComponent(select.value)}; path=${document.body.dataset.root}; max-age=31536000; samesite=lax`;
       document.body.dataset.zone = select.value;
       const address = new URL(location);
       if (address.searchParams.has("zone")) {
@@ -183,7 +182,7 @@
     }
     if (typing) return;
     if (Date.now() - went < 1500 && event.key in ADDRESSES) {
-      location.assign(document.querySelector(".brand").getAttribute("href") + ADDRESSES[event.key]);
+      location.assign(document.body.dataset.root + ADDRESSES[event.key]);
       return;
     }
     const keys = {
