@@ -25,7 +25,7 @@ from tests.support.stores import STORES
 
 ROWS = 100
 """On one board."""
-BOARDS = {"memory": 100, "sqlite": 10, "azurite": 2}
+BOARDS = {"memory": 100, "sqlite": 10, "azurite": 6}
 PARTS = 2
 FAMILIES = {"item", "lock", "next", "run", "worker"}
 COMMANDS = (
@@ -85,8 +85,7 @@ def test_rows_that_came_to_harm_end_nobody_and_hold_up_nobody(
         families.update(mutation.before.family for mutation in made.done)
         outcomes += made.outcomes
     assert families.keys() == FAMILIES
-    assert {"goes on", "its item cannot be read"} <= outcomes.keys()
-    assert {"it waits, and is not taken", "it runs, and is not overridden"} & outcomes.keys()
+    assert {"goes on", "its item cannot be read", "it waits, and is not taken"} <= outcomes.keys()
     assert any(name.startswith("repaired") for name in outcomes)
 
 
