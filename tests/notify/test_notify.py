@@ -302,6 +302,7 @@ async def test_a_worker_that_starts_tells_nothing_again(place: Workplace) -> Non
     async with notifying(one, before):
         await ends(place, one, Outcome.FAILED)
     await one.stop()
+    place.later(hours=1)
     two = await place.worker(owner="two")
     async with notifying(two, after):
         (await two.run("davis")).end(Outcome.FAILED)
@@ -317,6 +318,7 @@ async def test_another_worker_tells_that_it_recovered(place: Workplace) -> None:
     async with notifying(one, before):
         await ends(place, one, Outcome.FAILED)
     await one.stop()
+    place.later(hours=1)
     two = await place.worker(owner="two")
     async with notifying(two, after):
         (await two.run("davis")).end()

@@ -695,6 +695,7 @@ async def test_a_renamed_item_recovers(place: Workplace) -> None:
         await told(box, ("failed", "davis"))
         await in_states(place, "accepted")
         await rename(place.other, "davis", "woodland", place.mark())
+        place.later(hours=1)
         await at.walk()
         (await at.run("woodland")).end()
         await told(box, ("failed", "davis"), ("recovered", "woodland"))
@@ -708,6 +709,7 @@ async def test_an_item_that_is_paused_while_it_runs_well_sends_nothing(place: Wo
     async with notifying(at, box) as notifier:
         await ends(place, at, Outcome.FAILED)
         await told(box, ("failed", "davis"))
+        place.later(hours=1)
         await at.walk()
         run = await at.run("davis", 1)
         await pause(place.other, "davis", place.mark())

@@ -194,13 +194,16 @@ async def in_states(place: Workplace, *expected: str) -> None:
 async def ends(
     place: Workplace, at: WorkerScene, outcome: Outcome = Outcome.OK, **said: Any
 ) -> None:
-    """Ends the item's next run with an outcome; an hour later it is due again."""
+    """Ends the item's next run with an outcome, an hour after the last one: only then is it due, and
+    no notice of that one is on its way any more.
+    """
     number = sum(run.ended.done() for run in at.inline.runs["davis"])
+    if number:
+        place.later(hours=1)
     await at.walk()
     run = await at.run("davis", number)
     run.end(outcome, **said)
     await at.tells(RunEnded, number + 1)
-    place.later(hours=1)
 
 
 async def told(box: Box, *expected: tuple[str, str]) -> None:
