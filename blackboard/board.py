@@ -82,6 +82,7 @@ from blackboard.stores import wake_workers
 from blackboard.subscribers import Events, Subscriber, Subscription, log_event
 from blackboard.table import TableError
 from blackboard.tasks import finishing, in_thread
+from blackboard.verbs import VERBS
 from blackboard.why import explained, read_one
 
 if TYPE_CHECKING:
@@ -165,9 +166,6 @@ async def opened(
 
 
 # ---- the verbs
-
-
-NOT_CANCELLED = "had ended, or been taken over, before it could be cancelled"
 
 
 OTHER_LOOP = (
@@ -525,22 +523,12 @@ class Board:
         """Start no more runs until the item is resumed. A run that has started may finish. `by` is
         who does it; user@host if none is given. Raises BlackboardError when the item is done.
         """
-        mark = await mark_now(self._table, reason, by=by)
-        done = await edits.pause(self._table, check_id(item_id), mark)
-        if not done.item.is_paused:
-            raise BlackboardError(f"{item_id} is {done.item.state.value}: nothing is to be paused")
-        if done.changed:
-            await self._record("pause", item_id, by=by, reason=reason)
-        return await self._after_change(done.item)
+        return await self._act("pause", item_id, reason=reason, by=by)
 
     @_change
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Undo a pause. A slot that came meanwhile is due at once, unless `missed` is "none"."""
-        mark = await mark_now(self._table, reason, by=by)
-        done = await edits.resume(self._table, check_id(item_id), mark)
-        if done.changed:
-            await self._record("resume", item_id, by=by, reason=reason)
-        return await self._after_change(done.item)
+        return await self._act("resume", item_id, reason=reason, by=by)
 
     @_change
     async def cancel(
@@ -550,15 +538,7 @@ class Board:
         next slot. The handler is stopped when its worker renews the lock. Raises BlackboardError
         when there is no such run.
         """
-        item = await self._table.found(check_id(item_id))
-        if not item.running or fence not in {None, item.fence}:
-            raise BlackboardError(f"{item_id} does not run{_with_fence(fence)}")
-        mark = await mark_now(self._table, reason, by=by)
-        done = await edits.cancel(self._table, item_id, mark, fence=item.fence)
-        if not done.changed:
-            raise BlackboardError(f"{item_id} {NOT_CANCELLED}")
-        await self._record("cancel", item_id, by=by, reason=reason)
-        return await self._after_change(done.item)
+        return await self._act("cancel", item_id, fence=fence, reason=reason, by=by)
 
     @_change
     async def unlock(
@@ -567,16 +547,7 @@ class Board:
         """Take the lock of a running item from its holder, or only the lock with this fence: the
         item is due again at once. Raises BlackboardError when there is no such lock.
         """
-        await self._table.found(check_id(item_id))
-        lock = await self._table.lock(item_id)
-        if lock is None or fence not in {None, lock.fence}:
-            raise BlackboardError(f"{item_id} is not locked{_with_fence(fence)}")
-        mark = await mark_now(self._table, reason, by=by)
-        done = await edits.unlock(self._table, item_id, mark, fence=lock.fence)
-        if not done.changed:
-            raise BlackboardError(f"{item_id} {not_locked_any_more(lock.fence)}")
-        await self._record("unlock", item_id, by=by, reason=reason)
-        return await self._after_change(done.item)
+        return await self._act("unlock", item_id, fence=fence, reason=reason, by=by)
 
     @_change
     async def ack(
@@ -586,13 +557,7 @@ class Board:
         passes over it until the item runs again. `by` is who does it. Raises BlackboardError when
         it has not failed, runs, or has run since.
         """
-        if fence is None:
-            fence = (await self._table.found(check_id(item_id))).fence
-        mark = await mark_now(self._table, reason, by=by)
-        done = await edits.acknowledge(self._table, check_id(item_id), mark, fence=fence)
-        if done.changed:
-            await self._record("ack", item_id, by=by, reason=reason)
-        return await self._after_change(done.item)
+        return await self._act("ack", item_id, fence=fence, reason=reason, by=by)
 
     @_change
     async def rename(
@@ -800,6 +765,19 @@ class Board:
             if result is not None:
                 raise result
 
+    async def _act(
+        self, verb: str, item_id: str, *, reason: str, by: str, fence: int | None = None
+    ) -> BoardItem:
+        """Do one of `VERBS`. Raises BlackboardError where its answer is no."""
+        item = await self._table.found(check_id(item_id))
+        mark = await mark_now(self._table, reason, by=by)
+        answer = await VERBS[verb](self._table, item, mark, fence)
+        if answer.no:
+            raise BlackboardError(f"{item_id} {answer.words}")
+        if answer.changed:
+            await self._record(verb, item_id, by=by, reason=reason)
+        return await self._after_change(answer.item)
+
     async def _after_change(self, item: Item) -> BoardItem:
         """An item that was changed here: workers that were made here walk without waiting. It is
         done: where the store does not answer, or the lock is damaged, that is left out.
@@ -840,16 +818,6 @@ class Board:
 
     async def _shown(self, item: Item) -> BoardItem:
         return item_record((await read_one(self._table, item))[0], self._table.labels(item))
-
-
-def _with_fence(fence: int | None) -> str:
-    """Which run or lock is not there; "" for any."""
-    return "" if fence is None else f" with fence {fence}"
-
-
-def not_locked_any_more(fence: int) -> str:
-    """What has become of a lock that was there."""
-    return f"is not locked{_with_fence(fence)} any more"
 
 
 def _check_limit(limit: int | None) -> None:

@@ -35,7 +35,7 @@ from blackboard.model import Item, State, replace
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.reading import Resolve
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
-from blackboard.protocol.retention import Retention, prune_every
+from blackboard.protocol.retention import PRUNE_EVERY, Retention, prune_every
 from blackboard.rules.due import lease, renew_every
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.schedule.schedule import Cron, Every, Once, RRule, Schedule, slots_after
@@ -294,7 +294,9 @@ def _coordinator(load: Load) -> float:
     busy = min(max((one.lasts / one.interval for one in load.rhythms), default=0.0), 1.0)
     counting = pages + busy * load.shards + COUNTED_IN
     examining = 2 * pages + EXAMINED_IN if len(load.rhythms) <= LARGEST_EXAMINED else 0
-    return checks + counting * (MONTH / COUNTED_EVERY) + examining * (MONTH / timedelta(hours=1))
+    seldom = sum(one.interval > load.retention.age / PRUNE_EVERY for one in load.rhythms)
+    hourly, daily = MONTH / timedelta(hours=1), MONTH / timedelta(days=1)
+    return checks + counting * (MONTH / COUNTED_EVERY) + examining * hourly + seldom * daily
 
 
 def entities_a_second(load: Load) -> float:

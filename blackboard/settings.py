@@ -65,7 +65,7 @@ class BoardSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
     history: int = 100
     """How many runs are kept of each item."""
     history_age: str = "90d"
-    """Runs and actions that are older are deleted."""
+    """Runs and actions that are older are deleted; runs at twice this age at the latest."""
     tombstones: str = "90d"
     """How long a removed item leaves a row with its fence, and its history; at least 10m."""
     coordinator: bool = True

@@ -6,7 +6,7 @@ It computes a plan (`plan.py`), what to add, change and remove, from what the fi
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,7 +23,7 @@ from blackboard.cli.item_files import (
 from blackboard.cli.many import for_each, recording, steps
 from blackboard.cli.options import Chosen, cli_command, common, reason_option
 from blackboard.cli.output import emit, note, warn, wrapped
-from blackboard.cli.plan import NAMED, ApplyPlan, ItemChange, make_plan
+from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
 from blackboard.cli.progress import counted
 from blackboard.cli.session import Session, completed, confirmed, keeping_all
 from blackboard.clock import SystemClock
@@ -236,7 +236,7 @@ class _Apply:
         try:
             for tries_left in reversed(range(TRIES)):
                 try:
-                    more = await self._change(board, current, found, made)
+                    more = await self._do(board, current, found, made)
                 except (AlreadyThere, Missing):
                     if not tries_left:
                         raise
@@ -259,18 +259,22 @@ class _Apply:
                 emit(whole.record() | {"dry_run": False})
         return whole
 
-    async def _change(
+    async def _do(
         self,
         board: BoardTable,
         plan: ApplyPlan,
         found: Mapping[str, Item],
         made: list[ApplyPlan],
-    ) -> Mapping[str, str]:
-        """Do what a plan says, and add the part of it that was done to `made`."""
-        ids = plan.ids
-        async with recording(self.session, board, "apply", ids, reason=self.reason) as done:
+    ) -> dict[str, str]:
+        """Do what a plan says, and add the part of it that was done to `made`. Each item by itself,
+        or many in a batch: an apply that was ended in the middle is repeated, and goes on. Returns,
+        by their ids, why the others are left as they are. Raises AlreadyThere or Missing where
+        others add or remove the items meanwhile.
+        """
+        async with recording(self.session, board, "apply", plan.ids, reason=self.reason) as done:
             try:
-                return await _change(board, plan, tombstones=found, on_done=done.ids.update)
+                left = await _add(board, plan.add, found, done.ids)
+                return left | await _change_and_remove(board, plan, done.ids)
             finally:
                 if done.ids:
                     made.append(plan.only(done.ids))
@@ -305,17 +309,10 @@ def _print_lines(plan: ApplyPlan, *, now: datetime, err: bool = False) -> None:
     click.echo("\n".join(wrapped(line, margin="  ") for line in plan.lines(now)), err=err)
 
 
-OnDone = Callable[[Iterable[str]], None]
-
-
-async def _change(
-    board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item], on_done: OnDone
-) -> Mapping[str, str]:
-    """Each item by itself, or many in a batch: an apply that was ended in the middle is repeated,
-    and goes on. `tombstones` has those of the items that are added; `on_done` is called with the
-    ids of those that are done. Returns, by their ids, why the others are left as they are. Raises
-    AlreadyThere or Missing where others add or remove the items meanwhile.
-    """
+async def _add(
+    board: BoardTable, declared: Sequence[Declaration], found: Mapping[str, Item], done: set[str]
+) -> dict[str, str]:
+    """Add items, whose tombstones are among what was `found`, and their ids to `done`."""
     now = await board.table.now()
     new = [
         additions.New(
@@ -325,19 +322,24 @@ async def _change(
             first=first_of(one.item.first, one.settings(board.resolve), now),
             declared_by=one.by,
         )
-        for one in plan.add
+        for one in declared
     ]
     with steps("adding", len(new)) as bar:
         stopped = asyncio.Event()
 
         def added(some: Sequence[additions.New]) -> None:
             bar.moved(len(some))
-            on_done(one.id for one in some)
+            done.update(one.id for one in some)
             if stopped.is_set():
                 raise asyncio.CancelledError
 
-        adding = additions.add_many(board, new, tombstones=tombstones, on_added=added)
-        left = dict(await finishing(adding, stopped.set))
+        adding = additions.add_many(board, new, tombstones=found, on_added=added)
+        return dict(await finishing(adding, stopped.set))
+
+
+async def _change_and_remove(board: BoardTable, plan: ApplyPlan, done: set[str]) -> dict[str, str]:
+    """Change and remove items, and add their ids to `done`."""
+    left = dict[str, str]()
 
     async def each(item_id: str, work: Awaitable[object]) -> None:
         try:
@@ -349,7 +351,7 @@ async def _change(
         except Refused as refused:
             left[item_id] = f"the store will not take this: {refused.reason}"
         else:
-            on_done([item_id])
+            done.add(item_id)
 
     async def change(one: ItemChange) -> None:
         by = one.declared.by if one.declared else ""

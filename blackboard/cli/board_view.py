@@ -15,8 +15,6 @@ from blackboard.cli.watch_keys import (
     LIST_KEYS,
     Act,
     Prompt,
-    Room,
-    Verb,
     Watching,
     pressed,
     read,
@@ -48,10 +46,10 @@ NEWEST = 10
 MARK = "> "
 OF_AN_ITEM = ("stop", "outcome", "took", "lag", "try", "fence", "worker", "result or error")
 QUESTIONS = {
-    Verb.PAUSE: "pause {id}, because (Enter: pause, Esc: not): ",
-    Verb.RESUME: "resume {id}, because (Enter: resume, Esc: not): ",
-    Verb.CANCEL: "cancel the run of {id}, because (Enter: cancel, Esc: not): ",
-    Verb.RUN: "run {id} now? y/n ",
+    "pause": "pause {id}, because (Enter: pause, Esc: not): ",
+    "resume": "resume {id}, because (Enter: resume, Esc: not): ",
+    "cancel": "cancel the run of {id}, because (Enter: cancel, Esc: not): ",
+    "run": "run {id} now? y/n ",
 }
 
 
@@ -122,7 +120,7 @@ class BoardView:
         async def work() -> None:
             await self._do(wanted)
 
-        self.state = with_message(self.state, f"{act.verb.value} {shown(act.id)} ...")
+        self.state = with_message(self.state, f"{act.verb} {shown(act.id)} ...")
         return work
 
     # ---- reading and doing
@@ -158,13 +156,13 @@ class BoardView:
     async def _done(self, act: Act) -> str:
         """Do it; returns the result in words."""
         match act.verb:
-            case Verb.PAUSE:
+            case "pause":
                 done = await self._board.pause(act.id, reason=act.reason)
                 return "is paused" + ("; the run under way may finish" if done.running else "")
-            case Verb.RESUME:
+            case "resume":
                 await self._board.resume(act.id, reason=act.reason)
                 return "is resumed"
-            case Verb.CANCEL:
+            case "cancel":
                 await self._board.cancel(act.id, fence=act.fence, reason=act.reason)
                 return "is cancelled"
             case _:
@@ -173,13 +171,12 @@ class BoardView:
     # ---- drawing
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        match self.state.room:
-            case Room.LIST:
-                return self._list(width, height)
-            case Room.ITEM:
-                lines: Sequence[Line] = self._item(width)
-            case Room.KEYS:
-                lines = key_lines(LIST_KEYS, width)
+        if self.state.shows_keys:
+            lines: Sequence[Line] = key_lines(LIST_KEYS, width)
+        elif self.state.opened is not None:
+            lines = self._item(width)
+        else:
+            return self._list(width, height)
         scroll, some = self.state.scroll.part_of(lines, max(height - 1, 1))
         self.state = replace(self.state, scroll=scroll)
         part = f"lines {scroll.place}" if scroll.place else ""

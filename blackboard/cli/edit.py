@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import click
 
 from blackboard.board import mark_now
-from blackboard.cli.many import change_each, for_each, record
+from blackboard.cli.many import change_each, for_each, print_answers, record
 from blackboard.cli.options import (
     Chosen,
     Decorator,
@@ -17,7 +17,6 @@ from blackboard.cli.options import (
     ids_argument,
     reason_option,
 )
-from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.plan import NAMED, differences, replanned
 from blackboard.cli.session import Session, completed, confirmed
 from blackboard.cli.spec_options import (
@@ -49,6 +48,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.spec import OF_ITS_SCHEDULE, RunSettings, Spec, encode_spec
 from blackboard.stores import wake_workers
+from blackboard.verbs import Answer
 from blackboard.why import due_words
 
 LATE = timedelta(minutes=1)

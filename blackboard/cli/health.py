@@ -75,9 +75,10 @@ def check_command(
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:
             status = await read_selected(board, ids, exact=exact, overdue_after=overdue)
-            found = await read_alarms(board, status, types=types, with_groups=not ids)
+            found, there = await read_alarms(board, status, types=types, with_groups=not ids)
         if not ids:
-            check_types(session, found.unmatched, {one.item.type for one in status.statuses})
+            unmatched = [one for one in types if one not in there]
+            check_types(session, unmatched, {one.item.type for one in status.statuses})
         return found
 
     found = asyncio.run(read())

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO, cast
 
@@ -82,67 +81,28 @@ INTERRUPTED = Ended(outcome=Outcome.CANCELLED, error="interrupted")
 """The end of a run by Ctrl-C, or another signal to end."""
 
 
-@dataclass(slots=True)
-class Watched:
-    """The Execution for the heartbeat: it can be notified and waited for, but not stopped."""
-
-    lost: LoopSignal | ThreadSignal
-    ended: Future[Ended]
-    console: TextIO
-
-    async def wait(self) -> Ended:
-        return await asyncio.wrap_future(self.ended)
-
-    def when_ended(self, call: Callable[[Ended], None]) -> None:
-        self.ended.add_done_callback(lambda ended: call(ended.result()))
-
-    def extend(self, deadline: float) -> None:
-        """Does nothing: the heartbeat renews the lease."""
-
-    def lose(self, reason: str) -> None:
-        self.lost.set(reason)
-
-    def ask_to_end(self, reason: str) -> None:
-        """Does nothing: pumps alone are asked to end."""
-
-    def stop(self, outcome: Outcome, reason: str) -> None:  # noqa: ARG002 - as the contract has it
-        """Sets `ctx.lost` and prints the reason. The handler goes on: it may be in a debugger."""
-        if not self.lost:
-            self.lost.set(reason)
-            click.echo(f"blackboard: {one_line(reason)}", file=self.console)
-
-
-@dataclass(frozen=True, slots=True)
-class _LocalReport:
-    """What the handler reports while it runs."""
-
-    held: Holding
-    console: TextIO
-    saving: Save
-
-    def progress(self, done: int, total: int) -> None:
-        self.held.report_progress(done, total)
-
-    def log(self, level: int, message: str) -> None:
-        name = logging.getLevelName(level).lower()
-        click.echo(f"{name}: {one_line(message)}", file=self.console)
-
-    async def save(self, checkpoint: str) -> None:
-        await asyncio.wrap_future(self.saving(checkpoint))
-
-
 class LocalRun:
-    """One run: the lock is held by a thread, the handler is called on the caller's thread."""
+    """One run: the lock is held by a thread, the handler is called on the caller's thread. To the
+    heartbeat it is an Execution that cannot be stopped, and to the handler a Reporter.
+    """
 
     def __init__(
         self, session: Session, item: Item, *, once: dict[str, object], reason: str
     ) -> None:
+        """Raises BadInput when no handler takes the item's type."""
+        handler = session.handlers.get(item.type)
+        if handler is None:
+            handled = ", ".join(sorted(session.handlers)) or "none"
+            remedy = f"name it with --jobs; there are handlers for: {handled}"
+            raise BadInput("jobs", f"no handler for {item.type!r}", remedy)
         self._session = session
         self._item = item
         self._once = once
         self._reason = reason
+        self._handler = handler
         self._console = sys.stderr
         """For lines about the run, which are not the handler's output."""
+        self._lost = LoopSignal() if handler.is_async else ThreadSignal()
         self._notes = Notes()
         self._claimed: Future[tuple[Holding, Save]] = Future()
         self._ended: Future[Ended] = Future()
@@ -150,29 +110,55 @@ class LocalRun:
 
     def run(self) -> Released:
         """Claims, calls, releases. Raises BlackboardError when the item cannot be claimed."""
-        handler = self._session.handlers.get(self._item.type)
-        if handler is None:
-            handled = ", ".join(sorted(self._session.handlers)) or "none"
-            problem = f"no handler for {self._item.type!r}"
-            raise BadInput(
-                "jobs", problem, f"name it with --jobs; there are handlers for: {handled}"
-            )
-        lost = LoopSignal() if handler.is_async else ThreadSignal()
-        side = threading.Thread(
-            target=self._board_side, args=(Watched(lost, self._ended, self._console),), daemon=True
-        )
-        side.start()
+        threading.Thread(target=self._board_side, daemon=True).start()
         try:
-            ended = self._called(handler, *self._claimed.result(), lost)
+            ended = self._called(*self._claimed.result())
         except KeyboardInterrupt:
             self._claimed.result()  # it may be claimed by now, and is given back then
             ended = INTERRUPTED
         self._ended.set_result(ended)
         return self._released.result()
 
-    def _called(
-        self, handler: Handler, held: Holding, save: Save, lost: LoopSignal | ThreadSignal
-    ) -> Ended:
+    # ---- an Execution, for the heartbeat
+
+    async def wait(self) -> Ended:
+        return await asyncio.wrap_future(self._ended)
+
+    def when_ended(self, call: Callable[[Ended], None]) -> None:
+        self._ended.add_done_callback(lambda ended: call(ended.result()))
+
+    def extend(self, deadline: float) -> None:
+        """Does nothing: the heartbeat renews the lease."""
+
+    def lose(self, reason: str) -> None:
+        self._lost.set(reason)
+
+    def ask_to_end(self, reason: str) -> None:
+        """Does nothing: pumps alone are asked to end."""
+
+    def stop(self, outcome: Outcome, reason: str) -> None:  # noqa: ARG002 - as the contract has it
+        """Sets `ctx.lost` and prints the reason. The handler goes on: it may be in a debugger."""
+        if not self._lost:
+            self._lost.set(reason)
+            click.echo(f"blackboard: {one_line(reason)}", file=self._console)
+
+    # ---- a Reporter, for the handler
+
+    def progress(self, done: int, total: int) -> None:
+        held, _ = self._claimed.result()
+        held.report_progress(done, total)
+
+    def log(self, level: int, message: str) -> None:
+        name = logging.getLevelName(level).lower()
+        click.echo(f"{name}: {one_line(message)}", file=self._console)
+
+    async def save(self, checkpoint: str) -> None:
+        _, save = self._claimed.result()
+        await asyncio.wrap_future(save(checkpoint))
+
+    # ---- the caller's side
+
+    def _called(self, held: Holding, save: Save) -> Ended:
         """Calls the handler. Values from the environment in its params are masked in the result."""
         try:
             item, mask, checkpoint = given(held, os.environ)
@@ -180,8 +166,7 @@ class LocalRun:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
         except Exception as problem:  # noqa: BLE001 - the board's side waits for an answer
             return Ended(outcome=Outcome.FAILED, error=failure(problem))
-        claim, tail = held.claim, Tail()
-        reporter = _LocalReport(held, self._console, save)
+        handler, lost, claim, tail = self._handler, self._lost, held.claim, Tail()
         data = RunData(
             item=item,
             due=claim.slot,
@@ -193,12 +178,12 @@ class LocalRun:
             checkpoint=checkpoint,
         )
         report = RunReport(
-            mask, limit=data.limit, send=lambda message: self._notes.take(message, reporter)
+            mask, limit=data.limit, send=lambda message: self._notes.take(message, self)
         )
 
         def saved(value: Any) -> Any:
             checkpoint = report.checkpoint(value)
-            return reporter.save(checkpoint) if handler.is_async else save(checkpoint).result()
+            return self.save(checkpoint) if handler.is_async else save(checkpoint).result()
 
         out = sys.stderr if self._session.chosen.json else sys.stdout
         logs = kept_logs(report.log, everywhere=True)
@@ -206,31 +191,33 @@ class LocalRun:
             stopping = type(lost)()
             context = context_of(data, report, save=saved, lost=lost, stopping=stopping)
             try:
-                ended = self._call(handler, item, context, mask)
+                ended = self._call(item, context, mask)
             finally:  # a thread that waits for one would keep this process from ending
                 for one in (lost, stopping):
                     one.set("the run has ended")
         report.end()
         return self._notes.added_to(replace(ended, output=mask.output(tail.text())))
 
-    def _call(self, handler: Handler, item: HandlerItem, context: Context, mask: Mask) -> Ended:
+    def _call(self, item: HandlerItem, context: Context, mask: Mask) -> Ended:
         try:
             # As from a worker: the value as the row holds it.
-            encoded = fitting_result(call(handler, item, context), mask, limit=MAX_VALUE)
+            encoded = fitting_result(call(self._handler, item, context), mask, limit=MAX_VALUE)
         except KeyboardInterrupt:
             return INTERRUPTED
         except BaseException as problem:  # noqa: BLE001 - a handler may raise anything
             return ended_by(problem, mask)
         return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
 
-    def _board_side(self, execution: Watched) -> None:
+    # ---- the board's side
+
+    def _board_side(self) -> None:
         try:
-            self._released.set_result(asyncio.run(self._hold(execution)))
+            self._released.set_result(asyncio.run(self._hold()))
         except BaseException as problem:  # noqa: BLE001 - it is raised where it is waited for
             waited_for = self._released if self._claimed.done() else self._claimed
             waited_for.set_exception(problem)
 
-    async def _hold(self, execution: Watched) -> Released:
+    async def _hold(self) -> Released:
         async with self._session.board() as board:
             holdings, events = Holdings(1), Events()
             events.subscribe(partial(_warn_of_loss, self._console))
@@ -242,7 +229,7 @@ class LocalRun:
             )
             try:
                 holding = await self._taken(board, permits, owner=owner)
-                holding.execution = execution
+                holding.execution = self
                 beat = Heartbeat(
                     board=renewing,
                     saving=breaker.board(board, Need.OTHER),

@@ -146,7 +146,8 @@ def log_command(
         show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
             items_of = partial(items_with_history, ids=ids, exact=exact)
-            asyncio.run(_follow(session, items_of, query_at, show, number=number))
+            needed = () if ids else types
+            asyncio.run(_follow(session, items_of, query_at, show, number=number, types=needed))
         return 0
     runs, query, total, now = asyncio.run(read())
     if chosen.json:
@@ -212,9 +213,11 @@ async def _follow(
     show: Callable[[Run], None],
     *,
     number: int,
+    types: Sequence[str],
 ) -> None:
     """Shows the newest `number` runs, and then each as it ends, until it is cancelled. All times
-    are the store's: this host's clock may be wrong.
+    are the store's: this host's clock may be wrong. Raises BadInput where nothing has one of
+    `types`.
     """
     clock = SystemClock()
     async with session.board() as board:
@@ -228,6 +231,7 @@ async def _follow(
             since = await board.table.now() - BEHIND
             return await read(replace(query, since=since), MOST)
 
+        check_types(session, types, {one.type for one in await items_of(board)})
         earlier, found = await read_recent(), await read(query, number)
         for one in reversed(found):
             show(one)

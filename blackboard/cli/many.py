@@ -1,22 +1,30 @@
-"""Changes many items at a time, with a progress bar on a terminal, and records the action."""
+"""Changes many items at a time, with a progress bar on a terminal, records the action, and prints
+what came of it.
+"""
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+import click
+
 from blackboard.board import operator
-from blackboard.cli.output import Answer, note, print_answers, warn
+from blackboard.cli.output import emit, note, warn
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
+from blackboard.display.layout import shown
 from blackboard.display.queries import select
 from blackboard.errors import Unchangeable
 from blackboard.model import Item
 from blackboard.protocol.actions import Done, record_action, recording_action
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import as_json, item_record
+from blackboard.rules.status import status_of
 from blackboard.stores import wake_workers
 from blackboard.table import TableError
 from blackboard.tasks import finishing, in_turns
+from blackboard.verbs import Answer
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
@@ -147,3 +155,22 @@ async def change_each(
             answers = [by_id[item.id] for item in items if item.id in by_id]
             code = await print_answers(board, answers, json=session.chosen.json)
         return code
+
+
+async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> int:
+    """Print the answers; the exit code, 1 where one is no."""
+    if json:
+        now, resolution = await board.table.now(), board.table.resolution
+        views = []
+        for one in answers:
+            status = status_of(one.item, None, now=now, resolution=resolution)
+            view = as_json(item_record(status, board.labels(one.item)))
+            views.append(view | {"changed": one.changed, "message": one.words})
+        emit(views)
+    for one in answers:
+        line = shown(f"{one.item.id} {one.words}")
+        if one.no:
+            note(line)
+        elif not json:
+            click.echo(line)
+    return 1 if any(one.no for one in answers) else 0

@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import Struct
 
 from blackboard.cli.options import as_typed
 from blackboard.display.layout import (
@@ -29,11 +28,9 @@ from blackboard.display.layout import (
     wrap,
 )
 from blackboard.errors import BlackboardError
-from blackboard.model import Item, Mark
+from blackboard.model import Mark
 from blackboard.phrases import exactly
-from blackboard.protocol.reading import BoardTable
-from blackboard.records import as_json, item_record
-from blackboard.rules.status import status_of
+from blackboard.records import as_json
 
 JSON = dict[str, Any]
 
@@ -141,35 +138,3 @@ def emit(value: Any, *, in_a_line: bool = False) -> None:
     except RecursionError:
         raise BlackboardError("JSON that is nested so deeply cannot be written") from None
     click.echo(msgspec.json.format(text, indent=0 if in_a_line else 2))
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """The result of a command for one item: the item now, and words for people."""
-
-    item: Item
-    words: str
-    """The words after the id: "is paused"."""
-    changed: bool = True
-    details: Sequence[str] = ()
-    """The names of what was changed, for the record of the action."""
-    no: bool = False
-    """Whether the answer is no: exit code 1."""
-
-
-async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> int:
-    """Print the answers; the exit code."""
-    if json:
-        now, resolution = await board.table.now(), board.table.resolution
-        views = []
-        for one in answers:
-            status = status_of(one.item, None, now=now, resolution=resolution)
-            view = as_json(item_record(status, board.labels(one.item)))
-            views.append(view | {"changed": one.changed, "message": one.words})
-        emit(views)
-    for one in answers:
-        line = shown(f"{one.item.id} {one.words}")
-        if one.no:
-            note(line)
-        elif not json:
-            click.echo(line)
-    return 1 if any(one.no for one in answers) else 0

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from blackboard.cli.many import AT_ONCE, for_each, recording
+from blackboard.cli.many import AT_ONCE, for_each, print_answers, recording
 from blackboard.cli.options import (
     Chosen,
     as_typed,
@@ -20,7 +20,7 @@ from blackboard.cli.options import (
     jobs_option,
     reason_option,
 )
-from blackboard.cli.output import Answer, emit, note, print_answers
+from blackboard.cli.output import emit, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown, shown_lines
@@ -40,6 +40,7 @@ from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
 from blackboard.schedule.times import parse_duration
 from blackboard.tasks import in_turns
+from blackboard.verbs import Answer
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -218,12 +219,14 @@ HERE = "In this process, where a debugger can step through it; without a time li
 Examples:
   blackboard run westlafcals --wait
   blackboard run westlafcals --set days=7 --wait --timeout 10m
+  blackboard run westlafcals --trigger delivery-4711
   blackboard run westlafcals --here --jobs calendars
 """)
 @ids_argument()
 @click.option("--wait", is_flag=True, help="Follow it to its outcome; exit code 0 if that is ok.")
 @click.option("--timeout", metavar="TIME", help="With --wait: for so long at the most.")
 @click.option("--here", is_flag=True, help=HERE)
+@click.option("--trigger", metavar="NAME", help="What asks: the same name twice is one run.")
 @jobs_option("With --here: where the handler is.")
 @set_option
 @reason_option
@@ -236,6 +239,7 @@ def run_command(
     wait: bool,
     timeout: str | None,
     here: bool,
+    trigger: str | None,
     jobs: tuple[str, ...],
     pairs: tuple[str, ...],
     reason: str,
@@ -250,13 +254,24 @@ def run_command(
         raise BadInput("jobs", "workers have jobs of their own", "use it with --here")
     if wait and here:
         raise BadInput("wait", "a run here is waited for anyway", "leave it out")
+    if trigger is not None and here:
+        raise BadInput("trigger", "a run here is asked for by nobody else", "leave it out")
+    if trigger == "":
+        raise BadInput("trigger", "it is empty", "name what asks for the run, or leave it out")
     seconds = parse_duration(timeout, "timeout").total_seconds() if timeout else None
     parse_pairs(pairs)
     session = Session.start(chosen)
     if here:
         return _here(session.with_jobs(jobs), ids, exact=exact, pairs=pairs, reason=reason)
     work = _request(
-        session, ids, exact=exact, pairs=pairs, reason=reason, wait=wait, seconds=seconds
+        session,
+        ids,
+        exact=exact,
+        trigger=trigger or "",
+        pairs=pairs,
+        reason=reason,
+        wait=wait,
+        seconds=seconds,
     )
     return completed(work)
 
@@ -266,6 +281,7 @@ async def _request(
     ids: Sequence[str],
     *,
     exact: bool,
+    trigger: str,
     pairs: Sequence[str],
     reason: str,
     wait: bool,
@@ -285,16 +301,20 @@ async def _request(
 
         async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested:
             item, once = asked
-            request = await edits.run_now(board, item.id, once=once)
-            done.ids.add(item.id)
-            done.details.extend(param_names(once))
+            request = await edits.run_now(board, item.id, trigger=trigger, once=once)
+            if request.changed:
+                done.ids.add(item.id)
+                done.details.extend(param_names(once))
             return request
 
         names = [item.id for item in items]
         async with recording(session, board, "run", names, reason=reason) as done:
             requests = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
         if not wait:
-            answers = [Answer(item=one.item, words=_due(one)) for one in requests]
+            answers = [
+                Answer(item=one.item, words=_due(one, trigger), changed=one.changed)
+                for one in requests
+            ]
             return await print_answers(board, answers, json=session.chosen.json)
         followed = await follow(board, requests, patience=seconds, report=_report)
     if session.chosen.json:
@@ -327,8 +347,10 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     return once
 
 
-def _due(asked: Requested) -> str:
+def _due(asked: Requested, trigger: str) -> str:
     item, ahead = asked.item, asked.ahead
+    if trigger and not asked.changed:
+        return "was asked for by this trigger before: there is no second run"
     if asked.joined:
         due = f"is due after {plural(ahead, 'run')}" if ahead else "is due now"
         return f"{due}: one run is for this request and for one that waits already"

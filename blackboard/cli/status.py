@@ -144,9 +144,9 @@ def _earliest(counted: Statistics) -> str:
 
 
 def _coordinator(found: Overview) -> str:
-    one = found.coordinator
-    if found.elections_trouble:
-        return f"not known: {shown(found.elections_trouble)}"
+    one, trouble = found.elections.coordinator, found.elections.trouble
+    if trouble:
+        return f"not known: {shown(trouble)}"
     if one is None or one.item.start is None:
         return "none"
     since = (found.counted.at - one.item.start).total_seconds() + found.age
@@ -167,7 +167,7 @@ def _view(found: Overview, session: Session) -> JSON:
         "types": [{"type": one.type, **_counts(one)} for one in counted.by_type],
         "partitions": _partitions(found),
         "workers": worker_count(found.present),
-        "coordinator": coordinator_record(found.coordinator),
+        "coordinator": coordinator_record(found.elections.coordinator),
         "counted": {
             "at": counted.at,
             "age": round(found.age, 3),

@@ -10,7 +10,7 @@ item, so it never applies to another item, even if the board is sorted anew mean
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -49,31 +49,14 @@ LONGEST_TYPED = 500
 """The most characters of a filter or a reason."""
 
 
-class Verb(StrEnum):
-    """The verbs of the keys."""
-
-    PAUSE = "pause"
-    RESUME = "resume"
-    RUN = "run"
-    CANCEL = "cancel"
-
-
 class Act(Struct, frozen=True, kw_only=True):
     """A verb for an item, with a reason."""
 
-    verb: Verb
+    verb: Literal["pause", "resume", "run", "cancel"]
     id: str
     fence: int | None = None
     """The fence of the run that is to be cancelled."""
     reason: str = ""
-
-
-class Room(StrEnum):
-    """What is on the screen."""
-
-    LIST = "list"
-    ITEM = "item"
-    KEYS = "keys"
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
@@ -157,7 +140,6 @@ def filter_of(text: str) -> ItemQuery:
 class Watching(Struct, frozen=True, kw_only=True):
     """What is watched of a board, and what is chosen there."""
 
-    room: Room = Room.LIST
     filter: str = ""
     sort: str = "id"
     reverse: bool = False
@@ -172,7 +154,9 @@ class Watching(Struct, frozen=True, kw_only=True):
     found: ItemsFound | None = None
     """The items as they were read last."""
     opened: ItemStatus | None = None
-    """The item that is shown in full."""
+    """The item that is shown in full, in place of the list."""
+    shows_keys: bool = False
+    """Whether what the keys do is shown, in place of both."""
     scroll: Scroll = Scroll()
     """The scrolling of the item, or of the keys."""
     prompt: Prompt | None = None
@@ -263,23 +247,22 @@ def pressed(state: Watching, key: str) -> tuple[Watching, Act | None]:
         return _answered(state, state.prompt, key)
     if key == " ":
         return replace(state, held=not state.held), None
-    if state.room is Room.KEYS:
+    if state.shows_keys:
         return _reading(state, key)
     if key in {"p", "r", "c"}:
         return _asked(state, key), None
     if key == "?":
-        return replace(state, room=Room.KEYS, scroll=Scroll(page=state.page)), None
-    if state.room is Room.ITEM:
+        return replace(state, shows_keys=True, scroll=Scroll(page=state.page)), None
+    if state.opened is not None:
         return _reading(state, key)
     return _listed(state, key), None
 
 
 def _reading(state: Watching, key: str) -> tuple[Watching, None]:
-    """The state after a key in a room that is only read: a key scrolls it or leaves it."""
+    """The state after a key where an item or the keys are shown: it scrolls, or leads back."""
     if key in {"q", "esc", "left", "backspace", "enter", "?"}:
-        back = Room.ITEM if state.room is Room.KEYS and state.opened else Room.LIST
-        opened = state.opened if back is Room.ITEM else None
-        return replace(state, room=back, opened=opened, scroll=Scroll(page=state.page)), None
+        opened, scroll = state.opened if state.shows_keys else None, Scroll(page=state.page)
+        return replace(state, shows_keys=False, opened=opened, scroll=scroll), None
     return replace(state, scroll=state.scroll.pressed(key)), None
 
 
@@ -302,7 +285,7 @@ def _listed(state: Watching, key: str) -> Watching:
             one = state.selected
             if one is None:
                 return state
-            return replace(state, room=Room.ITEM, opened=one, scroll=Scroll(page=state.page))
+            return replace(state, opened=one, scroll=Scroll(page=state.page))
         case _:
             to = moved(state.chosen, key, page=state.page)
             last = max(state.total - 1, 0)
@@ -333,14 +316,14 @@ def _asked(state: Watching, key: str) -> Watching:
     item = one.item
     match key:
         case "p":
-            verb = Verb.RESUME if item.is_paused else Verb.PAUSE
-            prompt = Prompt(act=Act(verb=verb, id=item.id))
+            act = Act(verb="resume" if item.is_paused else "pause", id=item.id)
+            prompt = Prompt(act=act)
         case "c":
             if not item.running:
                 return with_message(state, f"{shown(item.id)} does not run", bad=True)
-            prompt = Prompt(act=Act(verb=Verb.CANCEL, id=item.id, fence=item.fence))
+            prompt = Prompt(act=Act(verb="cancel", id=item.id, fence=item.fence))
         case _:
-            prompt = Prompt(act=Act(verb=Verb.RUN, id=item.id), by_yes=True)
+            prompt = Prompt(act=Act(verb="run", id=item.id), by_yes=True)
     return replace(state, prompt=prompt)
 
 

@@ -23,7 +23,7 @@ from blackboard.model import VERSION, Mark, Member, State, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.keys import LEADERS, leaders_board
-from blackboard.protocol.leaders import COORDINATOR, Elections
+from blackboard.protocol.leaders import Elections
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import takers, with_silence, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
@@ -53,56 +53,49 @@ class Alarm(Struct, frozen=True, kw_only=True):
     """What is wrong, in words."""
 
 
-class Checked(Struct, frozen=True, kw_only=True):
-    """The result of checking the items of a board."""
-
-    items: int
-    alarms: Sequence[Alarm]
-    paused: Mark | None
-    now: datetime
-    unmatched: Sequence[str]
-    """Types that were asked for, but that no item that was read and no group has."""
-
-
-async def read_alarms(
-    board: BoardTable, status: BoardStatus, *, types: Sequence[str] = (), with_groups: bool = True
-) -> Checked:
-    """What is wrong with items that were read, of some types or of all, and with the partitions of
-    the board.
-    """
-    found = [one for one in status.statuses if not types or one.item.type in types]
-    groups = await read_groups(board) if with_groups else ()
-    around = Around(
-        present=await workers(board),
-        paused=await paused_by(board),
-        groups=[one for one in groups if not types or one.name in types],
-        leaders=await read_leaders(board) if with_groups and not types else None,
-    )
-    alarms = alarms_in(board, BoardStatus(statuses=found, now=status.now), around)
-    there = {*(one.item.type for one in found), *(one.name for one in groups)}
-    return Checked(
-        items=len(found),
-        alarms=alarms,
-        paused=around.paused,
-        now=status.now,
-        unmatched=[one for one in types if one not in there],
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What is checked besides the items."""
+    """What there is on a board besides its items."""
 
     present: Sequence[Member]
     """The workers that have announced themselves."""
     paused: Mark | None
-    groups: Sequence[GroupLeases]
-    leaders: tuple[Elections, str] | None
-    """The elections, and why they cannot be read; None: they are not asked for."""
+    """Who paused the board, if it is paused."""
+    groups: Sequence[GroupLeases] = ()
+    elections: Elections
 
 
-def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Alarm]:
-    """The alarms about items that were read, and about what is `around` them."""
+class Checked(Struct, frozen=True, kw_only=True):
+    """The result of checking the items of a board, of some types or of all."""
+
+    items: int
+    alarms: Sequence[Alarm]
+    paused: Mark | None
+    """Who paused the board, if it was paused."""
+    now: datetime
+
+
+async def read_alarms(
+    board: BoardTable, status: BoardStatus, *, types: Sequence[str] = (), with_groups: bool = True
+) -> tuple[Checked, set[str]]:
+    """What is wrong with items that were read, of some types or of all, and with the partitions of
+    the board; and the types that there are.
+    """
+    groups = await read_groups(board) if with_groups else ()
+    statuses = [one for one in status.statuses if not types or one.item.type in types]
+    nothing = Elections(statuses=(), now=status.now)
+    around = Around(
+        present=await workers(board),
+        paused=await paused_by(board),
+        groups=[one for one in groups if not types or one.name in types],
+        elections=await read_leaders(board) if with_groups and not types else nothing,
+    )
+    found = checked(board, BoardStatus(statuses=statuses, now=status.now), around)
+    return found, {*(one.item.type for one in statuses), *(one.name for one in groups)}
+
+
+def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
+    """What is wrong with items that were read, and with what is `around` them."""
     alarms = [
         alarm
         for one in status.statuses
@@ -117,13 +110,13 @@ def alarms_in(board: BoardTable, status: BoardStatus, around: Around) -> list[Al
         if item.state is State.ACTIVE and (why := why_unplanned(board, item))
     ]
     alarms += [alarm for one in around.groups for alarm in alarms_of_group(one)]
-    if around.leaders is not None:
-        alarms += _damaged_elections(board, *around.leaders)
+    alarms += _damaged_elections(board, around.elections)
     alarms += [
         Alarm(id=key, type="", kind="damaged", since=None, problem=UNREADABLE)
         for key in board.unreadable
     ]
-    return alarms
+    items = len(status.statuses)
+    return Checked(items=items, alarms=alarms, paused=around.paused, now=status.now)
 
 
 def alarms_of(
@@ -161,11 +154,11 @@ def alarms_of(
         yield alarm(kind="clock", since=None, problem=words)
 
 
-def _damaged_elections(board: BoardTable, found: Elections, trouble: str) -> list[Alarm]:
+def _damaged_elections(board: BoardTable, found: Elections) -> list[Alarm]:
     """The alarms about rows of elections that cannot be read."""
     name = leaders_board(board.name)
-    if trouble:
-        return [Alarm(id=name, type="", kind="damaged", since=None, problem=trouble)]
+    if found.trouble:
+        return [Alarm(id=name, type="", kind="damaged", since=None, problem=found.trouble)]
     problems = [(one.item.id, why) for one in found.statuses if (why := election_problem(one))]
     problems += [(key, unreadable_words(name, [key])) for key in found.unreadable]
     return [
@@ -211,27 +204,15 @@ def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class Overview(Around):
     """What is shown of a board."""
 
     counted: Statistics
     is_now: bool
     """Whether it was counted by this command."""
-    present: Sequence[Member]
-    elections: Sequence[ItemStatus]
-    groups: Sequence[GroupLeases] = ()
     age: float
     """Seconds since the counting."""
-    paused: Mark | None
-    """Who paused the board, if it is paused."""
     now: datetime
-    elections_trouble: str = ""
-    """Why the elections cannot be read; "" where they can."""
-
-    @property
-    def coordinator(self) -> ItemStatus | None:
-        """The election of the coordinator; None where no worker leads it."""
-        return coordinator_in(self.elections)
 
 
 class WorkerCount(Struct, frozen=True, kw_only=True):
@@ -261,12 +242,6 @@ def worker_words(present: Sequence[Member]) -> str:
     return plural(found.alive, "worker") + (f", {found.lost:,} lost" if found.lost else "")
 
 
-def coordinator_in(elections: Sequence[ItemStatus]) -> ItemStatus | None:
-    """The election of the coordinator; None where no worker leads it."""
-    found = (one for one in elections if one.item.id == COORDINATOR and one.holder)
-    return next(found, None)
-
-
 def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
     """Who leads an election, as it stood when it was read; None: no worker does."""
     if election is None:
@@ -288,14 +263,12 @@ async def read_overview(
     is_now = counted is None or not is_current(counted, now=await board.table.now())
     if counted is None or is_now:
         counted = await counting(board)
-    elections, trouble = await read_leaders(board)
     return Overview(
         counted=counted,
         is_now=is_now,
+        elections=await read_leaders(board),
         present=await workers(board),
-        elections=elections.statuses,
         groups=await read_groups(board),
-        elections_trouble=trouble,
         age=max((await board.table.now() - counted.at).total_seconds(), 0.0),
         paused=await paused_by(board),
         now=await board.table.now(),

@@ -86,12 +86,12 @@ def last_move(one: ItemStatus) -> str:
 # ---- elections
 
 
-async def read_leaders(board: BoardTable) -> tuple[Elections, str]:
-    """The elections of a board, and why they cannot be read; "" where they can."""
+async def read_leaders(board: BoardTable) -> Elections:
+    """The elections of a board, or none with the reason why they cannot be read."""
     try:
-        return await read_elections(board), ""
+        return await read_elections(board)
     except BadInput as bad:
-        return Elections(statuses=(), now=await board.table.now()), bad.problem
+        return Elections(statuses=(), now=await board.table.now(), trouble=bad.problem)
 
 
 def is_late(one: ItemStatus, now: datetime) -> bool:

@@ -6,7 +6,6 @@ coordinator has counted, at most a quarter of an hour ago.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -30,62 +29,55 @@ CONDITIONS = {
 """Several may hold of one item."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardFigures:
-    """A board as it was read."""
-
-    overview: Overview
-
-    def collect(self) -> Iterator[Metric]:
-        """Every metric of a board, as prometheus_client asks for them."""
-        overview = self.overview
-        counted = overview.counted
-        by_type = _by_type(counted)
-        yield _gauge(
-            "items",
-            "Items by type and state.",
-            {(name, state): of[state] for name, of in by_type.items() for state in STATES},
-            "type",
-            "state",
-        )
-        for condition, meaning in CONDITIONS.items():
-            values = {name: of[condition] for name, of in by_type.items()}
-            yield _gauge(f"items_{condition}", meaning, values, "type")
-        waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
-        meaning = "How long an item has been ready, the longest time."
-        yield _gauge("oldest_ready_seconds", meaning, max(waited, 0))
-        yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
-        alive = [one for one in overview.present if not one.lost]
-        present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
-        yield _gauge("workers", "Workers: alive, or lost.", present, "state")
-        slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
-        yield _gauge("slots", "Slots of the workers that are alive.", slots)
-        yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
-        groups = overview.groups[: metrics.MOST_NAMES]
-        yield _gauge(
-            "partitions",
-            "Partitions: held, free, or paused.",
-            {(one.name, state): of for one in groups for state, of in _shares(one).items()},
-            "group",
-            "state",
-        )
-        yield _gauge(
-            "partition_free_seconds",
-            "How long a partition has had no worker, the longest time.",
-            {one.name: one.free.total_seconds() for one in groups},
-            "group",
-        )
-        elections = [one for one in overview.elections if not one.item.is_paused]
-        led = {one.item.id: bool(one.holder) for one in elections}
-        yield _gauge(
-            "leader",
-            "1 where an election has a leader, else 0; without elections that are paused.",
-            dict(sorted(led.items())[: metrics.MOST_NAMES]),
-            "election",
-        )
-        yield _gauge(
-            "paused", "1 while the whole board is paused, else 0.", overview.paused is not None
-        )
+def board_metrics(overview: Overview) -> Iterator[Metric]:
+    """Every metric of a board."""
+    counted = overview.counted
+    by_type = _by_type(counted)
+    yield _gauge(
+        "items",
+        "Items by type and state.",
+        {(name, state): of[state] for name, of in by_type.items() for state in STATES},
+        "type",
+        "state",
+    )
+    for condition, meaning in CONDITIONS.items():
+        values = {name: of[condition] for name, of in by_type.items()}
+        yield _gauge(f"items_{condition}", meaning, values, "type")
+    waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
+    meaning = "How long an item has been ready, the longest time."
+    yield _gauge("oldest_ready_seconds", meaning, max(waited, 0))
+    yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
+    alive = [one for one in overview.present if not one.lost]
+    present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
+    yield _gauge("workers", "Workers: alive, or lost.", present, "state")
+    slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
+    yield _gauge("slots", "Slots of the workers that are alive.", slots)
+    yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
+    groups = overview.groups[: metrics.MOST_NAMES]
+    yield _gauge(
+        "partitions",
+        "Partitions: held, free, or paused.",
+        {(one.name, state): of for one in groups for state, of in _shares(one).items()},
+        "group",
+        "state",
+    )
+    yield _gauge(
+        "partition_free_seconds",
+        "How long a partition has had no worker, the longest time.",
+        {one.name: one.free.total_seconds() for one in groups},
+        "group",
+    )
+    elections = [one for one in overview.elections.statuses if not one.item.is_paused]
+    led = {one.item.id: bool(one.holder) for one in elections}
+    yield _gauge(
+        "leader",
+        "1 where an election has a leader, else 0; without elections that are paused.",
+        dict(sorted(led.items())[: metrics.MOST_NAMES]),
+        "election",
+    )
+    yield _gauge(
+        "paused", "1 while the whole board is paused, else 0.", overview.paused is not None
+    )
 
 
 def _by_type(counted: Statistics) -> Mapping[str, Counter[str]]:

@@ -160,7 +160,7 @@ class WorkerMetrics:
 
     def exposition(self, accept: str = "") -> metrics.Exposition:
         """The metrics, in the format that an `Accept` header asks for."""
-        return metrics.exposition(self.registry, accept)
+        return metrics.exposition(self.registry.collect(), accept)
 
     @property
     def not_ready(self) -> str:

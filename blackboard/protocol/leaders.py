@@ -12,6 +12,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.groups import board_trouble
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import BoardStatus, read_status
+from blackboard.rules.status import ItemStatus
 from blackboard.spec import RunSettings, decode_spec, resolve
 
 COORDINATOR = "coordinator"
@@ -38,6 +39,14 @@ class Elections(BoardStatus, frozen=True, kw_only=True):
 
     unreadable: Sequence[str] = ()
     """The keys of the rows of elections that cannot be read."""
+    trouble: str = ""
+    """Why the elections cannot be read; "" where they can."""
+
+    @property
+    def coordinator(self) -> ItemStatus | None:
+        """The election of the coordinator; None where no worker leads it."""
+        found = (one for one in self.statuses if one.item.id == COORDINATOR and one.holder)
+        return next(found, None)
 
 
 async def read_elections(board: BoardTable, name: str | None = None) -> Elections:

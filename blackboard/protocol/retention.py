@@ -13,7 +13,9 @@ then it prunes by number alone. A command watches no clock: `doctor --repair` pr
 worker that is gone sooner, as with `--once`, leaves what is too old to others.
 
 An item that is removed, paused or done, or whose runs are always abandoned or cancelled, has no
-release that prunes. The coordinator of the board prunes those (`worker/coordinator.py`).
+release that prunes; and one that runs seldom has it too late: sixteen runs of a monthly item take
+longer than its history is kept. The coordinator of the board prunes those
+(`worker/coordinator.py`).
 
 A tombstone keeps three things of a removed item:
 
@@ -143,7 +145,7 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
         async for item in board.items_and_tombstones(number, pause=pause):
             if is_expired(item, retention=retention, now=now):
                 expired.append(item)
-            elif not prunes_itself(item):
+            elif not prunes_itself(item, retention=retention, now=now):
                 await pause()
                 done += Pruned(runs=await prune(board, item.id, retention=retention))
             if len(expired) == board.table.max_rows:
@@ -247,7 +249,14 @@ async def _first(board: BoardTable, shard: str, key: str) -> Row | None:
     return None
 
 
-def prunes_itself(item: Item) -> bool:
-    """Whether an item has runs that end in a release, which prunes its history."""
-    is_released = item.outcome not in {Outcome.ABANDONED, Outcome.CANCELLED} and not item.failures
-    return item.state is State.ACTIVE and is_released
+def prunes_itself(item: Item, *, retention: Retention, now: datetime) -> bool:
+    """Whether an item has runs that end in a release, which prunes its history, and has them often
+    enough: one that waits longer for its next run, or whose run has not come, is left to others.
+    """
+    if item.state is not State.ACTIVE or item.failures:
+        return False
+    if item.outcome in {Outcome.ABANDONED, Outcome.CANCELLED}:
+        return False
+    if item.start is None:
+        return item.fence == 0  # else it may have the history of an earlier life
+    return max(item.ready, now) - item.start <= retention.age / PRUNE_EVERY

@@ -194,12 +194,16 @@ async def act(site: Site, request: Request) -> Response:
     check_verb(verb, VERBS)
     item_id = form.get("id", "")
     said = said_in(verb, form)
-    await getattr(site.verbs, verb)(item_id, by=name_of(request), **said)
-    shown = said.get("new_id", item_id)
-    await site.snapshot.reread({item_id, shown})
-    return RedirectResponse(
-        f"{root_of(request.scope)}/item?{urlencode({'id': shown, 'done': verb})}", 303
-    )
+    await do(site, request, verb, item_id, said)
+    shown = urlencode({"id": said.get("new_id", item_id), "done": verb})
+    return RedirectResponse(f"{root_of(request.scope)}/item?{shown}", 303)
+
+
+async def do(site: Site, request: Request, verb: str, item_id: str, said: Mapping[str, Any]) -> Any:
+    """What the method of a board answers to the visitor; the item is shown as it is then."""
+    done = await getattr(site.verbs, verb)(item_id, by=name_of(request), **said)
+    await site.snapshot.reread({item_id, said.get("new_id", item_id)})
+    return done
 
 
 # ---- many items

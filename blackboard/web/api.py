@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blackboard import __version__
-from blackboard.display.health import coordinator_in, coordinator_record, worker_count
+from blackboard.display.health import coordinator_record, worker_count
 from blackboard.display.queries import RunQuery
 from blackboard.display.sharing import (
     election_record,
@@ -52,7 +52,7 @@ from blackboard.records import (
 )
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.web import shapes
-from blackboard.web.actions import name_of
+from blackboard.web.actions import do
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.health import LARGEST_EXAMINED, examined
 from blackboard.web.openapi import JSON_TYPE, Operation, description
@@ -121,7 +121,7 @@ async def _shown(site: Site, item_id: str) -> BoardItem:
 async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:
     await _fresh(site)
     snapshot = site.snapshot
-    elections, _ = await read_leaders(site.board)
+    elections = await read_leaders(site.board)
     return shapes.BoardAnswer(
         board=site.board.name,
         store=site.store,
@@ -134,7 +134,7 @@ async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.
         types=dict(facet_counts(snapshot.counts, "type")),
         tags=dict(facet_counts(snapshot.counts, "tag")),
         workers=worker_count(snapshot.present),
-        coordinator=coordinator_record(coordinator_in(elections.statuses)),
+        coordinator=coordinator_record(elections.coordinator),
     )
 
 
@@ -217,20 +217,20 @@ async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes
 
 
 async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:
-    found, trouble = await read_leaders(site.board)
+    found = await read_leaders(site.board)
     shown = [election_record(one, found.now) for one in found.statuses]
     shown += map(unreadable_election, found.unreadable)
-    return shapes.LeadersAnswer(elections=shown, problem=trouble or None)
+    return shapes.LeadersAnswer(elections=shown, problem=found.trouble or None)
 
 
 async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:
     await _fresh(site)
-    found = await examined(site)
-    if found.alarms is None:
+    found, _ = await examined(site)
+    if found is None:
         problem = f"more than {LARGEST_EXAMINED:,} items are not examined here"
         raise BlackboardError(f"{problem}: use `blackboard check --json`")
     return shapes.AlarmsAnswer(
-        at=found.at,
+        at=found.now,
         well=not found.alarms,
         items=found.items,
         board_paused=found.paused,
@@ -260,9 +260,7 @@ async def _do(verb: str, site: Site, request: Request, body: Any) -> Any:
         for name in body.__struct_fields__
         if name != "id" and (value := getattr(body, name)) is not UNSET
     }
-    done = await getattr(site.verbs, verb)(body.id, by=name_of(request), **said)
-    await site.snapshot.reread({body.id, said.get("new_id", body.id)})
-    return done
+    return await do(site, request, verb, body.id, said)
 
 
 async def _remove(site: Site, request: Request, body: shapes.ReasonBody) -> shapes.RemovedAnswer:

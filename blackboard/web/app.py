@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from blackboard import metrics
 from blackboard.display.health import Overview, read_overview
 from blackboard.errors import BlackboardError, Missing
-from blackboard.metrics.board import BoardFigures
+from blackboard.metrics.board import board_metrics
 from blackboard.model import Statistics, replace
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.reading import BoardTable
@@ -293,7 +293,7 @@ async def _metrics(site: Site, request: Request) -> Response:
         return PlainTextResponse(f"store: {problem}\n", 503, retry_after(problem))
     overview = replace(overview, age=overview.age + site.board.clock.monotonic() - read_at)
     accepted = request.headers.get("accept", "")
-    found = metrics.exposition(BoardFigures(overview=overview), accepted)
+    found = metrics.exposition(board_metrics(overview), accepted)
     return Response(found.body, media_type=None, headers={"content-type": found.content_type})
 
 

@@ -6,16 +6,15 @@ A board of elections that cannot be read is one of the things that are wrong.
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
 from blackboard import cost
-from blackboard.display.health import Alarm, Around, alarms_in, coordinator_in
+from blackboard.display.health import Around, Checked, checked
 from blackboard.display.sharing import read_leaders
-from blackboard.model import Item, Mark, Run
+from blackboard.model import Item, Run
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.leaders import Elections
 from blackboard.protocol.status import BoardStatus
@@ -38,50 +37,32 @@ LONGEST_FORECAST = 5.0
 TOO_LONG = "`blackboard cost` computes it, which takes long."
 
 
-class Examined(NamedTuple):
-    """What is wrong, and the elections, which are examined with the items."""
-
-    alarms: Sequence[Alarm] | None
-    """As `check` finds them; None: the board is too large to examine for a page."""
-    elections: Elections
-    trouble: str
-    """Why the elections cannot be read; "" where they can."""
-    at: datetime
-    items: int
-    paused: Mark | None
-    """Who paused the board, if it was paused."""
-
-
-async def examined(site: Site) -> Examined:
-    """What is wrong on the board, examined for all viewers, and anew when one has changed items."""
+async def examined(site: Site) -> tuple[Checked | None, Elections]:
+    """What is wrong on the board, as `check` finds it, and the elections: examined for all viewers,
+    and anew when one has changed items. None: the board is too large to examine for a page.
+    """
     return await site.shared(_examined, site, of=site.snapshot.changes_here)
 
 
-async def _examined(site: Site) -> Examined:
-    snapshot = site.snapshot
-    elections, trouble = await read_leaders(site.board)
+async def _examined(site: Site) -> tuple[Checked | None, Elections]:
+    snapshot, elections = site.snapshot, await read_leaders(site.board)
     now, paused = await site.board.table.now(), snapshot.paused
-    items = len(snapshot.entries)
-    if items > LARGEST_EXAMINED:
-        return Examined(None, elections, trouble, now, items, paused)
+    if len(snapshot.entries) > LARGEST_EXAMINED:
+        return None, elections
     around = Around(
         present=snapshot.present,
         paused=paused,
         groups=await read_groups(site.board),
-        leaders=(elections, trouble),
+        elections=elections,
     )
     statuses = [one.status for one in snapshot.entries.values()]
     status = BoardStatus(statuses=statuses, now=now)
-    alarms = await site.compute(alarms_in, site.board, status, around)
-    return Examined(alarms, elections, trouble, now, len(statuses), paused)
+    return await site.compute(checked, site.board, status, around), elections
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedCost:
+class ExpectedCost(NamedTuple):
     """What the board asks of its store, as it is now."""
 
-    runs: float
-    """A month."""
     per_run: float
     """Requests, walks and all else included."""
     dollars: float
@@ -128,9 +109,7 @@ def _cost_of(load: cost.Load) -> ExpectedCost | None:
     if not load.runs:
         return None
     asked = cost.asked_for(load).total
-    return ExpectedCost(
-        runs=load.runs, per_run=asked / load.runs, dollars=cost.bill(asked, size=cost.stored(load))
-    )
+    return ExpectedCost(asked / load.runs, cost.bill(asked, size=cost.stored(load)))
 
 
 async def health_page(site: Site, request: Request) -> WebPage:
@@ -139,16 +118,15 @@ async def health_page(site: Site, request: Request) -> WebPage:
     now = await site.board.table.now()
     since = now - LATELY
     lately = RunFilter(since=since, until=now + TOLERANCE)
-    (runs, after), found = await asyncio.gather(
+    (runs, after), (found, elections) = await asyncio.gather(
         newest_of(site, lately, limit=MOST_COUNTED), examined(site)
     )
     return WebPage(
         template="health.html",
         title="Health",
         values={
-            "coordinator": coordinator_in(found.elections.statuses),
-            "trouble": found.trouble,
-            "alarms": found.alarms,
+            "elections": elections,
+            "alarms": found and found.alarms,
             "items": site.snapshot.entries,
             "present": site.snapshot.present,
             "counts": site.snapshot.counts,

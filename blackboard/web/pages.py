@@ -315,7 +315,7 @@ async def leases_page(site: Site, request: Request) -> WebPage:
 
 async def leaders_page(site: Site, request: Request) -> WebPage:
     """The elections."""
-    found, trouble = await site.shared(read_leaders, site.board)
+    found = await site.shared(read_leaders, site.board)
     damaged = {one.item.id: why for one in found.statuses if (why := election_problem(one))}
     lost = unreadable_words(leaders_board(site.board.name), found.unreadable)
     return WebPage(
@@ -325,7 +325,7 @@ async def leaders_page(site: Site, request: Request) -> WebPage:
             "elections": found.statuses,
             "late": {one.item.id for one in found.statuses if is_late(one, found.now)},
             "damaged": damaged,
-            "problems": [one for one in (trouble, *damaged.values(), lost) if one],
+            "problems": [one for one in (found.trouble, *damaged.values(), lost) if one],
         },
     )
 

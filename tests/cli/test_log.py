@@ -243,6 +243,7 @@ REFUSED = [
     (["--until", "soon"], "until: 'soon' is no time"),
     (["--since", "1h", "--until", "2h"], "until: it is before --since"),
     (["--type", "calendar"], "type: no item has the type 'calendar' (did you mean 'calendars'?"),
+    (["--follow", "--type", "calendar"], "type: no item has the type 'calendar'"),
     (["--fence", "0"], "Invalid value for '--fence'"),
     (["--grep", "("], "grep: '(' is no regular expression"),
     (["--follow", "--until", "now"], f"{FOLLOWED}--until)"),

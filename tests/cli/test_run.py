@@ -387,6 +387,19 @@ def test_a_request_that_joins_another_says_so(towns: CommandLine) -> None:
     )
 
 
+def test_the_same_trigger_twice_is_one_run(towns: CommandLine) -> None:
+    assert towns("run", "davis", "--trigger", "delivery-7").out == "davis is due now\n"
+    again = "davis was asked for by this trigger before: there is no second run\n"
+    assert towns("run", "davis", "--trigger", "delivery-7").out == again
+    (said,) = towns("run", "davis", "--trigger", "delivery-7", "--json").json
+    assert not said["changed"]
+    assert len(towns("log", "--actions", "--json").json) == 1
+    assert towns("run", "davis", "--trigger", "delivery-7").out == again
+    assert len(towns.item("davis").requests) == 0
+    for wrong, words in (["", "it is empty"], ["add:7", "without 'add:'"]):
+        assert words in towns("run", "davis", "--trigger", wrong, code=2).err
+
+
 def test_a_full_queue_is_the_answer_no(towns: CommandLine) -> None:
     async def fill(board: BoardTable) -> None:
         for n in range(LONGEST_QUEUE + 1):

@@ -123,7 +123,7 @@ def test_the_coordinator_and_the_workers_are_shown(
     town: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # This enters as a worker does.
-    monkeypatch.setattr("blackboard.protocol.leaders.COORDINATOR", "nobody's")
+    monkeypatch.setattr("blackboard.protocol.leaders.name_of_program", str)
     town.on_board(announced)
     with package.open_blocking() as board, board.election("coordinator") as leader:
         leader.won()

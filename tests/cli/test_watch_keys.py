@@ -10,9 +10,7 @@ from blackboard.cli.watch_keys import (
     LONGEST_TYPED,
     STATE_FILTERS,
     Act,
-    Room,
     Scroll,
-    Verb,
     Watching,
     filter_of,
     pressed,
@@ -102,7 +100,7 @@ def test_whole_screens_are_read_up_to_the_chosen_item() -> None:
     assert state.limit == 3
     state, _ = typed(state, "j")
     assert (state.selected, state.limit) == (None, 6)
-    assert typed(state, "enter")[0].room is Room.LIST
+    assert typed(state, "enter")[0].opened is None
     assert typed(state, "p")[0].message == "no item is chosen"
     state, _ = typed(state, "end")
     assert (state.chosen, state.limit) == (999, 1002)
@@ -133,20 +131,20 @@ def test_a_screen_that_is_made_smaller_shows_the_chosen_item() -> None:
     assert sized(state, -1).page == 1
 
 
-CANCEL = Act(verb=Verb.CANCEL, id="a", fence=0)
+CANCEL = Act(verb="cancel", id="a", fence=0)
 
 
 @pytest.mark.parametrize(
     ("one", "keys", "acts"),
     [
-        (item("a"), ["p", "enter"], [Act(verb=Verb.PAUSE, id="a")]),
-        (item("a"), ["p", *"why", "enter"], [Act(verb=Verb.PAUSE, id="a", reason="why")]),
-        (item("a"), ["p", "x", "backspace", "enter"], [Act(verb=Verb.PAUSE, id="a")]),
-        (item("a"), ["p", *"a b", "ctrl-w", "enter"], [Act(verb=Verb.PAUSE, id="a", reason="a")]),
-        (item("a"), ["p", *"no", "ctrl-u", "enter"], [Act(verb=Verb.PAUSE, id="a")]),
+        (item("a"), ["p", "enter"], [Act(verb="pause", id="a")]),
+        (item("a"), ["p", *"why", "enter"], [Act(verb="pause", id="a", reason="why")]),
+        (item("a"), ["p", "x", "backspace", "enter"], [Act(verb="pause", id="a")]),
+        (item("a"), ["p", *"a b", "ctrl-w", "enter"], [Act(verb="pause", id="a", reason="a")]),
+        (item("a"), ["p", *"no", "ctrl-u", "enter"], [Act(verb="pause", id="a")]),
         (item("a"), ["p", "w", "esc", "enter"], []),
-        (item("a", State.PAUSED), ["p", "enter"], [Act(verb=Verb.RESUME, id="a")]),
-        (item("a"), ["r", "y"], [Act(verb=Verb.RUN, id="a")]),
+        (item("a", State.PAUSED), ["p", "enter"], [Act(verb="resume", id="a")]),
+        (item("a"), ["r", "y"], [Act(verb="run", id="a")]),
         (item("a"), ["r", "n"], []),
         (item("a"), ["r", "esc"], []),
         (item("a"), ["r", "enter", "y"], []),
@@ -164,7 +162,7 @@ def test_what_is_done_names_its_item(one: ItemStatus, keys: list[str], acts: lis
 def test_a_board_that_moves_under_a_prompt_changes_no_question() -> None:
     state, _ = typed(watching(*LETTERS), "p")
     state = read(state, board("z", *LETTERS))
-    assert typed(state, "enter")[1] == [Act(verb=Verb.PAUSE, id="a")]
+    assert typed(state, "enter")[1] == [Act(verb="pause", id="a")]
 
 
 def test_a_reason_has_its_length() -> None:
@@ -233,7 +231,6 @@ def test_states_and_sorts_go_round() -> None:
 
 def test_an_item_is_opened_and_left_again() -> None:
     state, _ = typed(watching(*LETTERS), "j", "enter")
-    assert state.room is Room.ITEM
     assert state.opened
     assert state.opened.item.id == "b"
     state = replace(state, scroll=Scroll(lines=10, page=4))
@@ -241,11 +238,12 @@ def test_an_item_is_opened_and_left_again() -> None:
     assert typed(state, "end")[0].scroll.down == 6
     assert typed(state, "end", "up")[0].scroll.down == 5
     keys, _ = typed(state, "?")
-    assert keys.room is Room.KEYS
-    assert typed(keys, "q")[0].room is Room.ITEM
+    assert keys.shows_keys
+    back = typed(keys, "q")[0]
+    assert (back.shows_keys, back.opened) == (False, state.opened)
     for key in ("q", "esc", "left"):
         back, _ = typed(state, key)
-        assert (back.room, back.opened, back.ended, back.chosen) == (Room.LIST, None, False, 1)
+        assert (back.shows_keys, back.opened, back.ended, back.chosen) == (False, None, False, 1)
     assert typed(state, "f")[0] == state
 
 

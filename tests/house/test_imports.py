@@ -27,7 +27,7 @@ LAYERS = {
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
-        "worker worker.* election doctor doctor.* why cost notify notify.*"
+        "worker worker.* election doctor doctor.* why verbs cost notify notify.*"
     ),
     "what is read of a board, and how it is shown": "display display.* metrics metrics.*",
     "the settings file": "settings",

@@ -6,14 +6,14 @@ import pytest
 
 from blackboard.display.health import Overview, read_overview
 from blackboard.metrics import MOST_NAMES, OTHERS, exposition
-from blackboard.metrics.board import BoardFigures
+from blackboard.metrics.board import board_metrics
 from blackboard.model import LOST_AFTER, Member, Statistics, Token, TypeCounts, replace
 from blackboard.protocol.additions import add_election, ensure
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
 from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.keys import group_key, meta_partition
-from blackboard.protocol.leaders import open_elections
+from blackboard.protocol.leaders import Elections, open_elections
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.members import announce
 from blackboard.protocol.reading import BoardTable
@@ -30,7 +30,7 @@ from tests.support.plans import item
 
 def values(overview: Overview) -> dict[tuple[str, ...], float]:
     accept = "application/openmetrics-text; version=1.0.0"
-    body = exposition(BoardFigures(overview=overview), accept).body
+    body = exposition(board_metrics(overview), accept).body
     return samples(body, "blackboard_board_")
 
 
@@ -124,7 +124,7 @@ def test_an_empty_board_has_figures() -> None:
     found = values(NOTHING)
     assert set(found.values()) == {0}
     assert ("oldest_ready_seconds",) in found
-    as_text = exposition(BoardFigures(overview=NOTHING))
+    as_text = exposition(board_metrics(NOTHING))
     assert as_text.content_type.startswith("text/plain; version=0.0.4")
 
 
@@ -144,7 +144,8 @@ def test_what_is_not_counted_by_type_is_of_others_and_names_have_an_end() -> Non
     lease = timedelta(seconds=30)
     groups = [GroupLeases(name=name, lease=lease, partitions=(), now=START) for name in many]
     status = status_of(item(), None, now=START, resolution=0.0)
-    elections = [replace(status, item=replace(status.item, id=name)) for name in many]
+    statuses = [replace(status, item=replace(status.item, id=name)) for name in many]
+    elections = Elections(statuses=statuses, now=START)
     overview = replace(NOTHING, counted=counted, elections=elections, groups=groups)
     found = values(overview)
     assert found["items", "active", OTHERS] == 3

@@ -316,10 +316,41 @@ async def test_what_a_late_finisher_comes_back_to_outlasts_a_removal(scene: Scen
 
 
 def well(**said: Any) -> Item:
-    return replace(an_item(start=START), failures=0, **said)
+    return replace(an_item(start=START), **{"failures": 0, **said})
+
+
+def is_left(item: Item, *, hours: float = 0) -> bool:
+    """Whether an item is left to prune itself so long after its last start, where runs are kept for
+    sixteen days.
+    """
+    retention = Retention(age=timedelta(days=16))
+    return prunes_itself(item, retention=retention, now=START + timedelta(hours=hours))
 
 
 def test_an_item_that_is_well_prunes_itself() -> None:
-    assert prunes_itself(well())
+    assert is_left(well())
     for state in (State.PAUSED, State.DONE, State.REMOVED):
-        assert not prunes_itself(well(state=state))
+        assert not is_left(well(state=state))
+
+
+def test_an_item_that_runs_too_seldom_to_prune_itself_in_time_is_left_to_the_coordinator() -> None:
+    """Its sixteenth run comes when the first is too old, or no run comes at all."""
+    assert is_left(well(), hours=24)
+    assert not is_left(well(), hours=24.1)
+    tomorrow = replace(well(), ready=START + timedelta(days=1))
+    assert is_left(tomorrow)
+    assert not is_left(replace(tomorrow, ready=START + timedelta(days=1.1)))
+    assert is_left(well(start=None, fence=0), hours=999)
+    assert not is_left(well(start=None, fence=7)), "it has the history of an earlier life"
+
+
+@story
+async def test_the_runs_of_an_item_that_runs_once_a_month_are_pruned_for_their_age(
+    scene: Scene,
+) -> None:
+    await scene.add("davis", every="30d")
+    for _ in range(3):
+        await scene.let_go(await scene.claimed("davis"))
+        scene.later(days=30)
+    assert await housekept(scene, age=timedelta(days=40)) == Pruned(runs=2)
+    assert [run.fence for run in await scene.runs("davis")] == [3]

@@ -13,9 +13,10 @@ from prometheus_client import Metric
 
 from blackboard.display.health import Overview
 from blackboard.events import WorkerStarted
-from blackboard.metrics.board import BoardFigures
+from blackboard.metrics.board import board_metrics
 from blackboard.metrics.worker import WorkerMetrics
 from blackboard.model import Statistics
+from blackboard.protocol.leaders import Elections
 from tests.support.clocks import START
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
@@ -24,7 +25,7 @@ EMPTY_BOARD = Overview(
     counted=Statistics(at=START, by="", term=0, took=0.0),
     is_now=True,
     present=(),
-    elections=(),
+    elections=Elections(statuses=(), now=START),
     age=0.0,
     paused=None,
     now=START,
@@ -56,8 +57,7 @@ def of_worker() -> list[Described]:
 
 def of_board() -> list[Described]:
     """The metrics of a board."""
-    figures = BoardFigures(overview=EMPTY_BOARD)
-    return [_described(one, one._labelnames) for one in figures.collect()]  # type: ignore[attr-defined]
+    return [_described(one, one._labelnames) for one in board_metrics(EMPTY_BOARD)]  # type: ignore[attr-defined]
 
 
 def described() -> list[Described]:

@@ -194,8 +194,8 @@ async def in_states(place: Workplace, *expected: str) -> None:
 async def ends(
     place: Workplace, at: WorkerScene, outcome: Outcome = Outcome.OK, **said: Any
 ) -> None:
-    """Ends the item's next run with an outcome, an hour after the last one: only then is it due, and
-    no notice of that one is on its way any more.
+    """Ends the item's next run with an outcome, an hour after the last one: only then is it due,
+    and no notice of that one is on its way any more.
     """
     number = sum(run.ended.done() for run in at.inline.runs["davis"])
     if number:

@@ -26,7 +26,7 @@ import blackboard
 from blackboard import cost
 from blackboard.board import Board
 from blackboard.display import queries
-from blackboard.display.health import Overview, alarms_in, read_overview
+from blackboard.display.health import Overview, checked, read_overview
 from blackboard.display.queries import (
     SORTS,
     ItemQuery,
@@ -1175,13 +1175,13 @@ def test_a_search_in_runs_finds_none_that_is_under_way(site: WebSite) -> None:
         ("/timeline", runs, "timeline"),
         ("/failures", runs, "heat_map"),
         ("/health", health, "numbers_of"),
-        ("/health", health, "alarms_in"),
+        ("/health", health, "checked"),
         ("/health", cost, "rhythms_of"),
         ("/health", cost, "asked_for"),
         ("/item?id=davis", upcoming_times, "claimed"),
         ("/api/v1/next?id=davis", upcoming_times, "claimed"),
         ("/api/v1/items", Filter, "choose"),
-        ("/api/v1/alarms", health, "alarms_in"),
+        ("/api/v1/alarms", health, "checked"),
     ],
 )
 def test_what_is_computed_for_a_page_leaves_the_event_loop_to_others(
@@ -1221,13 +1221,13 @@ def test_what_is_wrong_and_the_cost_are_computed_less_often_where_they_take_long
 
         monkeypatch.setattr(place, name, noted)
 
-    slowly(health, "alarms_in")
+    slowly(health, "checked")
     slowly(cost, "rhythms_of")
     site.add("davis")
     for number in (1, 1, 2):
         site.get("/health")
         site.get("/api/v1/alarms")
-        assert computed == {"alarms_in": number, "rhythms_of": number}
+        assert computed == {"checked": number, "rhythms_of": number}
         site.clock.advance(25)
 
 
@@ -1329,11 +1329,11 @@ def test_what_a_viewer_has_acknowledged_is_wrong_no_more_however_long_that_takes
 ) -> None:
     def slowly(*values: Any) -> Any:
         site.clock.advance(2)
-        return alarms_in(*values)
+        return checked(*values)
 
     site.add("davis")
     ran_hourly(site, "davis", "failed")
-    monkeypatch.setattr(health, "alarms_in", slowly)
+    monkeypatch.setattr(health, "checked", slowly)
     before = site.get("/api/v1/alarms").json()
     assert "failing" in [one["kind"] for one in before["problems"]]
     form = fields_of(site.get("/item?id=davis").text, "do-ack")
