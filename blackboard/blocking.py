@@ -386,6 +386,7 @@ class ItemVerbs(Proxy[Board]):
     workers = verb(Board.workers)
     actions = verb(Board.actions)
     add = verb(Board.add)
+    add_many = verb(Board.add_many)
     edit = verb(Board.edit)
     run = verb(Board.run)
     rename = verb(Board.rename)

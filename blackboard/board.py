@@ -57,6 +57,7 @@ from blackboard.inputs import (
 )
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Via
+from blackboard.phrases import some
 from blackboard.protocol import actions, additions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.keys import check_board_name
@@ -168,6 +169,8 @@ async def opened(
 # ---- the verbs
 
 
+NAMED = 3
+"""Items that one error names."""
 OTHER_LOOP = (
     "this board belongs to another event loop: call it there, by "
     "`asyncio.run_coroutine_threadsafe`, or open it with `blackboard.open_blocking`, whose verbs "
@@ -425,6 +428,52 @@ class Board:
         already, for the type of a pump, and on the board of a group or of elections, which has what
         programs name.
         """
+        now = await self._table.table.now()
+        new = self._new(item_id, item_type, params, first=first, options=options, now=now)
+        done = await additions.add(
+            self._table, item_id=new.id, item_type=new.type, spec=new.spec, first=new.first
+        )
+        return await self._after_change(done.item)
+
+    @_change
+    async def add_many(
+        self,
+        params: Mapping[str, Any],
+        item_type: str,
+        *,
+        first: str | datetime | None = None,
+        **options: Unpack[RunOptions],
+    ) -> list[str]:
+        """Add those of many items of one type that are not on the board yet, many in a batch.
+        `params` has the params of each by its id, or None; `first` and the options are those of
+        all. Returns the ids of those that were added; the others stay as they are. Raises as `add`
+        before anything is added, and BlackboardError when all others were added but some could not.
+        """
+        now = await self._table.table.now()
+        new, added = list[additions.New](), list[str]()
+        for item_id, its in params.items():
+            new.append(self._new(item_id, item_type, its, first=first, options=options, now=now))
+            await asyncio.sleep(0)  # they may be very many, and a worker lives on this loop
+        left = await additions.add_missing(
+            self._table, new, on_added=lambda some: added.extend(one.id for one in some)
+        )
+        self._wake_workers()
+        if left:
+            named = some([f"{item_id}: {why}" for item_id, why in left.items()], NAMED)
+            raise BlackboardError(f"{len(left)} of {len(new)} items were not added: {named}")
+        return added
+
+    def _new(
+        self,
+        item_id: str,
+        item_type: str,
+        params: Any,
+        *,
+        first: str | datetime | None,
+        options: RunOptions,
+        now: datetime,
+    ) -> additions.New:
+        """An item to be added. Raises BadInput."""
         check_new_id(item_id)
         check_type(item_type)
         params = argument("params", {} if params is None else written(params), Mapping)
@@ -432,11 +481,8 @@ class Board:
         check_size(spec, limit=self._table.table.max_value)
         self._location.check_params(item_type, spec.params)
         settings = self._table.resolve(item_type, encode_spec(spec))
-        when = first_of(as_text(first), settings, await self._table.table.now())
-        done = await additions.add(
-            self._table, item_id=item_id, item_type=item_type, spec=spec, first=when
-        )
-        return await self._after_change(done.item)
+        when = first_of(as_text(first), settings, now)
+        return additions.New(id=item_id, type=item_type, spec=spec, first=when)
 
     @_change
     async def edit(

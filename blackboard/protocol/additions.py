@@ -152,9 +152,27 @@ async def add_many(
         check_not_made(board.name)
     left = dict[str, str]()
     for some in _batches(board, new):
-        left |= await _add_divided(board, some, tombstones)
-        on_added([one for one in some if one.id not in left])
+        left |= await _add_divided(board, some, tombstones, on_added)
     return left
+
+
+async def add_missing(
+    board: BoardTable, new: Sequence[New], *, on_added: Callable[[Sequence[New]], None]
+) -> Mapping[str, str]:
+    """As `add_many`, of those items alone that are not on the board, also where other processes add
+    some of them meanwhile.
+    """
+    while True:
+        there, gone = set[str](), dict[str, Item]()
+        for number in range(board.shards):
+            async for one in board.items_and_tombstones(number):
+                if one.state is State.REMOVED:
+                    gone[one.id] = one
+                else:
+                    there.add(one.id)
+        missing = [one for one in new if one.id not in there]
+        with suppress(AlreadyThere):
+            return await add_many(board, missing, tombstones=gone, on_added=on_added)
 
 
 def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
@@ -169,14 +187,19 @@ def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
 
 
 async def _add_divided(
-    board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]
+    board: BoardTable,
+    new: Sequence[New],
+    tombstones: Mapping[str, Item],
+    on_added: Callable[[Sequence[New]], None],
 ) -> Mapping[str, str]:
     """Adds items of one shard. Returns why some could not be added. A batch that is refused is
     divided, so that the item that it was refused for is alone in the end.
     """
     if len(new) == 1:
-        problem = await _problem(board, new[0])
-        return {new[0].id: problem} if problem else {}
+        if problem := await _problem(board, new[0]):
+            return {new[0].id: problem}
+        on_added(new)
+        return {}
     try:
         await _add_batch(board, new, tombstones)
     except AlreadyThere:
@@ -184,8 +207,9 @@ async def _add_divided(
     except (Conflict, Refused, BadInput, ValueError) as refused:
         _check_floor(refused)
         half = len(new) // 2
-        left = await _add_divided(board, new[:half], tombstones)
-        return {**left, **await _add_divided(board, new[half:], tombstones)}
+        left = await _add_divided(board, new[:half], tombstones, on_added)
+        return {**left, **await _add_divided(board, new[half:], tombstones, on_added)}
+    on_added(new)
     return {}
 
 

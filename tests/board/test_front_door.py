@@ -156,6 +156,27 @@ def test_an_item_is_added_run_and_read(url: str) -> None:
     asyncio.run(story())
 
 
+def test_many_items_are_added_that_are_not_there_yet(url: str) -> None:
+    async def story() -> None:
+        async with blackboard.open(url, handlers=[feed], create=True) as board:
+            await board.add("davis", "feed", every="8h")
+            many = {f"town-{n:03}": {"url": f"https://example.org/{n}"} for n in range(120)}
+            added = await board.add_many({"davis": None, **many}, "feed", every="2h")
+            assert sorted(added) == [*many]
+            town = await board.item("town-007")
+            assert (town.params, town.schedule) == (many["town-007"], "every 2h")
+            assert (await board.item("davis")).schedule == "every 8h"
+            assert await board.add_many(many, "feed") == []
+            for wrong in ({"dixon": None, "a*": None}, {"dixon": None, "winters": {"x": object()}}):
+                with pytest.raises(BadInput):
+                    await board.add_many(wrong, "feed")
+            assert [one.id async for one in board.items("dixon*")] == []
+            await board.worker().work("idle")
+            assert (await board.item("town-119")).outcome == "ok"
+
+    asyncio.run(story())
+
+
 def test_schedules_and_durations_may_be_text_or_of_python(url: str) -> None:
     async def story() -> None:
         async with opened(url) as board:

@@ -6,7 +6,7 @@ import pytest
 
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import State
-from blackboard.protocol.additions import New, add, add_many, ensure
+from blackboard.protocol.additions import New, add, add_many, add_missing, ensure
 from blackboard.protocol.edits import edit, remove
 from blackboard.protocol.keys import FLOOR_KEY, item_key, meta_partition
 from blackboard.spec import RunSettings, Spec
@@ -53,6 +53,27 @@ async def test_an_item_that_is_there_is_refused_and_the_others_of_its_batch_are_
     await ensure(scene.board, IDS[4:9], "feed")
     assert await ids_of(scene) == IDS[:9]
     assert await scene.item("item-004") == taken
+    assert await disagreements(scene.board) == []
+
+
+@story
+async def test_those_that_are_missing_are_added_also_where_another_process_adds_some_meanwhile(
+    scene: Scene,
+) -> None:
+    there = await scene.add("item-001", every="3h")
+    await scene.add("item-002")
+    await remove(scene.other, "item-002")
+
+    async def another_is_faster() -> None:
+        await add(scene.other, item_id="item-003", item_type="feed", spec=Spec(every="3h"))
+
+    scene.table.script(another_is_faster)
+    done: list[New] = []
+    assert await add_missing(scene.board, new(*IDS[:6]), on_added=done.extend) == {}
+    assert sorted(one.id for one in done) == ["item-000", "item-002", "item-004", "item-005"]
+    assert await ids_of(scene) == IDS[:6]
+    assert await scene.item("item-001") == there
+    assert (await scene.item("item-003")).declared_by == ""
     assert await disagreements(scene.board) == []
 
 
