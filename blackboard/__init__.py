@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blackboard.board_worker import BoardWorker as BoardWorker
     from blackboard.election import Election as Election
     from blackboard.election import Term as Term
+    from blackboard.errors import AlreadyThere as AlreadyThere
     from blackboard.errors import BadInput as BadInput
     from blackboard.errors import BlackboardError as BlackboardError
     from blackboard.errors import LeaseLost as LeaseLost
@@ -49,6 +50,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Action": ("blackboard.records", "BoardAction"),
+    "AlreadyThere": ("blackboard.errors", "AlreadyThere"),
     "AnnouncedWorker": ("blackboard.records", "AnnouncedWorker"),
     "AskedRun": ("blackboard.records", "AskedRun"),
     "BadInput": ("blackboard.errors", "BadInput"),
@@ -84,6 +86,7 @@ _HOMES = {
 }
 __all__ = [
     "Action",
+    "AlreadyThere",
     "AnnouncedWorker",
     "AskedRun",
     "BadInput",

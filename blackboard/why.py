@@ -252,7 +252,21 @@ def _due(item: Item, facts: Circumstances) -> str:
         text += f": it last started at {exactly(item.start, facts.now)}"
     if item.ready > item.slot:
         text += f"; it may start{_delayed_by(item, facts)} at {exactly(item.ready, facts.now)}"
+    if earlier := _earlier_schedule(item, facts):
+        text += f". It was planned by its earlier schedule, {earlier}; the new one counts from then"
     return text
+
+
+def _earlier_schedule(item: Item, facts: Circumstances) -> str:
+    """The schedule by which an item waits, where its type has another by now; else ""."""
+    if facts.settings is None or facts.settings.schedule is None or item.start is None:
+        return ""
+    if (item.schedule, item.timezone) == (facts.settings.text, facts.settings.timezone):
+        return ""
+    try:
+        return describe(parse_schedule(item.schedule, item.timezone)) if item.schedule else ""
+    except BadInput:
+        return ""
 
 
 def _delayed_by(item: Item, facts: Circumstances) -> str:

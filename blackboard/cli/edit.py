@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import click
 
 from blackboard.board import mark_now
-from blackboard.cli.many import change_each, for_each, print_answers, record
+from blackboard.cli.many import change_each, for_each, note_pause, print_answers, record
 from blackboard.cli.options import (
     Chosen,
     Decorator,
@@ -151,6 +151,7 @@ async def _add(
             words = f"is added ({item_type}) and"
             answers = [Answer(item=one, words=f"{words} {_due(board, one, now)}") for one in items]
             code = await print_answers(board, answers, json=session.chosen.json)
+        await note_pause(board)
         return code
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from blackboard.board import operator
-from blackboard.cli.output import emit, note, warn
+from blackboard.cli.output import emit, note, paused_words, warn
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
@@ -18,6 +18,7 @@ from blackboard.display.queries import select
 from blackboard.errors import Unchangeable
 from blackboard.model import Item
 from blackboard.protocol.actions import Done, record_action, recording_action
+from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import as_json, item_record
 from blackboard.rules.status import status_of
@@ -155,6 +156,12 @@ async def change_each(
             answers = [by_id[item.id] for item in items if item.id in by_id]
             code = await print_answers(board, answers, json=session.chosen.json)
         return code
+
+
+async def note_pause(board: BoardTable) -> None:
+    """Say that nothing starts, after an answer that an item is due, where the board is paused."""
+    if mark := await paused_by(board):
+        note(paused_words(mark, await board.table.now()), verbatim=True)
 
 
 async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> int:

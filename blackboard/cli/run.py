@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from blackboard.cli.many import AT_ONCE, for_each, print_answers, recording
+from blackboard.cli.many import AT_ONCE, for_each, note_pause, print_answers, recording
 from blackboard.cli.options import (
     Chosen,
     as_typed,
@@ -315,7 +315,9 @@ async def _request(
                 Answer(item=one.item, words=_due(one, trigger), changed=one.changed)
                 for one in requests
             ]
-            return await print_answers(board, answers, json=session.chosen.json)
+            code = await print_answers(board, answers, json=session.chosen.json)
+            await note_pause(board)
+            return code
         followed = await follow(board, requests, patience=seconds, report=_report)
     if session.chosen.json:
         emit([_record(item, one) for item, one in zip(items, followed, strict=True)])

@@ -25,6 +25,10 @@ from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
 from blackboard.spec import Spec, check_params
 
+ALIKE = 0.7
+"""How alike two names are, at the least, where one may be meant by the other: `calender` and
+`calendar`, but not `hello` and `shell`."""
+
 
 def parse_pairs(pairs: Sequence[str]) -> list[tuple[list[str], Any]]:
     """Each KEY=VALUE as the path of its key and its value. Raises BadInput."""
@@ -268,7 +272,7 @@ def unknown_types(
         return
     there = session.types
     for name in sorted(set(types) - there):
-        near = difflib.get_close_matches(name, sorted({*there, *others}), 1)
+        near = difflib.get_close_matches(name, sorted({*there, *others}), 1, ALIKE)
         yield name, f"did you mean {near[0]!r}?" if near else ""
 
 

@@ -198,6 +198,12 @@ def why(
         ),
         (
             {"schedule": "every 9h"},
+            {},
+            Move.LEAVE,
+            ["was planned by its earlier schedule, every 9 hours; the new one counts from then"],
+        ),
+        (
+            {"schedule": "every 9h"},
             {"settings": None},
             Move.LEAVE,
             ["schedule      every 9 hours, counted from its last start"],

@@ -387,6 +387,19 @@ def test_a_request_that_joins_another_says_so(towns: CommandLine) -> None:
     )
 
 
+def test_a_paused_board_starts_nothing_that_is_asked_for_and_that_is_said(
+    towns: CommandLine,
+) -> None:
+    towns("pause", "--board", "--reason", "moving")
+    for args in (["run", "davis"], ["add", "dixon", "--type", "calendars"]):
+        said = towns(*args)
+        assert "is due now" in said.out
+        assert said.err.startswith("blackboard: the board is paused, by ")
+        assert "moving" in said.err
+    towns("resume", "--board")
+    assert towns("run", "davis").err == ""
+
+
 def test_the_same_trigger_twice_is_one_run(towns: CommandLine) -> None:
     assert towns("run", "davis", "--trigger", "delivery-7").out == "davis is due now\n"
     again = "davis was asked for by this trigger before: there is no second run\n"
