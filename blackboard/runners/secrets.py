@@ -2,7 +2,8 @@
 all output of the run.
 
 Covered are the value, its lines, and its forms in a URL, in base64 (anywhere in a longer text:
-`user:token`), in HTML, in JSON and JSON within it, and in Python's quotes. Values of fewer than
+`user:token`), in HTML, in JSON and JSON within it, and in Python's quotes. Programs differ in which
+characters they escape in a URL or in HTML, and how: any of them may be. Values of fewer than
 SHORTEST characters stay: they occur by chance. Not promised is any other form that a handler makes
 of a value: reversed, in pieces, as a number or a hash, quoted twice or for a shell.
 
@@ -18,7 +19,9 @@ from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from html.entities import codepoint2name
 from itertools import accumulate, chain
+from string import ascii_letters, digits
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -36,6 +39,10 @@ LONGEST_CHARACTER: Final = 4
 _TRIES: Final = 1000
 """Places in a value that are tried as the beginning of a cut text. A value with more of them
 repeats itself, and the first is taken."""
+_LONGEST_ESCAPED: Final = 10_000
+"""Characters of the longest value that is looked for with any of its characters escaped."""
+_UNRESERVED = frozenset(ascii_letters + digits + "-._~")
+"""Characters that no program escapes in a URL or in HTML."""
 _JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _QUOTED = re.compile("%[0-9A-F]{2}")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -145,6 +152,13 @@ class Mask:
             while at >= 0:
                 spans.append((at, at + len(form), name))
                 at = text.find(form, at + len(form))
+        if "%" in text or "&" in text:
+            spans += [
+                (found.start(), found.end(), name)
+                for name, value in self._all
+                if (escaped := _escaped(value.strip())) is not None
+                for found in escaped.finditer(text)
+            ]
         return spans
 
     def _within(self, text: str, *, back: bool = False) -> list[_Span]:
@@ -194,6 +208,29 @@ def _forms(value: str) -> tuple[str, ...]:
     forms = chain((value, html.escape(value)), lines, in_python, _in_json(value))
     forms = chain(forms, _in_urls(raw), _in_base64(raw))
     return tuple({form: None for form in forms if len(form) >= SHORTEST})
+
+
+@lru_cache(maxsize=32)
+def _escaped(value: str) -> re.Pattern[str] | None:
+    """Finds a value in a URL or in HTML, whichever of its characters are escaped. None: it has no
+    such character, or is too short or too long.
+    """
+    if not SHORTEST <= len(value) <= _LONGEST_ESCAPED or _UNRESERVED.issuperset(value):
+        return None
+    return re.compile("".join(map(_character, value)))
+
+
+def _character(one: str) -> str:
+    """The expression for a character, as it is or escaped."""
+    if one in _UNRESERVED:
+        return re.escape(one)
+    quoted = "".join(f"%{byte:02X}" for byte in one.encode(errors="surrogateescape"))
+    forms = [re.escape(one), f"(?i:{quoted})", f"&#0*{ord(one)};", f"(?i:&#x0*{ord(one):x};)"]
+    if name := codepoint2name.get(ord(one)):
+        forms.append(f"&{name};")
+    if one == " ":
+        forms.append(r"\+")
+    return f"(?:{'|'.join(forms)})"
 
 
 def _in_json(value: str) -> Iterator[str]:

@@ -37,6 +37,11 @@ def encoded(text: str) -> str:
         (quote_plus(TOKEN), "${TOKEN}"),
         (re.sub("%..", lambda one: one[0].lower(), quote_plus(TOKEN)), "${TOKEN}"),
         (f"<b>{html.escape(TOKEN)}</b>", "<b>${TOKEN}</b>"),
+        (f"https://ann/{quote(TOKEN, safe='!$&()*+,;=:@/')}", "https://ann/${TOKEN}"),
+        (f"https://ann/{quote(TOKEN, safe='=:').replace('%20', '+')}", "https://ann/${TOKEN}"),
+        (html.escape(TOKEN, quote=False), "${TOKEN}"),
+        (html.escape(TOKEN).replace("&quot;", "&#34;"), "${TOKEN}"),
+        (html.escape(TOKEN).replace("&quot;", "&#x22;").replace("ü", "&uuml;"), "${TOKEN}"),
         (ascii(TOKEN), "'${TOKEN}'"),
         (repr(TOKEN.encode()), "b'${TOKEN}'"),
         (json.dumps(TOKEN).replace("/", "\\/"), '"${TOKEN}"'),
@@ -61,6 +66,10 @@ def test_a_value_is_masked_within_what_was_encoded(value: str, user: str, rest: 
     left = told.removeprefix("Authorization: Basic ").replace("${TOKEN}", "", 1)
     assert len(said) - len(left) >= len(encoded(value).rstrip("=")) - 3
     assert "${TOKEN}" in told
+
+
+def test_a_value_with_nothing_to_escape_is_found_beside_what_is_escaped() -> None:
+    assert Mask({"TOKEN": "secret-1"}).text("a%20secret-1&amp;b") == "a%20${TOKEN}&amp;b"
 
 
 def test_what_has_few_characters_stays() -> None:
