@@ -37,6 +37,7 @@ from blackboard.events import (
     WorkerStopping,
 )
 from blackboard.model import Outcome
+from blackboard.protocol.releases import ReleaseOutcome
 
 DURATIONS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400)
 LAGS = (0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 900, 3600)
@@ -262,10 +263,15 @@ class WorkerMetrics:
         self._boards_away.clear()
         self._away.set(0)
 
+        for result in ("sent", "failed"):
+            self._notices.labels(result)
+
     def _show_from_the_start(self, name: str) -> None:
         """Counters of a type that count from 0: the first event is an increase, too."""
         for outcome in Outcome:
             self._runs.labels(name, outcome.value)
+        for release in ReleaseOutcome:
+            self._releases.labels(name, release.value)
         for shown in (self._durations, self._lags, *self._by_type.values()):
             shown.labels(name)
         if name not in self._groups:

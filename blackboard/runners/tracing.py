@@ -125,15 +125,16 @@ def _exporter(
     environ: Mapping[str, str], signal: str, kinds: Mapping[str, Callable[[], Exporter]]
 ) -> Exporter | None:
     """The exporter of a signal, as the environment says; None for `none`. Raises BadInput."""
-    for name in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        if environ.get(name, "") not in PROTOCOLS:
-            raise BadInput(name, f"{environ[name]!r} is not spoken here", "http/protobuf")
     name = f"OTEL_{signal}_EXPORTER"
     chosen = environ.get(name) or "otlp"
     if chosen == "none":
         return None
     if chosen not in kinds:
         raise BadInput(name, f"{chosen!r} is none", f"one of {', '.join(kinds)}, none")
+    names = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    said = next((one for one in names if environ.get(one)), "")  # that of the signal counts
+    if chosen == "otlp" and environ.get(said, "") not in PROTOCOLS:
+        raise BadInput(said, f"{environ[said]!r} is not spoken here", "http/protobuf")
     return kinds[chosen]()
 
 

@@ -106,30 +106,29 @@ def _time(marked: list[Any]) -> Any:
 
 
 _MERGE = """
-UPDATE rows SET etag = ?4, boot = ?5, touched = ?6, data = json_patch(data, ?7)
-WHERE part = ?1 AND key = ?2 AND (etag = ?3 OR ?3 = '*')
+UPDATE rows SET etag = ?, boot = ?, touched = ?, data = json_patch(data, ?)
+WHERE part = ? AND key = ? AND (etag = ? OR ? = '*')
 AND typeof(data) = 'text' AND substr(data, 1, 1) = '{'
-AND (length(data) + length(?7) <= ?8 OR (
-    length(data) + length(?7) <= ?9
-    AND (SELECT count(*) FROM json_each(data)) + (SELECT count(*) FROM json_each(?7)) <= ?10
+AND (length(data) + length(?) <= ? OR (
+    length(data) + length(?) <= ?
+    AND (SELECT count(*) FROM json_each(data)) + (SELECT count(*) FROM json_each(?)) <= ?
 ))
 """
 _STATEMENTS: dict[type[Op], str] = {
-    Delete: "DELETE FROM rows WHERE part = ?1 AND key = ?2 AND (etag = ?3 OR ?3 = '*')",
-    Insert: "INSERT OR IGNORE INTO rows VALUES (?1, ?2, ?4, ?5, ?6, ?7)",
+    Delete: "DELETE FROM rows WHERE part = ? AND key = ? AND (etag = ? OR ? = '*')",
+    Insert: "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?, ?)",
     Merge: _MERGE,
     Replace: """
-UPDATE rows SET etag = ?4, boot = ?5, touched = ?6, data = ?7
-WHERE part = ?1 AND key = ?2 AND (etag = ?3 OR ?3 = '*')
+UPDATE rows SET etag = ?, boot = ?, touched = ?, data = ?
+WHERE part = ? AND key = ? AND (etag = ? OR ? = '*')
 """,
 }
-"""Each writes one row if it is as expected, and none if it is not: ?1 to ?7 are partition, key,
-expected etag, new etag, boot, touched and text. A Delete has three of them; a Merge has limits too.
+"""Each writes one row if it is as expected, and none if it is not. Without numbers (?1), of which
+Python 3.12.0 to 3.12.3 warn, though none is named.
 """
 _RAISE_ETAG = "UPDATE counter SET etag = etag + 1 + abs(random() % 16777216)"
 """The step is random so that etags do not come again after a copy was restored. There are enough
 for a thousand batches a second for decades."""
-_LIMITS = (SURELY_FITS, SURELY_SMALL, MAX_FIELDS)
 _NOT_JSON = "malformed JSON"
 """What SQLite says of the text of a damaged row."""
 _ETAGS = """
@@ -237,11 +236,14 @@ class SqliteFile:
         rows: dict[type[Op], list[tuple[Any, ...]]] = {kind: [] for kind in _STATEMENTS}
         for op, data in zip(batch.ops, batch.datas, strict=True):
             row: tuple[Any, ...] = (batch.partition, op.key)
-            row += ("" if isinstance(op, Insert) else op.etag,)
+            if not isinstance(op, Insert):
+                row += (op.etag, op.etag)
             if not isinstance(op, Delete):
-                row += (etag, stamp.boot, stamp.touched, encode_row(data))
+                text = encode_row(data)
+                new = (etag, stamp.boot, stamp.touched, text)
+                row = row + new if isinstance(op, Insert) else new + row
             if isinstance(op, Merge):
-                row += _LIMITS
+                row += (text, SURELY_FITS, text, SURELY_SMALL, text, MAX_FIELDS)
             rows[type(op)].append(row)
         return len(batch.ops) == sum(
             self._connection.executemany(_STATEMENTS[kind], some).rowcount

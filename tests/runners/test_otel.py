@@ -332,6 +332,13 @@ def test_none_is_an_exporter() -> None:
     check(environ={"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "console"})
 
 
+def test_a_protocol_counts_for_the_signals_that_have_no_other_and_are_sent() -> None:
+    general = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    own = {f"OTEL_EXPORTER_OTLP_{one}_PROTOCOL": "http/protobuf" for one in ("TRACES", "METRICS")}
+    check(environ=general | own)
+    check(environ=general | {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"})
+
+
 WITHOUT = """
 import sys
 sys.modules[{module!r}] = None
