@@ -57,8 +57,10 @@ class InlineRunner:
         return True
 
     async def close(self) -> None:
-        for run in list(self._running):
+        left = list(self._running)
+        for run in left:
             run.stop(Outcome.CANCELLED, "the worker ended")
+        for run in left:
             await run.wait()
         for problem in await self._resources.close(self._stop_timeout):
             log_masked(partial(failure, problem), None)

@@ -147,8 +147,10 @@ class ProcessRunner:
         self.watch.keep(LOOP, deadline)
 
     async def close(self) -> None:
-        for run in list(self._running):
+        left = list(self._running)
+        for run in left:
             run.stop(Outcome.CANCELLED, "the worker ended")
+        for run in left:
             await run.wait()
         await self.idle.close()
         await self.watch.close()

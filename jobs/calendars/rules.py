@@ -19,7 +19,6 @@ UTC, unless the start fits the rule in the city's zone alone.
 """
 
 import re
-from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -27,6 +26,7 @@ from icalendar.timezone import tzp
 
 from blackboard.schedule.rrule import NUMBERS, expansion
 
+from .budget import TooMuch
 from .times import Moment, cut
 from .zone_names import guessed_zone
 
@@ -198,11 +198,16 @@ def has_start(rules: list[Rule], start: Moment) -> bool:
 
 def fits(rules: list[Rule], wall: datetime) -> bool:
     """Whether a start is among the times of one of its own rules."""
-    for rule in rules:
-        with suppress(Exception):  # of the library: it may contradict itself in one zone only
-            if next(expansion(rule, wall).after(wall - _SECOND), None) == wall:
-                return True
-    return False
+    return any(_is_time_of(rule, wall) for rule in rules)
+
+
+def _is_time_of(rule: Rule, wall: datetime) -> bool:
+    try:
+        return next(expansion(rule, wall).after(wall - _SECOND), None) == wall
+    except (TooMuch, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - the library may contradict itself in one zone only
+        return False
 
 
 def _wall(start: Moment, zone: str) -> datetime:

@@ -2,6 +2,7 @@
 
 import gc
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from itertools import count
 from time import process_time
 
@@ -9,6 +10,7 @@ import pytest
 
 from jobs.calendars import budget, series
 from jobs.calendars import parser as expand
+from jobs.calendars.rules import fits
 from tests.calendars.support import FEEDS, calendar, event, read, times, window
 
 WEEKLY = event(
@@ -398,6 +400,13 @@ def test_a_series_that_is_in_a_destructor_when_its_time_is_over_ends_after_it() 
 
     with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
         work_out()
+
+
+def test_a_rule_without_times_ends_with_the_time_that_its_series_is_given() -> None:
+    """Where it is asked in which zone the rule repeats, too."""
+    endless = {"FREQ": "SECONDLY", "BYMONTH": "2", "BYMONTHDAY": "30"}
+    with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
+        fits([endless], datetime(2026, 12, 1, 10, tzinfo=UTC).replace(tzinfo=None))
 
 
 def test_a_series_that_is_in_the_garbage_collector_when_its_time_is_over_ends_after_it() -> None:

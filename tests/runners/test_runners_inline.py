@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,6 +197,25 @@ def test_closing_the_inline_runner_cancels_what_runs() -> None:
         execution, _ = await started(runner, "a-never-ends")
         await runner.close()
         assert (await execution.wait()).outcome is Outcome.CANCELLED
+
+    asyncio.run(story())
+
+
+def test_closing_the_inline_runner_stops_all_runs_before_it_waits_for_one() -> None:
+    """Their clean-up takes as long as that of the slowest."""
+
+    async def story() -> None:
+        runner, were_stopped = InlineRunner(), list[bool]()
+        runs = [runner.start(call_of("a-never-ends"), Told(), math.inf) for _ in range(2)]
+        for one, other in (runs, runs[::-1]):
+            execution: Any = one
+
+            async def waits(other: Any = other) -> None:
+                were_stopped.append(other._verdict is not None)
+
+            execution.wait = waits
+        await runner.close()
+        assert were_stopped == [True, True]
 
     asyncio.run(story())
 
