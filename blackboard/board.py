@@ -455,7 +455,7 @@ class Board:
             new.append(self._new(item_id, item_type, its, first=first, options=options, now=now))
             await asyncio.sleep(0)  # they may be very many, and a worker lives on this loop
         left = await additions.add_missing(
-            self._table, new, on_added=lambda some: added.extend(one.id for one in some)
+            self._table, new, on_added=lambda batch: added.extend(one.id for one in batch)
         )
         self._wake_workers()
         if left:

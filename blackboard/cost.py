@@ -15,7 +15,8 @@
                  reach the largest age before the largest number
     coordinator  3 looks or renewals a lease and worker; a counting of the items each 5 minutes,
                  which reads them, the locks where something runs, and writes a row;
-                 an examination of the rows each hour, of a board that is not too large
+                 an examination of the rows each hour, of a board that is not too large;
+                 a look a day at the history of each item that runs seldom
 
 It is a forecast for a board without faults. Not counted: retries, commands, notices, repeated
 requests, items that run once; what the coordinator deletes each day.

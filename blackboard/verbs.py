@@ -33,6 +33,13 @@ def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:
     return Answer(item=item, words=words, changed=False, no=no)
 
 
+def _is_another(item: Item, state: str, fence: int | None, *, there: int) -> Answer | None:
+    """The answer where the run, or the lock, has another fence than the one that is meant."""
+    if fence in {None, there}:
+        return None
+    return _unchanged(item, f"{state} with fence {fence}, but {there}: left as it is", no=True)
+
+
 async def _pause(board: BoardTable, item: Item, mark: Mark, _fence: int | None) -> Answer:
     done = await edits.pause(board, item.id, mark)
     if done.changed:
@@ -55,9 +62,8 @@ async def _resume(board: BoardTable, item: Item, mark: Mark, _fence: int | None)
 async def _cancel(board: BoardTable, item: Item, mark: Mark, fence: int | None) -> Answer:
     if not item.running:
         return _unchanged(item, "does not run", no=True)
-    if fence not in {None, item.fence}:
-        words = f"does not run with fence {fence}, but {item.fence}: left as it is"
-        return _unchanged(item, words, no=True)
+    if another := _is_another(item, "does not run", fence, there=item.fence):
+        return another
     done = await edits.cancel(board, item.id, mark, fence=item.fence)
     if not done.changed:
         words = "had ended, or been taken over, before it could be cancelled"
@@ -70,9 +76,8 @@ async def _unlock(board: BoardTable, item: Item, mark: Mark, fence: int | None) 
     lock = await board.lock(item.id)
     if lock is None:
         return _unchanged(item, "is not locked", no=True)
-    if fence not in {None, lock.fence}:
-        words = f"is not locked with fence {fence}, but {lock.fence}: left as it is"
-        return _unchanged(item, words, no=True)
+    if another := _is_another(item, "is not locked", fence, there=lock.fence):
+        return another
     done = await edits.unlock(board, item.id, mark, fence=lock.fence)
     if not done.changed:
         words = f"is not locked with fence {lock.fence} any more"

@@ -222,6 +222,11 @@ def _schedule_of(item: Item, facts: Circumstances) -> Schedule | None:
     settings = facts.settings
     if settings is not None and (settings.schedule is not None or settings.has_handler):
         return settings.schedule
+    return _written_schedule(item)
+
+
+def _written_schedule(item: Item) -> Schedule | None:
+    """The schedule in its row, by which it was last planned; None where there is none to read."""
     try:
         return parse_schedule(item.schedule, item.timezone) if item.schedule else None
     except BadInput:
@@ -253,7 +258,9 @@ def _due(item: Item, facts: Circumstances) -> str:
     if item.ready > item.slot:
         text += f"; it may start{_delayed_by(item, facts)} at {exactly(item.ready, facts.now)}"
     if earlier := _earlier_schedule(item, facts):
-        text += f". It was planned by its earlier schedule, {earlier}; the new one counts from then"
+        text += (
+            f". It was planned by its earlier schedule, {earlier}; the new one counts from then on"
+        )
     return text
 
 
@@ -263,10 +270,8 @@ def _earlier_schedule(item: Item, facts: Circumstances) -> str:
         return ""
     if (item.schedule, item.timezone) == (facts.settings.text, facts.settings.timezone):
         return ""
-    try:
-        return describe(parse_schedule(item.schedule, item.timezone)) if item.schedule else ""
-    except BadInput:
-        return ""
+    earlier = _written_schedule(item)
+    return describe(earlier) if earlier else ""
 
 
 def _delayed_by(item: Item, facts: Circumstances) -> str:

@@ -255,7 +255,9 @@ def run_command(
     if wait and here:
         raise BadInput("wait", "a run here is waited for anyway", "leave it out")
     if trigger is not None and here:
-        raise BadInput("trigger", "a run here is asked for by nobody else", "leave it out")
+        raise BadInput(
+            "trigger", "a run here is no request, which could come twice", "leave it out"
+        )
     if trigger == "":
         raise BadInput("trigger", "it is empty", "name what asks for the run, or leave it out")
     seconds = parse_duration(timeout, "timeout").total_seconds() if timeout else None

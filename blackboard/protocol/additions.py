@@ -160,16 +160,19 @@ async def add_missing(
     board: BoardTable, new: Sequence[New], *, on_added: Callable[[Sequence[New]], None]
 ) -> Mapping[str, str]:
     """As `add_many`, of those items alone that are not on the board, also where other processes add
-    some of them meanwhile.
+    some of them meanwhile. Raises BadInput, before any is added, for what `add` refuses.
     """
+    check_not_made(board.name)
+    for one in new:
+        check_no_pump(board.name, one.type, board.resolve(one.type, encode_spec(one.spec)))
     while True:
         there, gone = set[str](), dict[str, Item]()
         for number in range(board.shards):
-            async for one in board.items_and_tombstones(number):
-                if one.state is State.REMOVED:
-                    gone[one.id] = one
+            async for item in board.items_and_tombstones(number):
+                if item.state is State.REMOVED:
+                    gone[item.id] = item
                 else:
-                    there.add(one.id)
+                    there.add(item.id)
         missing = [one for one in new if one.id not in there]
         with suppress(AlreadyThere):
             return await add_many(board, missing, tombstones=gone, on_added=on_added)

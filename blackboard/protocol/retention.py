@@ -133,9 +133,9 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
-    """Prunes the histories of all items that no release prunes, and deletes expired tombstones.
-    Awaits `pause` after each page of items, before each history, which is then read and deleted
-    without another, and before the tombstones of a batch are deleted.
+    """Prunes the histories of all items that no release prunes in time, and deletes expired
+    tombstones. Awaits `pause` after each page of items, before each history, which is then read and
+    deleted without another, and before the tombstones of a batch are deleted.
     """
     done, now = Pruned(), await board.table.now()
     if board.clock_proven_in():

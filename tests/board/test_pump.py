@@ -330,5 +330,7 @@ def test_no_item_is_of_the_type_of_a_pump(tmp_path: Path) -> None:
         async with blackboard.open(tmp_path / "x.db", handlers=handlers, create=True) as board:
             with pytest.raises(BadInput, match="type: 'clicks' is a pump, whose workers make"):
                 await board.add("x", "clicks")
+            with pytest.raises(BadInput, match="type: 'clicks' is a pump, whose workers make"):
+                await board.add_many({"x": None, "y": None}, "clicks")
 
     asyncio.run(story())

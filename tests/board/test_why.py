@@ -200,7 +200,7 @@ def why(
             {"schedule": "every 9h"},
             {},
             Move.LEAVE,
-            ["was planned by its earlier schedule, every 9 hours; the new one counts from then"],
+            ["was planned by its earlier schedule, every 9 hours; the new one counts from then on"],
         ),
         (
             {"schedule": "every 9h"},
