@@ -179,6 +179,8 @@ def main() -> None:
     """The console script."""
     code = 1
     reset_signals([signal.SIGCHLD])  # not SIGHUP and others, which `nohup` and shells ignore
+    if os.getpid() == 1:
+        _end_when_asked()
     _open_streams()
     try:
         code = called()
@@ -187,6 +189,15 @@ def main() -> None:
     finally:
         _leave_threads(code)
     sys.exit(_flushed(code))
+
+
+def _end_when_asked() -> None:
+    """Lets SIGTERM and SIGHUP end this process at once until a command handles them. The kernel
+    does so by itself, except to process 1 of a container.
+    """
+    for one in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(one) is signal.SIG_DFL:
+            signal.signal(one, lambda number, _frame: os._exit(128 + number))
 
 
 def _open_streams() -> None:

@@ -3,9 +3,9 @@ all output of the run.
 
 Covered are the value, its lines, and its forms in a URL, in base64 (anywhere in a longer text:
 `user:token`), in HTML, in JSON and JSON within it, and in Python's quotes. Programs differ in which
-characters they escape in a URL or in HTML, and how: any of them may be. Values of fewer than
-SHORTEST characters stay: they occur by chance. Not promised is any other form that a handler makes
-of a value: reversed, in pieces, as a number or a hash, quoted twice or for a shell.
+characters they escape in a URL, in HTML or in JSON, and how: any of them may be. Values of fewer
+than SHORTEST characters stay: they occur by chance. Not promised is any other form that a handler
+makes of a value: reversed, in pieces, as a number or a hash, quoted twice or for a shell.
 
 Masking takes time in proportion to the text and to the values, and is limited to a part of a long
 text, because it may happen on the loop. Text is masked before it is cut to fit a row: a value that
@@ -19,7 +19,7 @@ from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from html.entities import codepoint2name
+from html.entities import html5
 from itertools import accumulate, chain
 from string import ascii_letters, digits
 from typing import Any, Final
@@ -39,10 +39,17 @@ LONGEST_CHARACTER: Final = 4
 _TRIES: Final = 1000
 """Places in a value that are tried as the beginning of a cut text. A value with more of them
 repeats itself, and the first is taken."""
-_LONGEST_ESCAPED: Final = 10_000
+_LONGEST_ESCAPED: Final = 4_000
 """Characters of the longest value that is looked for with any of its characters escaped."""
 _UNRESERVED = frozenset(ascii_letters + digits + "-._~")
-"""Characters that no program escapes in a URL or in HTML."""
+"""Characters that no program escapes."""
+_ESCAPING = re.compile(r"[%&+\\]")
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t"}
+"""Characters that a backslash and this letter stand for."""
+_BEFORE = r"\\{0,16}+"
+"""Backslashes before a character: JSON within JSON doubles them. None is given back, for the search
+would else try each way to share them out; the limit keeps it short where there are very many.
+"""
 _JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _QUOTED = re.compile("%[0-9A-F]{2}")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -152,7 +159,7 @@ class Mask:
             while at >= 0:
                 spans.append((at, at + len(form), name))
                 at = text.find(form, at + len(form))
-        if "%" in text or "&" in text:
+        if _ESCAPING.search(text):
             spans += [
                 (found.start(), found.end(), name)
                 for name, value in self._all
@@ -212,25 +219,37 @@ def _forms(value: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=32)
 def _escaped(value: str) -> re.Pattern[str] | None:
-    """Finds a value in a URL or in HTML, whichever of its characters are escaped. None: it has no
-    such character, or is too short or too long.
+    """Finds a value in a URL, in HTML or in JSON, whichever of its characters are escaped. None: it
+    has no such character, or is too short or too long.
     """
     if not SHORTEST <= len(value) <= _LONGEST_ESCAPED or _UNRESERVED.issuperset(value):
         return None
-    return re.compile("".join(map(_character, value)))
+    value = re.sub(r"\\+", r"\\", value)
+    start = r"(?<!\\)" if value[0] == "\\" else ""  # a run of them is tried once
+    return re.compile(start + "".join(map(_character, value)))
 
 
+@lru_cache(maxsize=256)
 def _character(one: str) -> str:
-    """The expression for a character, as it is or escaped."""
+    """The expression for a character, as it is or escaped. A backslash is any number of them."""
     if one in _UNRESERVED:
         return re.escape(one)
-    quoted = "".join(f"%{byte:02X}" for byte in one.encode(errors="surrogateescape"))
-    forms = [re.escape(one), f"(?i:{quoted})", f"&#0*{ord(one)};", f"(?i:&#x0*{ord(one):x};)"]
-    if name := codepoint2name.get(ord(one)):
-        forms.append(f"&{name};")
+    raw = one.encode(errors="surrogateescape")
+    units = one.encode("utf-16-be", "surrogatepass").hex()
+    pairs = [units[at : at + 4] for at in range(0, len(units), 4)]
+    in_json = _BEFORE.join(f"u(?:{pair}|{pair.upper()})" for pair in pairs)
+    forms = [
+        "".join(f"%(?:{byte:02X}|{byte:02x})" for byte in raw),
+        f"&#0*+{ord(one)};",
+        f"&#[xX]0*+(?:{ord(one):x}|{ord(one):X});",
+        *(f"&{name}" for name, text in html5.items() if text == one and name.endswith(";")),
+    ]
+    if one == "\\":
+        return "(?:" + "|".join((rf"\\++(?:{in_json})?+", *forms)) + "){1,16}+"
     if one == " ":
         forms.append(r"\+")
-    return f"(?:{'|'.join(forms)})"
+    after = "|".join((re.escape(one), in_json, *_LETTERS.get(one, "")))
+    return rf"(?:{_BEFORE}(?:{after})|{'|'.join(forms)})"
 
 
 def _in_json(value: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ from blackboard.handlers.handler import Source
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import first_line
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, Runner
-from blackboard.runners.secrets import NOTHING, Mask
+from blackboard.runners.secrets import MOST_MASKED, NOTHING, Mask
 
 try:
     from opentelemetry import context, metrics, trace
@@ -210,7 +210,7 @@ def _masked_values(attributes: Attributes, mask: Mask) -> Attributes:
 
     def masked(value: Any) -> Any:
         if isinstance(value, str):
-            return mask.short(value)
+            return mask.short(value, MOST_MASKED)
         return [masked(one) for one in value] if isinstance(value, list | tuple) else value
 
     return {name: masked(value) for name, value in (attributes or {}).items()}

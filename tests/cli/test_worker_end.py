@@ -48,6 +48,38 @@ def test_a_signal_to_stop_that_comes_late_does_not_change_the_exit_code(
     assert process.returncode == 0
 
 
+FIRST = ("unshare", "--user", "--map-root-user", "--pid", "--fork")
+
+
+def test_a_worker_that_is_process_1_ends_when_it_is_asked_to_while_its_store_is_away(
+    tmp_path: Path,
+) -> None:
+    if subprocess.run([*FIRST, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespaces of processes here")
+    command = (sys.executable, "-m", "blackboard", "--store", "azurite://127.0.0.1:1/none")
+    (tmp_path / "jobs.py").write_text(JOBS)
+    said = tmp_path / "said"
+    with said.open("w") as log:
+        outer = subprocess.Popen(
+            [*FIRST, *command, "worker", "--init", "--jobs", "jobs.py"],
+            cwd=tmp_path,
+            env=own_environ(),
+            stderr=log,
+        )
+    (tmp_path / "go").touch()
+    children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")
+    worker = 0
+    try:
+        eventually(lambda: "waiting: " in said.read_text(), "it waits for its store")
+        worker = int(children.read_text())
+        os.kill(worker, signal.SIGTERM)
+        assert outer.wait(patience(10)) == 128 + signal.SIGTERM
+    finally:
+        if outer.poll() is None:
+            os.kill(worker or outer.pid, signal.SIGKILL)
+            outer.wait()
+
+
 SLOW = """
 import asyncio
 from pathlib import Path

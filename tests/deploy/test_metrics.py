@@ -84,7 +84,7 @@ def test_what_is_asked_for_is_exported(expression: str) -> None:
     assert asked
     for one in asked:
         assert one.name in exported
-        assert one.matched <= exported[one.name]
+        assert one.matched <= exported[one.name] | OF_PROMETHEUS
     for names, over in _AGGREGATION.findall(" ".join(expression.split())):
         grouped = {name.strip() for name in names.split(",")} - OF_PROMETHEUS
         for one in series(inside(over)):
@@ -103,6 +103,17 @@ def test_brackets_are_balanced_and_counters_are_rates(expression: str) -> None:
     for found in re.finditer(r"(\w+)\((blackboard_\w+_(?:total|bucket))", expression):
         assert found[1] in {"rate", "increase"}
     assert not re.search(r"(?<!rate\()(?<!increase\()blackboard_\w+_(total|bucket)", expression)
+
+
+def test_boards_that_one_prometheus_has_are_kept_apart() -> None:
+    """What is fine on one board must not hide what is wrong on another."""
+    for panel in panels():
+        for target in panel["targets"]:
+            for one in series(target["expr"]):
+                assert "job" in one.matched, panel["title"]
+    for rule in ALERTS:
+        for aggregated in re.findall(r"\b(?:sum|max|min|avg|count)\b([^(]*\([^)]*)", rule["expr"]):
+            assert re.match(r" by \((.*\b)?(job|instance)\b", aggregated), rule["alert"]
 
 
 def test_a_metric_that_is_not_exported_would_be_found() -> None:
@@ -147,4 +158,5 @@ def test_every_alert_says_what_is_wrong_and_for_how_long() -> None:
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert rule["annotations"].keys() == {"summary", "description"}
         for label in re.findall(r"\$labels\.(\w+)", str(rule["annotations"])):
-            assert label in OF_PROMETHEUS or f"({label})" in rule["expr"], rule["alert"]
+            each = [labels()[one.name] for one in series(rule["expr"])]
+            assert label in OF_PROMETHEUS or all(label in one for one in each), rule["alert"]

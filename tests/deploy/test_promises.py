@@ -15,6 +15,7 @@ from blackboard import __version__
 from blackboard.cli import group
 from blackboard.runners.process import ProcessRunner
 from blackboard.schedule.times import parse_duration
+from blackboard.settings import Settings
 from blackboard.worker.membership import SHUTDOWN_TIMEOUT
 from blackboard.worker.release_queue import LAST_RELEASES
 from tests.deploy.files import (
@@ -94,6 +95,9 @@ def test_whoever_is_stopped_has_time_to_end() -> None:
         "kubernetes": (worker["args"], f"{pod()['terminationGracePeriodSeconds']}s"),
         "systemd": (started.split(), patience.replace("min", "m")),
     }
+    for page in (ROOT / "docs" / "deploy.md", DEPLOY / "Dockerfile"):
+        [seconds] = re.findall(r"docker run .*--stop-timeout (\d+)", page.read_text())
+        pairs[page.name] = (["--grace", Settings().worker.grace], f"{seconds}s")
     for where, (args, killed_after) in pairs.items():
         grace = parse_duration(args[args.index("--grace") + 1], "grace")
         assert parse_duration(killed_after, "killed") > grace + AFTER_GRACE, where

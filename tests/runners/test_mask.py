@@ -42,6 +42,14 @@ def encoded(text: str) -> str:
         (html.escape(TOKEN, quote=False), "${TOKEN}"),
         (html.escape(TOKEN).replace("&quot;", "&#34;"), "${TOKEN}"),
         (html.escape(TOKEN).replace("&quot;", "&#x22;").replace("ü", "&uuml;"), "${TOKEN}"),
+        (html.escape(TOKEN).replace("&quot;", "&QUOT;"), "${TOKEN}"),
+        (TOKEN.replace(" ", "+"), "${TOKEN}"),
+        (json.dumps(TOKEN).replace("=", "\\u003D"), '"${TOKEN}"'),
+        (json.dumps(TOKEN).replace("=", "\\u003d").replace("\\\\", "\\u005c"), '"${TOKEN}"'),
+        (
+            json.dumps(json.dumps(TOKEN, ensure_ascii=False).replace("=", "\\u003d")),
+            '"\\"${TOKEN}\\""',
+        ),
         (ascii(TOKEN), "'${TOKEN}'"),
         (repr(TOKEN.encode()), "b'${TOKEN}'"),
         (json.dumps(TOKEN).replace("/", "\\/"), '"${TOKEN}"'),
@@ -240,6 +248,15 @@ def test_the_variables_that_params_name_are_masked_and_no_others() -> None:
 def test_what_names_no_variable_is_handed_through() -> None:
     for mask in (NOTHING, mask_of({"a": ["x", 1, None]}, {})):
         assert mask.text(TOKEN) == TOKEN
+
+
+@pytest.mark.parametrize(
+    "text", ["\\" * 100_000, '\\"' * 50_000, "%5C" * 30_000, '"\\u005c' * 10_000]
+)
+@pytest.mark.parametrize("value", ["\\a\\b\\c" * 9, '"\\"\\"\\"', "%5C%5C"])
+def test_a_text_of_escapes_alone_is_searched_in_time(value: str, text: str) -> None:
+    """One that was searched anew from each place would take minutes."""
+    assert "a" not in Mask({"TOKEN": value}).text(text)
 
 
 def test_a_joined_mask_has_both_values_of_a_name() -> None:

@@ -33,9 +33,11 @@ from blackboard.errors import BadInput
 from blackboard.handlers.handler import handler, handlers_of
 from blackboard.handlers.registry import by_type
 from blackboard.model import replace
+from blackboard.phrases import LONGEST_ERROR
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
-from blackboard.runners.tracing import TracingRunner, check
+from blackboard.runners.secrets import Mask
+from blackboard.runners.tracing import TracingRunner, _masked_values, check
 from blackboard.settings import Settings
 from blackboard.subscribers import Events
 from tests.support.boards import Scene, story
@@ -326,6 +328,12 @@ def test_an_exporter_that_is_not_there_is_refused(environ: dict[str, str], words
     with pytest.raises(BadInput) as refused:
         check(environ=environ)
     assert str(refused.value).startswith(words)
+
+
+def test_a_long_attribute_is_masked_and_stays_long() -> None:
+    text = "x" * 2 * LONGEST_ERROR
+    masked = _masked_values({"query": f"{text} secret-value"}, Mask({"TOKEN": "secret-value"}))
+    assert masked == {"query": f"{text} ${{TOKEN}}"}
 
 
 def test_none_is_an_exporter() -> None:
