@@ -144,6 +144,9 @@ class LocalRun:
 
     # ---- a Reporter, for the handler
 
+    def called(self) -> None:
+        """Does nothing: no time limit ends a run here."""
+
     def progress(self, done: int, total: int) -> None:
         held, _ = self._claimed.result()
         held.report_progress(done, total)

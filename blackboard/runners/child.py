@@ -111,6 +111,8 @@ class ChildLoop:
         handler = None
         try:
             handler = _found(run.source, data.item.type)
+            if not self._types:
+                self._send(wire.CalledMessage())
             spans = self._spans(data.trace, mask)
             context = context_of(
                 data,
@@ -198,7 +200,7 @@ class ChildLoop:
         if waiting is not None:
             waiting.put(saved)
 
-    def _send(self, message: wire.ReadyMessage | wire.Reported | wire.SaveMessage) -> None:
+    def _send(self, message: wire.ReadyMessage | wire.OfRun) -> None:
         self._socket.sendall(wire.frame(message, largest=wire.LARGEST_ANSWER))
 
 

@@ -105,6 +105,7 @@ def context_of(
 ) -> Context:
     """The `ctx` of a run. `save` gets the value that the handler saves, not yet encoded."""
     log = run_logger(report.log)
+    ends = None if data.allowed is None else SystemClock().monotonic() + data.allowed
     return Context(
         due=data.due,
         fence=data.fence,
@@ -120,7 +121,7 @@ def context_of(
         warn=partial(report.warn, log),
         checkpoint=data.checkpoint,
         resources=resources,
-        time_left=partial(_time_left, data.ends),
+        time_left=partial(_time_left, ends),
         save=save,
     )
 

@@ -150,6 +150,7 @@ class _InlineRun:
 
     async def _run(self, call: HandlerCall) -> Ended:
         self._began = True
+        self._report.called()
         own_context(self)
         with captured(self._tail), kept_logs(self._reports.log):
             try:

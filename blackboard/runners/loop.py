@@ -268,13 +268,21 @@ def _owner_of(future: object) -> LoopRun | None:
 
 
 def _end_leftovers(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancels all tasks, closes generators and ends threads, as far as they allow it."""
+    """Cancels all tasks, closes generators and ends threads, as far as they allow it. A task that
+    goes on is never destroyed: what swallows each cancellation would swallow that, too, and Python
+    would stay in it for ever.
+    """
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
     run_until_done(loop, _ended(left))
     for ending in (loop.shutdown_asyncgens(), loop.shutdown_default_executor()):
         run_until_done(loop, _ended([loop.create_task(ending)]))
+    if left := asyncio.all_tasks(loop):
+        from ctypes import py_object, pythonapi  # noqa: PLC0415 - hardly ever needed
+
+        for task in left:
+            pythonapi.Py_IncRef(py_object(task))
 
 
 async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:

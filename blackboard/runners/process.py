@@ -11,8 +11,9 @@ number of runs another child takes its place, so that an undetected leak does no
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Source
@@ -25,8 +26,12 @@ from blackboard.runners.interpreter import STARTING
 from blackboard.runners.output import Notes, failure
 from blackboard.runners.runner import Execution, HandlerCall, Reporter
 
-START_WITHIN = 30.0
-"""Seconds in which a child that is started to try whether one can be is ready."""
+START_WITHIN = 60.0
+"""Seconds in which a child is ready after its start, and has imported its module after that where
+its run may not take longer.
+"""
+STARTS = 2 * (os.cpu_count() or 1)
+"""How many children are started at a time. More would keep each other from getting ready."""
 
 
 class IdleChildren:
@@ -113,6 +118,7 @@ class ProcessRunner:
         self.runs = runs
         self.watch = Watch()
         self.idle = IdleChildren(self.watch, most=idle, rest=idle_after, stop_timeout=stop_timeout)
+        self.starts = asyncio.Semaphore(STARTS)
         self._running: set[_ProcessRun] = set()
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
@@ -172,6 +178,8 @@ class _ProcessRun:
         self._child: ChildProcess | None = None
         self._signals: dict[Literal["lost", "stopping"], str] = {}
         self._saves = set[asyncio.Task[None]]()
+        self._importing: asyncio.TimerHandle | None = None
+        """Gives up a child that imports the module of the handler."""
         self._notes = Notes()
         loop = asyncio.get_running_loop()
         self._end: asyncio.Future[End] = loop.create_future()
@@ -219,6 +227,7 @@ class _ProcessRun:
         except Exception as problem:  # noqa: BLE001 - the worker needs an answer
             ended = _failed(self._call.mask.short(failure(problem)))
         finally:
+            self._import_ends()
             for save in self._saves:
                 save.cancel()
             if self._child is not None:
@@ -228,29 +237,57 @@ class _ProcessRun:
         return self._notes.added_to(ended)
 
     async def _call_handler(self) -> Ended:
-        if isinstance(stopped := self._first, Ended):
-            return stopped
         try:
-            self._child = child = await self._started_child()
+            self._child = child = await self._ready_child()
         except STARTING as problem:
             return _not_begun(str(problem) or type(problem).__name__)
-        call = self._call
-        run = wire.RunMessage(call.handler.source, call.data, dict(call.mask.values))
-        child.let_run(run, self._deadline, self._received)
-        for name, reason in self._signals.items():
-            child.send_signal(name, reason)
+        if child is None:
+            assert isinstance(self._first, Ended)
+            return self._first
+        if not self._end.done():
+            self._let_run(child)
         end = await self._end
         if isinstance(end, wire.FinishedMessage):
             return self._finished(child, end)
         return await self._without_answer(child, end if isinstance(end, str) else "")
 
-    async def _started_child(self) -> ChildProcess:
-        source = self._call.handler.source
-        child = self._runner.idle.take(source)
-        if child is None:
+    async def _ready_child(self) -> ChildProcess | None:
+        """A child that waits for a run of this module, or a new one once it is ready, or the run is
+        stopped. None: it was stopped before a child was started.
+        """
+        idle, source = self._runner.idle, self._call.handler.source
+        if not self._end.done() and (child := idle.take(source)) is not None:
+            return child
+        async with self._runner.starts:
+            if self._end.done():
+                return None
+            if (child := idle.take(source)) is not None:  # another run has ended meanwhile
+                return child
             self._child = child = ChildProcess(source, self._runner.watch)
             await child.connect()
+            either: list[asyncio.Future[Any]] = [child.ready, self._end]
+            await asyncio.wait(either, timeout=START_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+        if not child.ready.done():
+            self._give_up(f"it was not ready within {START_WITHIN:g} s")
         return child
+
+    def _let_run(self, child: ChildProcess) -> None:
+        call = self._call
+        run = wire.RunMessage(call.handler.source, call.data, dict(call.mask.values))
+        child.let_run(run, self._deadline, self._received)
+        for name, reason in self._signals.items():
+            child.send_signal(name, reason)
+        if child.runs > 1:
+            self._report.called()
+        elif call.allowed is not None:  # its module is imported first
+            allowed = max(START_WITHIN, call.allowed)
+            problem = f"its module was not imported within {allowed:g} s"
+            loop = asyncio.get_running_loop()
+            self._importing = loop.call_later(allowed, self._give_up, problem)
+
+    def _give_up(self, problem: str) -> None:
+        self._end_by(problem)
+        self._kill()
 
     def _received(self, message: wire.OfRun | Exception | None) -> None:
         match message:
@@ -259,8 +296,10 @@ class _ProcessRun:
             case None:
                 self._end_by("")
             case Exception():
-                self._end_by(f"the child process sent an invalid message: {message}")
-                self._kill()
+                self._give_up(f"the child process sent an invalid message: {message}")
+            case wire.CalledMessage():
+                self._import_ends()
+                self._report.called()
             case wire.SaveMessage(number, checkpoint):
                 if not self._end.done():
                     # As a task: the log and the end of the handler are read meanwhile.
@@ -269,6 +308,10 @@ class _ProcessRun:
                     save.add_done_callback(self._saves.discard)
             case _:
                 self._notes.take(message, self._report)
+
+    def _import_ends(self) -> None:
+        if self._importing is not None:
+            self._importing.cancel()
 
     def _end_by(self, end: End) -> None:
         if not self._end.done():

@@ -34,8 +34,8 @@ class RunData(Struct, frozen=True, kw_only=True):
     """Characters of JSON that a result, or a checkpoint, may have."""
     checkpoint: Any = None
     """The value that earlier runs have saved; None where there is nothing."""
-    ends: float | None = None
-    """When the run is stopped by its time limit, in monotonic seconds of this host; None: never."""
+    allowed: float | None = None
+    """Seconds after the call of the handler in which its time limit stops it; None: never."""
     trace: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The W3C trace context of the run, for another process; empty where runs are not traced."""
 
@@ -57,6 +57,12 @@ class Reporter(Protocol):
     """Receives what a handler emits while it runs. Called in order, and never after
     the run's end; on the loop, but for `run --here`, which calls it on the handler's threads.
     """
+
+    def called(self) -> None:
+        """The handler is called now, and its time limit counts from now: to start a process, and
+        to import a module there, is no time of the handler.
+        """
+        ...
 
     def progress(self, done: int, total: int) -> None: ...
 

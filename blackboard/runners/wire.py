@@ -63,6 +63,12 @@ class ReadyMessage(_Message):
     """To the worker, first: the child can call handlers."""
 
 
+class CalledMessage(_Message):
+    """To the worker, in a child's first run: the module is imported, and the handler is called now.
+    In later runs it is called at once.
+    """
+
+
 class SaveMessage(_Message):
     """To the worker, from `ctx.save`, which waits for the SavedMessage."""
 
@@ -99,7 +105,7 @@ class FinishedMessage(_Message, kw_only=True):
 
 Reported = ProgressMessage | LogMessage | WarnMessage
 ToChild = CodeMessage | RunMessage | SignalMessage | SavedMessage
-OfRun = Reported | SaveMessage | FinishedMessage
+OfRun = CalledMessage | Reported | SaveMessage | FinishedMessage
 ToWorker = ReadyMessage | OfRun
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)

@@ -289,6 +289,7 @@ class HandlerRuns:
         """Calls a handler, or a pump."""
         is_pump = call.handler.pump is not None
         run = self._pump(process, call, report) if is_pump else self._run(process, call, report)
+        report.called()
         self.on_begin(run)
         others = self.by_item.setdefault(call.item.id, [])
         self.count += 1

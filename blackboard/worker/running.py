@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 from weakref import ref
 
-from blackboard.clock import Clock, SystemClock
+from blackboard.clock import Clock
 from blackboard.errors import BadInput
 from blackboard.events import RunLogged, RunStarted
 from blackboard.handlers.context import HandlerItem, decoded_checkpoint, expand, is_expanded
@@ -103,18 +103,15 @@ class Runs:
         """Calls the handler of a run. `ended` is called once, with its outcome; at once where it
         cannot be called. Never raises.
         """
-        prepared = self._call(held)
-        if isinstance(prepared, Ended):
-            self.ended(held, prepared)
+        call = self._call(held)
+        if isinstance(call, Ended):
+            self.ended(held, call)
             return
-        call, allowed = prepared
         runner = self.inline if call.handler.is_async else self.process
-        report = _Report(held, self.events, self.heartbeat)
+        report = _Report(held, self.events, self.heartbeat, self._limits, call.allowed)
         held.execution = runner.start(call, report, held.claim.deadline)
         held.execution.when_ended(lambda how: self.ended(held, self._of_begun(call, report, how)))
         held.pass_on()
-        if allowed is not None:
-            self._limits.add(held, allowed)
 
     def paused_types(self) -> frozenset[str]:
         """The types of which no run is claimed now, because no child process can be started."""
@@ -151,8 +148,8 @@ class Runs:
                 break
         self._started = self.board.clock.monotonic()
 
-    def _call(self, held: Holding) -> tuple[HandlerCall, timedelta | None] | Ended:
-        """The call of a handler, and how long it may take; or why there is none."""
+    def _call(self, held: Holding) -> HandlerCall | Ended:
+        """The call of a handler, or why there is none."""
         claim = held.claim
         handler = self.handlers.get(claim.type)
         if handler is None:  # its lock named a type that is taken here, its item another
@@ -166,11 +163,7 @@ class Runs:
             return Ended(outcome=Outcome.FAILED, error="params or checkpoint: nested too deeply")
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the worker
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
-        ends = None
-        if allowed is not None:
-            # By the clock that `ctx.time_left` reads, in any process: tests turn the board's on.
-            ends = SystemClock().monotonic() + allowed.total_seconds()
-        call = HandlerCall(
+        return HandlerCall(
             handler=handler,
             item=item,
             due=claim.slot,
@@ -182,9 +175,8 @@ class Runs:
             mask=mask,
             limit=self.board.table.max_value,
             checkpoint=checkpoint,
-            ends=ends,
+            allowed=None if allowed is None else allowed.total_seconds(),
         )
-        return call, allowed
 
     async def close(self) -> None:
         self._limits.close()
@@ -203,15 +195,15 @@ class TimeLimits:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._all: list[tuple[float, int, ref[Holding], timedelta]] = []
+        self._all: list[tuple[float, int, ref[Holding], float]] = []
         """A heap: until when, in monotonic seconds; in which order they were added."""
         self._count = itertools.count()
         self._many = MANY_LIMITS
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, held: Holding, allowed: timedelta) -> None:
-        """Limits a run to so long from now on."""
-        until = self._clock.monotonic() + allowed.total_seconds()
+    def add(self, held: Holding, allowed: float) -> None:
+        """Limits a run to so many seconds from now on."""
+        until = self._clock.monotonic() + allowed
         if len(self._all) >= self._many:
             self._all = [one for one in self._all if one[2]() is not None]
             self._many = max(MANY_LIMITS, 2 * len(self._all))
@@ -236,10 +228,11 @@ class TimeLimits:
             _stop(run(), allowed)
 
 
-def _stop(held: Holding | None, allowed: timedelta) -> None:
+def _stop(held: Holding | None, allowed: float) -> None:
     """Stops a run whose time is up, unless it has ended."""
     if held is not None and held.execution is not None:
-        held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {format_duration(allowed)}")
+        longest = format_duration(timedelta(seconds=allowed))
+        held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {longest}")
 
 
 def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask, Any]:
@@ -273,6 +266,12 @@ class _Report:
     held: Holding
     events: Events
     heartbeat: Heartbeat
+    limits: TimeLimits
+    allowed: float | None
+
+    def called(self) -> None:
+        if self.allowed is not None:
+            self.limits.add(self.held, self.allowed)
 
     def progress(self, done: int, total: int) -> None:
         self.held.report_progress(done, total)

@@ -174,6 +174,31 @@ def test_what_the_loop_runs_is_answered_and_its_error_raised() -> None:
         run_loop(fail())
 
 
+DEAF = """
+import asyncio
+from blackboard.runners import loop
+
+async def deaf():
+    while True:
+        try:
+            await asyncio.sleep(0.01)
+        except:
+            pass
+
+async def main():
+    task = asyncio.create_task(deaf())
+    await asyncio.sleep(0.02)
+
+loop._CLEANUP = 0.1
+loop.run_loop(main())
+"""
+
+
+def test_a_coroutine_that_swallows_whatever_is_to_end_it_does_not_keep_its_program() -> None:
+    done = subprocess.run([sys.executable, "-c", DEAF], timeout=PATIENCE, check=False)
+    assert done.returncode == 0
+
+
 def test_ctrl_c_ends_a_program_that_does_not_listen_to_it() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

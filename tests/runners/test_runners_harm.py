@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -13,9 +14,10 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from blackboard.handlers.registry import load
-from blackboard.model import Ended, Outcome
-from blackboard.runners import guard_process
+from blackboard.handlers.registry import Handlers, load
+from blackboard.model import Ended, Outcome, replace
+from blackboard.runners import guard_process, process
+from blackboard.runners.child_process import ChildProcess
 from blackboard.runners.process import ProcessRunner
 from tests.support.runs import (
     PATIENCE,
@@ -116,6 +118,74 @@ def test_a_run_that_is_stopped_before_it_began_never_calls_its_handler() -> None
     with_processes(story)
 
 
+def odd_import(folder: Path, code: str) -> Handlers:
+    """A type `odd`, the import of whose module in a child process does this."""
+    lines = ["from blackboard import handler", "@handler('odd')", "def f(item, ctx): ..."]
+    lines += ["import os", f"if os.getpid() != {os.getpid()}:", textwrap.indent(code, "    "), ""]
+    (folder / "odd.py").write_text("\n".join(lines))
+    return load(["odd.py"], folder)
+
+
+def test_the_time_limit_of_a_run_begins_when_its_module_is_imported(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    wait = f"import time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)"
+    call = replace(call_of("odd", jobs=odd_import(tmp_path, wait)), allowed=0.1)
+
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        execution = runner.start(call, told, math.inf)
+        await eventually(lambda: any(one.runs for one in of_runs(runner)))
+        early = told.is_called
+        go.touch()
+        assert (await execution.wait()).outcome is Outcome.OK
+        again = Told()
+        assert (await runner.start(call, again, math.inf).wait()).outcome is Outcome.OK
+        assert (early, told.is_called, again.is_called) == (False, True, True)
+
+    with_processes(story)
+
+
+def of_runs(runner: ProcessRunner) -> list[ChildProcess]:
+    """The children of the runs that go on."""
+    return [run._child for run in runner._running if run._child is not None]
+
+
+def test_a_module_whose_import_never_ends_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "START_WITHIN", 5.0)
+    jobs = odd_import(tmp_path, "import time; time.sleep(600)")
+    call = replace(call_of("odd", jobs=jobs), allowed=0.1)
+
+    async def story(runner: ProcessRunner) -> None:
+        runner.watch.begin()
+        assert await runner.can_start(call.handler.source)
+        monkeypatch.setattr(process, "START_WITHIN", 0.1)
+        told = Told()
+        ended = await runner.start(call, told, math.inf).wait()
+        assert (ended.outcome, ended.begun) == (Outcome.FAILED, True)
+        assert ended.error == "its module was not imported within 0.1 s"
+        assert not told.is_called
+
+    with_processes(story)
+
+
+def test_few_children_are_started_at_a_time_and_a_run_takes_one_that_becomes_free() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        runner.starts = asyncio.Semaphore(1)
+        async with runner.starts:
+            first, stopped = (runner.start(call_of("describe"), Told(), math.inf) for _ in range(2))
+            await asyncio.sleep(0)
+            stopped.stop(Outcome.CANCELLED, "not wanted")
+            assert await runner.can_start(call_of("describe").handler.source)
+            (child,) = runner.idle._waiting
+        assert (await first.wait()).result["pid"] == child.pid
+        assert (await stopped.wait()).error == "not wanted"
+        assert child.runs == 1
+
+    with_processes(story)
+
+
 def test_after_the_end_nothing_that_is_said_to_a_run_matters() -> None:
     async def story(runner: ProcessRunner) -> None:
         execution = runner.start(call_of("describe"), Told(), math.inf)
@@ -152,18 +222,14 @@ def test_a_plain_handler_sees_that_its_lock_is_lost(early: bool) -> None:  # noq
 def test_a_module_that_fails_to_import_in_the_child_fails_the_run_with_its_error(
     tmp_path: Path,
 ) -> None:
-    file = tmp_path / "fickle.py"
-    declared = "from blackboard import handler\n@handler('fickle')\ndef f(item, ctx): ...\n"
-    here = f"import os\nif os.getpid() != {os.getpid()}:\n    import no_such_module\n"
-    file.write_text(declared + here)
-    jobs = load([str(file)], tmp_path)
+    jobs = odd_import(tmp_path, "import no_such_module")
 
     async def story(runner: ProcessRunner) -> None:
-        execution = runner.start(call_of("fickle", jobs=jobs), Told(), math.inf)
+        execution = runner.start(call_of("odd", jobs=jobs), Told(), math.inf)
         ended = await execution.wait()
         assert ended.outcome is Outcome.FAILED
         assert ended.error.startswith("ModuleNotFoundError: No module named 'no_such_module'")
-        assert str(file) in ended.error
+        assert str(tmp_path / "odd.py") in ended.error
         assert "importlib" not in ended.error
 
     with_processes(story)
@@ -207,6 +273,22 @@ def test_a_run_whose_process_cannot_be_started_has_not_begun(
     with_processes(story)
 
 
+def test_a_run_whose_process_does_not_get_ready_has_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endless = "import time; time.sleep(600)"
+    monkeypatch.setattr("blackboard.runners.child_process.program", lambda _: endless)
+    monkeypatch.setattr(process, "START_WITHIN", 0.0)
+
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "describe")
+        assert (ended.outcome, ended.begun) == (Outcome.FAILED, False)
+        words = "no child process could be started: it was not ready within 0 s"
+        assert ended.error == words
+
+    with_processes(story)
+
+
 def test_a_process_that_was_started_to_try_it_takes_the_next_run() -> None:
     async def story(runner: ProcessRunner) -> None:
         assert await runner.can_start(call_of("describe").handler.source)
@@ -239,10 +321,9 @@ def test_a_handler_that_ended_its_process_has_begun_though_a_signal_could_not_be
         runner.watch.begin()
         execution = runner.start(call_of("die", how="exit"), Told(), math.inf)
         child = None
-        while child is None or child._transport is None:
+        while child is None or not child.runs:
             await asyncio.sleep(0)
             child = cast(Any, execution)._child
-        await asyncio.sleep(0)  # the run is sent
         # The loop is busy meanwhile.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
         execution.lose("its lock was overridden")

@@ -45,7 +45,7 @@ def test_a_child_leads_a_session_of_its_own_so_that_ctrl_c_does_not_reach_it() -
 def test_a_handler_gets_the_time_that_is_left_until_its_time_limit(on: Any, type_: str) -> None:
     async def story(runner: Runner) -> None:
         began = time.monotonic()
-        call = replace(call_of(type_), ends=began + 600)
+        call = replace(call_of(type_), allowed=600.0)
         ended = await runner.start(call, Told(), math.inf).wait()
         assert 600 - (time.monotonic() - began) <= ended.result <= 600
         assert (await run(runner, type_)).result is None

@@ -36,6 +36,10 @@ class Told:
     saved: list[str] = field(default_factory=list)
     refusal: BlackboardError | None = None
     """The error that the next saves raise, if any."""
+    is_called: bool = False
+
+    def called(self) -> None:
+        self.is_called = True
 
     async def save(self, checkpoint: str) -> None:
         if self.refusal is not None:

@@ -194,6 +194,7 @@ class FakeRunner:
         """How often it was tried."""
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
+        report.called()
         run = FakeRun(call, report, [deadline])
         self.runs[call.item.id].append(run)
         self.order.append(call.item.id)
