@@ -155,6 +155,8 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     """Runs that were asked for and come after the waiting or running one, in this order."""
     warned: int = 0
     """Ok runs in a row that had warnings, up to the last ok one."""
+    first: datetime | None = None
+    """The first time that an operator named when it was added."""
     version: int = VERSION
     """The version of the item's row: a token repeats it, so that a program of an older version
     leaves the token alone."""
@@ -167,6 +169,11 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
         it, or gave the item another schedule since it began.
         """
         return self.slot != self.planned
+
+    @property
+    def is_planned_first(self) -> bool:
+        """Whether the planned slot is the first time that an operator named."""
+        return self.planned == self.first
 
 
 class Token(Work, frozen=True, kw_only=True):
@@ -206,8 +213,6 @@ class Item(Work, frozen=True, kw_only=True):
     """JSON of `Mark`: who last resumed it, when and why."""
     acknowledged: str = ""
     """JSON of `Acknowledgement`: who saw that it fails, when and why."""
-    first: datetime | None = None
-    """The first time that an operator named when it was added."""
     declared_by: str = ""
     """The file, or the owner of files, that `apply` took it from last."""
     applied: tuple[Applied, ...] = ()

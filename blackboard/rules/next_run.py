@@ -55,7 +55,9 @@ TOLERANCE = timedelta(minutes=1)
 
 def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
     """The schedule's next slot after the item's run, which started at `item.start`; None: there is
-    none. A start or slot in the future, where a clock was wrong, counts as now.
+    none. A start or slot in the future, where a clock was wrong, counts as now. After a run that
+    was asked for, a planned slot that is to come stays if it is the first that was named; that of
+    an earlier schedule counts no more.
     """
     schedule = settings.schedule
     if schedule is not None and is_exhausted(schedule, item.runs + 1):
@@ -63,8 +65,8 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     slot, start = no_later(item.slot, now=now), no_later(item.start or item.ready, now=now)
     if schedule is None or isinstance(schedule, Every):
         following = next_due(schedule, start) if schedule else None
-        is_later = item.is_unscheduled and item.planned > (following or start)
-        return item.planned if is_later else following
+        stays = item.is_unscheduled and (schedule is None or item.is_planned_first)
+        return item.planned if stays and item.planned > (following or start) else following
     wait = part_of_jitter(item.id, settings)
     if settings.missed == "none":
         passed = max(slot, now - wait)
@@ -73,7 +75,8 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     else:
         passed = max(slot, start - wait)
     if item.is_unscheduled:
-        if item.planned == NEVER:  # the schedule had no next slot: a new one counts from now
+        # Planned is what comes next by this schedule, or a slot of an earlier one, or there is none.
+        if item.planned == NEVER or (item.planned > now and not item.is_planned_first):
             return next_due(schedule, now)
         stays = settings.missed == "all" or (settings.missed == "one" and bool(item.once))
         return item.planned if item.planned > passed or stays else next_due(schedule, passed)
@@ -171,7 +174,7 @@ def _has_come_by_same_times(item: Item, settings: RunSettings, *, now: datetime)
 
 def _is_first_that_stays(item: Item, settings: RunSettings) -> bool:
     """Whether an item that never ran keeps its first slot. That of an `at` goes with the `at`."""
-    is_first = item.start is None and (settings.schedule is None or item.planned == item.first)
+    is_first = item.start is None and (settings.schedule is None or item.is_planned_first)
     return is_first and not (item.schedule.startswith("at ") or isinstance(settings.schedule, Once))
 
 

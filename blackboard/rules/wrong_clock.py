@@ -96,7 +96,7 @@ def is_set_back(item: Item, planning: Planning, *, now: datetime) -> bool:
 
 def is_named(item: Item) -> bool:
     """Whether an operator may have named the time that is planned: an `at`, or a first one."""
-    return item.planned == item.first or item.schedule.startswith("at ")
+    return item.is_planned_first or item.schedule.startswith("at ")
 
 
 def still_to_come(item: Item, planning: Planning, *, now: datetime) -> datetime | None:

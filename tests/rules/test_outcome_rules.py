@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import NEVER, Item, QueuedRun, State
+from blackboard.model import NEVER, Item, QueuedRun, State, replace
 from blackboard.rules.next_run import MILLISECOND, backoff, planned_after, serves, slot_asked_for
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, running, settings
 
@@ -167,6 +167,27 @@ def test_a_run_that_was_asked_for_leaves_the_scheduled_slot_as_it_was(
     plan = after(asked_for, "ok", run=settings(**said))
     assert plan.slot == plan.planned == (slot or planned)
     assert plan.waits
+
+
+@pytest.mark.parametrize(
+    ("said", "following"),
+    [
+        ({"every": "2h"}, NOON + 2 * HOUR + timedelta(seconds=30)),
+        ({"cron": "0 * * * *"}, NOON + HOUR),
+        ({"rrule": "DTSTART:20261121T120000Z\nRRULE:FREQ=HOURLY"}, NOON + HOUR),
+        ({"cron": "0 * * * *", "missed": "all"}, NOON + HOUR),
+        ({"at": "2026-12-24T18:00Z"}, datetime(2026, 12, 24, 18, tzinfo=UTC)),
+    ],
+)
+def test_a_slot_of_an_earlier_schedule_is_planned_no_more_after_a_run_that_was_asked_for(
+    said: dict[str, object], following: datetime
+) -> None:
+    """But the first time that a person has named is."""
+    of_earlier = NOON + 100 * HOUR
+    asked_for = running(slot=NOON + timedelta(seconds=30), planned=of_earlier)
+    assert after(asked_for, "ok", run=settings(**said)).planned == following
+    named = replace(asked_for, first=of_earlier)
+    assert after(named, "ok", run=settings(**said)).planned == of_earlier
 
 
 def test_a_run_that_was_asked_for_in_the_millisecond_that_is_planned_has_a_slot_of_its_own() -> (

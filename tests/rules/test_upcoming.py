@@ -28,6 +28,8 @@ ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
 """A run that was asked for; its schedule goes on at the next hour."""
 NAMED = replace(item(slot=NOON + 1.2 * HOUR), first=NOON + 1.2 * HOUR)
 """Its first time, which a person named, is no slot of a schedule."""
+MONTH = replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY)
+"""The same, and a run was asked for before it."""
 RETRIED = replace(WAITING, ready=NOON + 1.5 * HOUR, attempt=2)
 PAUSED = replace(WAITING, state=State.PAUSED, paused="{}")
 JITTER = timedelta(minutes=3)
@@ -82,11 +84,26 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (ASKED, CRON, {"now": NOON + 1.5 * HOUR}, [1 / 6, 2, 3]),
         (ASKED, CRON, {"now": NOON + HOUR}, [1 / 6, 2, 3]),
         (replace(ASKED, planned=NOON), CRON, {}, [1 / 6, 1, 2]),
-        (replace(ASKED, planned=NOON + 1.5 * HOUR), CRON, {}, [1 / 6, 1.5, 2]),
+        (replace(ASKED, planned=NOON + 1.5 * HOUR), CRON, {}, [1 / 6, 1, 2]),
         # the first slot, which was named, stays beside it
-        (replace(WAITING, planned=NOON + 30 * DAY), EVERY, {}, [0, 720, 728]),
-        (replace(WAITING, planned=NOON + 30 * DAY), EVERY, {"after": NOON + HOUR}, [720, 728, 736]),
-        (replace(WAITING, planned=NOON + 30 * DAY), NO_SCHEDULE, {}, [0, 720]),
+        (
+            replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY),
+            EVERY,
+            {},
+            [0, 720, 728],
+        ),
+        (
+            replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY),
+            EVERY,
+            {"after": NOON + HOUR},
+            [720, 728, 736],
+        ),
+        (
+            replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY),
+            NO_SCHEDULE,
+            {},
+            [0, 720],
+        ),
         # what was asked for besides comes first
         (replace(WAITING, requests=(QUEUED,)), CRON, {}, [0, 0, 1]),
         (replace(WAITING, requests=(QUEUED,)), CRON, {"after": NOON + HOUR / 2}, [1, 2, 3]),

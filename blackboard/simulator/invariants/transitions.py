@@ -269,7 +269,8 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
     if schedule is None or isinstance(schedule, Every):
         following = next_due(schedule, run.start) if schedule else None
         if item.slot != item.planned and item.planned > (following or run.start):
-            return item.planned  # the first, which was named; a person asked for a run before it
+            # A person asked for a run before it. It was planned by no `every` of today.
+            return item.planned if schedule is None or item.planned == item.first else following
         return following
     wait = settings.jitter * phase(item.id)
     match settings.missed:
@@ -282,6 +283,8 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
     following = next_due(schedule, covered)
     if item.slot != item.planned:  # a person asked for it, or edited the schedule since
         if item.planned == NEVER:
+            return next_due(schedule, run.stop)
+        if item.planned > run.stop and item.planned != item.first:
             return next_due(schedule, run.stop)
         stays = settings.missed == "all" or (settings.missed == "one" and item.once != "")
         return item.planned if stays or item.planned > covered else following
