@@ -15,7 +15,7 @@ from blackboard.cli.options import Chosen
 from blackboard.cli.output import warn
 from blackboard.cli.plan import Declaration
 from blackboard.cli.session import Session
-from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
+from blackboard.cli.spec_options import warn_idle_steps, warn_misspelt, warn_unknown
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
@@ -130,6 +130,7 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
             )
     declared = [one for _, _, one in each_item(sources)]
     warn_unknown(session, [one.item.type for one in declared])
+    warn_misspelt(session.settings, session.handlers)
     warn_idle_steps([one.spec for one in declared])
 
 

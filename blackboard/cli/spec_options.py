@@ -23,6 +23,7 @@ from blackboard.inputs import LARGEST_PARAMS, changed
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
+from blackboard.settings import Settings
 from blackboard.spec import Spec, check_params
 
 ALIKE = 0.7
@@ -260,6 +261,15 @@ def warn_unknown(session: Session, types: Iterable[str]) -> None:
     for name, meant in unknown_types(session, types):
         waits = "its items wait for a worker that has one"
         warn(f"no handler for the type {name!r} is found here; {waits}{meant and f': {meant}'}")
+
+
+def warn_misspelt(settings: Settings, handled: Iterable[str]) -> None:
+    """Warns of settings for a type that is not handled here, where one of nearly that name is."""
+    for section, names in (("types", {*settings.types}), ("jobs", {*settings.jobs})):
+        others = sorted({*handled} - names)
+        for name in sorted(names.difference(handled)):
+            if near := difflib.get_close_matches(name, others, 1, ALIKE):
+                warn(f"[{section}.{name}] is for no type here: did you mean {near[0]!r}?")
 
 
 def unknown_types(

@@ -6,6 +6,7 @@ import msgspec
 from blackboard.cli.options import Chosen, cli_command, common, jobs_option
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
+from blackboard.cli.spec_options import warn_misspelt
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.handlers.manifest import TypeEntry, described, manifest_of
@@ -26,6 +27,7 @@ def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
     session = Session.start(chosen)
     entries, base = session.entries(jobs)
     manifest = described(entries, base) if check else manifest_of(entries, base)
+    warn_misspelt(session.settings, manifest.handlers)
     if chosen.json:
         emit([_record(one) for one in manifest.types])
     else:

@@ -26,7 +26,14 @@ from blackboard.board_worker import (
 from blackboard.cli.options import Chosen, cli_command, common, jobs_option, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom
-from blackboard.cli.supervisor import STOPPING, ignore_signals, supervise, when_abandoned
+from blackboard.cli.spec_options import warn_misspelt
+from blackboard.cli.supervisor import (
+    STOPPING,
+    SUPERVISED,
+    ignore_signals,
+    supervise,
+    when_abandoned,
+)
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
@@ -119,6 +126,8 @@ def worker_command(
         note(f"{problem}; it starts again when that changes")
         asyncio.run(_change())
         return _start_again()
+    if SUPERVISED not in os.environ:  # else its supervisor has warned
+        warn_misspelt(session.settings, session.handlers)
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     if processes > 1:
         ports = [endpoint.of(number) for number in range(processes)] if endpoint else []

@@ -75,7 +75,7 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     else:
         passed = max(slot, start - wait)
     if item.is_unscheduled:
-        # Planned is what comes next by this schedule, or a slot of an earlier one, or there is none.
+        # Planned is what comes next by this schedule, a slot of an earlier one, or NEVER.
         if item.planned == NEVER or (item.planned > now and not item.is_planned_first):
             return next_due(schedule, now)
         stays = settings.missed == "all" or (settings.missed == "one" and bool(item.once))

@@ -161,3 +161,24 @@ def test_types_check_imports_here_and_shows_what_is_printed(town: CommandLine) -
     said = town("types", "--check")
     assert said.out.startswith("noise\nreport\n")
     assert said.err == "noise\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["types"], 0),
+        (["types", "--check"], 0),
+        (["apply", "--yes"], 0),
+        (["worker", "--metrics", "x"], 2),
+    ],
+)
+def test_settings_of_a_misspelt_type_are_a_warning(
+    town: CommandLine, command: list[str], code: int
+) -> None:
+    lines = ["items = []", '[board]\njobs = ["townjobs"]', '[types.reprot]\nevery = "1h"']
+    town.write("\n".join([*lines, "[jobs.qick]\nx = 1", "[types.of-another-worker]\nslots = 1"]))
+    warned = [line for line in town(*command, code=code).err.splitlines() if "warning:" in line]
+    assert warned == [
+        "blackboard: warning: [types.reprot] is for no type here: did you mean 'report'?",
+        "blackboard: warning: [jobs.qick] is for no type here: did you mean 'quick'?",
+    ]
