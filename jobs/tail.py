@@ -11,10 +11,10 @@ batch that it has processed already: BLACKBOARD_PARTITION, BLACKBOARD_INODE (ano
 of that name) and BLACKBOARD_POSITION (bytes from its beginning) name a batch, and BLACKBOARD_FENCE
 rises from one holder to the next. The command does not get the connection string of the store.
 
-The command runs in a session of its own. What it has started in that session is killed when it has
-ended, and with it when its partition is stopped, or its worker ends, for whatever reason. The
-command of a worker that stands still (SIGSTOP, a paused machine) may go on beside its successor:
-let it refuse a BLACKBOARD_FENCE lower than one that it has seen.
+The command runs in a session of its own. What it has started in its process group is killed when
+it has ended, and with it when its partition is stopped, or its worker ends, for whatever reason.
+The command of a worker that stands still (SIGSTOP, a paused machine) may go on beside its
+successor: let it refuse a BLACKBOARD_FENCE lower than one that it has seen.
 
 A file is looked for on the worker's own machine, or where all workers find the same. New files are
 found within a minute. What has no end of line yet waits for it. A line of more than 16 MiB is not

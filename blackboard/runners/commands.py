@@ -41,11 +41,11 @@ async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess
 
 
 async def end_command(process: asyncio.subprocess.Process) -> None:
-    """Kills a command with all that it has started in its session, and waits for its end; or, right
-    after its end, kills what it has left there. One that runs as another user cannot be killed, and
-    is waited for no longer than a moment.
+    """Kills a command with all that it has started in its process group, and waits for its end; or,
+    right after its end, kills what it has left there. One that runs as another user cannot be
+    killed, and is waited for no longer than a moment.
     """
-    # The system gives the number of a session to no other process while one of the session is left,
+    # The system gives the number of a group to no other process while one of the group is left,
     # and after that only when all other numbers have had their turn.
     guard.kill(process.pid)
     with suppress(TimeoutError):
