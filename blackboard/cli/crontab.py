@@ -2,9 +2,10 @@ r"""`blackboard import-crontab`: the lines of a crontab as items of the type `sh
 
 Read as crontab(5) of Debian says: `NAME = value` lines count for the lines below; a `%` ends the
 command, and what follows is its input, a line for each further `%`; `\%` is a `%`. Of other crons:
-CRON_TZ is the zone of the lines below, RANDOM_DELAY their jitter in minutes; a dash before the
-minute, and the flags -n, -q and -s before the command, are dropped. TZ is a variable of the
-commands alone, which a warning says.
+CRON_TZ is the zone of the lines below, RANDOM_DELAY their jitter in minutes; `1~5` as a minute or
+hour is the first, with a jitter up to the last; a dash before the minute, and the flags -n, -q and
+-s before the command, are dropped. TZ is a variable of the commands alone, which a warning says. Of
+a crontab of the system, whose lines name a user, those of one user are read.
 """
 
 import os
@@ -67,6 +68,11 @@ _PERCENT = re.compile(r"(?<!\\)%")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _USER = re.compile(r"[a-z_][a-z0-9_-]*(?:\$|:[a-z_][a-z0-9_-]*)?")
 """Matches a user, or with its group as in FreeBSD."""
+_DAYS = "(?:sun|mon|tue|wed|thu|fri|sat)"
+_SIXTH = re.compile(rf"[*?](?:/\d+)?|\d[\d,/*-]*|{_DAYS}(?:[-,]{_DAYS})+", re.IGNORECASE)
+"""Matches a field in the place of the command."""
+_OF_CHANCE = re.compile(r"(\d{0,2})~(\d{0,2})")
+"""Matches a field as OpenBSD has it: any number of a range, or of all."""
 _FLAGS = re.compile(r"\A(?:-[nqs]+\s+)+")
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _END_OF_COMMAND = re.compile(r"(?<!\\)[ \t]+\Z")
@@ -83,7 +89,10 @@ _OF_ANACRON = re.compile(r"@\w+\s+\d+\s|\d+\s+\d+\s+(?!l-)[a-z][\w.-]{2,}\s+[a-z
 """Matches a period, a delay, and the name of a job."""
 _JOINED = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
 """Matches a backslash at the end that no other one escapes."""
-TAKE_OUT = "take the column out; a worker runs commands as its own user, so start one as that"
+TAKE_ONE = (
+    "take the lines of one user by --user; a worker runs commands as its own user, so start one as "
+    "that"
+)
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
 """Paths of crontabs whose lines name a user."""
@@ -94,12 +103,16 @@ class Crontab:
     """The contents of a crontab."""
 
     zone: str
+    user: str = ""
+    """The user whose lines are read, where lines name one; else ""."""
     items: list[dict[str, Any]] = field(default_factory=list)
     """The items, each with the keys of an `[[items]]` table."""
     problems: dict[int, str] = field(default_factory=dict)
     """The problems of lines that cannot be imported, by their numbers."""
     left_out: list[str] = field(default_factory=list)
     """Lines that mean nothing on a board, with their numbers and why."""
+    others: list[str] = field(default_factory=list)
+    """The users of the lines that are not read."""
     _env: dict[str, str] = field(default_factory=dict)
     _above: list[str] = field(default_factory=list)
     """The comment right above the line."""
@@ -130,7 +143,7 @@ class Crontab:
             elsewhere = sure and _is_name(first) and shutil.which(first) is None
             if number in sure or (rest and (system or elsewhere)):
                 problem = f"{first!r} is a user, as in /etc/crontab"
-                self.problems[number] = str(BadInput("user", problem, TAKE_OUT))
+                self.problems[number] = str(BadInput("user", problem, TAKE_ONE))
         return list(dict.fromkeys(filter(None, map(_user_in, self._commands.values()))))
 
     def _read(self, line: str, number: int) -> None:
@@ -153,14 +166,21 @@ class Crontab:
             raise BadInput("line", "it has a NUL, which no command can have", "leave it out")
         if (setting := _SETTING.fullmatch(line)) is not None:
             self._set(_unquoted(setting["name"]), _unquoted(setting["value"]))
-        elif line.split(None, 1)[0].lower() == "@reboot":
-            self.left_out.append(f"{number}: {REBOOT}")
         else:
-            expression, command = _split(line)
-            Cron(expression, self.zone)
-            self._commands[number] = command
-            comment = " ".join(filter(None, above))
-            self.items.append(self._item(expression, command, comment))
+            self._add(line, number, " ".join(filter(None, above)))
+
+    def _add(self, line: str, number: int, comment: str) -> None:
+        expression, user, command = _split(line, has_user=bool(self.user))
+        if user != self.user:
+            self.others.append(user)
+            return
+        if expression.lower() == "@reboot":
+            self.left_out.append(f"{number}: {REBOOT}")
+            return
+        expression, spread = _without_chance(expression)
+        Cron(expression, self.zone)
+        self._commands[number] = command
+        self.items.append(self._item(expression, command, comment, spread))
 
     def _set(self, name: str, value: str) -> None:
         if name == "CRON_TZ":
@@ -171,7 +191,7 @@ class Crontab:
             parse_duration(delay, name)
         self._env[name] = value
 
-    def _item(self, expression: str, command: str, comment: str) -> dict[str, Any]:
+    def _item(self, expression: str, command: str, comment: str, spread: int) -> dict[str, Any]:
         item: dict[str, Any] = {
             "id": self._id(comment or _name_of(command)),
             "type": "shell",
@@ -180,8 +200,9 @@ class Crontab:
         }
         if comment:
             item["description"] = comment[:1_000]
-        if delay := _delay(self._env.get("RANDOM_DELAY", "")):
-            item["jitter"] = delay
+        delay = _delay(self._env.get("RANDOM_DELAY", "")) or "0m"
+        if minutes := int(delay.removesuffix("m")) + spread:
+            item["jitter"] = f"{minutes}m"
         if mail_to := _one_line(self._env.get("MAILTO", "")):
             item["owner"] = mail_to[:100]
         return item | {"params": _params(command, self._env)}
@@ -197,23 +218,40 @@ class Crontab:
         return name
 
 
-def _split(line: str) -> tuple[str, str]:
-    """The expression of a line, and its command, without what other crons have besides. Raises
-    BadInput.
+def _split(line: str, *, has_user: bool) -> tuple[str, str, str]:
+    """The expression of a line, its user without a group, or "", and its command, without what
+    other crons have besides. Raises BadInput.
     """
     if _OF_ANACRON.match(line):
         problem = "this is a line of an anacrontab: its second column is a delay"
         raise BadInput("line", problem, "write its times as those of a crontab")
     bare = line.removeprefix("-")
     fields = 1 if bare.startswith("@") else 5
-    parts = bare.split(None, fields)
-    if len(parts) <= fields:
-        raise BadInput(
-            "line", f"{line[:60]!r} has no command", "five fields, or @daily, and a command"
-        )
+    parts = bare.split(None, fields + has_user)
+    if len(parts) <= fields + has_user:
+        expected = "five fields, or @daily, " + "a user, " * has_user + "and a command"
+        raise BadInput("line", f"{line[:60]!r} has no command", expected)
     if _JOINED.search(line):
         raise BadInput("line", "it ends in a backslash: cron joins no lines", "write it in one")
-    return " ".join(parts[:fields]), _FLAGS.sub("", parts[fields], count=1)
+    if fields == 5 and _SIXTH.fullmatch(sixth := bare.split(None, 6)[5]):
+        problem = f"six fields: {sixth!r} is where the {'user' if has_user else 'command'} belongs"
+        raise BadInput("line", problem, "leave out the seconds, or the field that is too many")
+    user = "".join(parts[fields:-1]).partition(":")[0]
+    return " ".join(parts[:fields]), user, _FLAGS.sub("", parts[-1], count=1)
+
+
+def _without_chance(expression: str) -> tuple[str, int]:
+    """An expression with the first minute and hour in place of any of several, and the minutes up
+    to the last. What it cannot be stays, to be refused.
+    """
+    fields, spread = expression.split(), 0
+    for place, (text, last, minutes) in enumerate(zip(fields, (59, 23), (1, 60), strict=False)):
+        if found := _OF_CHANCE.fullmatch(text):
+            low, high = int(found[1] or 0), int(found[2] or last)
+            if low <= high <= last:
+                fields[place] = str(low)
+                spread += (high - low) * minutes
+    return " ".join(fields), spread
 
 
 def _is_job(words: str) -> bool:
@@ -362,17 +400,25 @@ Examples:
     shell_complete=completing("zones"),
     help="Of lines without CRON_TZ [this host's].",
 )
+@click.option(
+    "--user",
+    metavar="NAME",
+    help="Of a crontab of the system, whose lines name a user: takes those of this one.",
+)
 @common()
-def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
+def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: str | None) -> int:
     """Write the lines of a crontab as items that `apply` reads; - is the standard input. The
     comment right above a line makes its id and description, else its program the id. MAILTO becomes
     the owner. One line that cannot be taken refuses the file: all such lines are named.
     """
     zone = find_zone(tz or zone_of_host()).key
-    found = Crontab(zone)
+    found = Crontab(zone, user or "")
     found.read(_text_of(file))
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
-    users = found.check_users(system=system)
+    users = [] if user else found.check_users(system=system)
+    if found.others:
+        names = ", ".join(sorted(set(found.others)))
+        warn(f"{file}: {len(found.others)} lines of other users are left out ({names})")
     for one in found.left_out:
         warn(f"{file}:{one}")
     if found.problems:
@@ -381,7 +427,7 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
         return 2
     if users:
         words = ", ".join(map(repr, users[:3])) + (", ..." if users[3:] else "")
-        warn(f"{file}: what may be a user begins a command ({words}): if so, {TAKE_OUT}")
+        warn(f"{file}: what may be a user begins a command ({words}): if so, {TAKE_ONE}")
     zones = [(item["params"].get("env", {}).get("TZ"), item["timezone"]) for item in found.items]
     for name in dict.fromkeys(name for name, of_times in zones if name not in {None, of_times}):
         words = f"TZ={name} is a variable of the commands"

@@ -33,8 +33,10 @@ _LOSING = frozenset({"__del__", "_remove"})
 """Functions whose exceptions Python reports and drops."""
 
 
-class TooMuch(Exception):
-    """A series or a zone exceeds a bound."""
+class TooMuch(BaseException):
+    """A series or a zone exceeds a bound. It is no Exception, as the timer raises it anywhere: what
+    a library, or code around it, does with its own errors must not drop it.
+    """
 
 
 class Budget:

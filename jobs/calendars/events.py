@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from .addresses import meant, redacted
 from .lines import ALL_DAY, CONTROL, Block, Line
 from .records import Text
-from .rules import Rule, ended_in, not_followed, tidy
+from .rules import Rule, end_beside, ended_in, tidy
 from .times import LATEST, LONGEST, Length, Moment, Zones, length_of
 
 _LONG, _SHORT = 32_000, 2_000
@@ -161,8 +161,6 @@ class Vevent:
     block: Block
     number: int
     start: Moment
-    is_floating: bool = False
-    """Whether the start is a time that names no zone."""
     end: Moment | None = None
     """What the DTEND says."""
     length: Length | None = None
@@ -202,7 +200,6 @@ def read_vevent(block: Block, number: int, zones: Zones, order: str) -> Vevent:
         raise ValueError("an event without DTSTART")
     zones.unknown.clear()
     member = Vevent(block, number, zones.moment(line, block), order=order)
-    member.is_floating = member.start.zone not in {"", "UTC"} and "TZID" not in line.params.upper()
     member.place = plain_words(without_markup(plain(block.value("LOCATION"), 2_000)))
     member.title = plain_words(without_markup(plain(block.value("SUMMARY"), 2_000)))
     return _Reading(block, zones, member).read()
@@ -223,7 +220,7 @@ class _Reading:
         self._make_days()
         override = self._block.first("RECURRENCE-ID")
         if override is not None:
-            member.recurrence = self._only(override)
+            member.recurrence = self._only(override, "a RECURRENCE-ID")
             member.this_and_future = "THISANDFUTURE" in override.params.upper()
             if "THISANDPRIOR" in override.params.upper():
                 member.mended.append("RANGE=THISANDPRIOR is not followed")
@@ -251,9 +248,9 @@ class _Reading:
     def _moment(self, line: Line) -> Moment:
         return self._zones.moment(line, self._block, self._member.start.zone)
 
-    def _only(self, line: Line) -> Moment | None:
+    def _only(self, line: Line, what: str) -> Moment | None:
         try:
-            return self._moment(line).within()
+            return self._within(self._moment(line), what)
         except (ValueError, OverflowError) as problem:
             self._member.mended.append(str(problem))
             return None
@@ -263,8 +260,9 @@ class _Reading:
         days = self._zones.of_days(self._block.zone)
         for line in self._block.all(name):
             try:
-                rules.append(ended_in(tidy(line.value), self._member.start, days))
-                self._member.mended += not_followed(line.value)
+                rule, left_out = tidy(line.value)
+                rules.append(ended_in(rule, self._member.start, days))
+                self._member.mended += left_out
             except (ValueError, OverflowError) as problem:
                 self._member.mended.append(str(problem))
         return rules
@@ -290,10 +288,10 @@ class _Reading:
         """The end, if it can be used; else reads the duration."""
         member = self._member
         line = self._block.first("DTEND")
-        if line is not None and self._end_beside(member.start, line) is not None:
-            return self._within(self._moment(line), "an end")
-        member.length = self._length(self._block.value("DURATION"), member.start)
-        return None
+        end = None if line is None else self._end_beside(member.start, line)
+        if end is None:
+            member.length = self._length(self._block.value("DURATION"), member.start)
+        return end
 
     def _end_of_period(self, said: Line, start: Moment) -> Moment | None:
         if said.value[:1] in "+-Pp":
@@ -302,13 +300,15 @@ class _Reading:
         return self._end_beside(start, said)
 
     def _end_beside(self, start: Moment, line: Line) -> Moment | None:
-        """The end that a line says, if it is a day beside a day or a time beside a time."""
-        end = self._only(line)
-        if end is None or end.is_day == start.is_day:
-            return end
-        said, start_is = ("a day", "a time") if end.is_day else ("a time", "a day")
-        self._member.mended.append(f"an end that is {said} is left out: its start is {start_is}")
-        return None
+        """The end that a line says, as a day beside a day and a time beside a time."""
+        said = self._only(line, "an end")
+        if said is None:
+            return None
+        end = end_beside(said, start, days=self._zones.of_days(self._block.zone)).within()
+        if end.time < start.time:
+            self._member.mended.append("an end before its start is left out")
+            return None
+        return end
 
     def _make_days(self) -> None:
         """Makes days of times from one midnight to another that Outlook calls all-day. It says so
@@ -319,7 +319,6 @@ class _Reading:
             return
         if start.zone == end.zone and start.wall.time() == end.wall.time() == time():
             member.start, member.end = Moment(start.wall, ""), Moment(end.wall, "")
-            member.is_floating = False
 
     def _length(self, said: str, start: Moment) -> Length | None:
         length = length_of(said)

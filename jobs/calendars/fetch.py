@@ -185,6 +185,8 @@ class _Way:
     seconds: Seconds = field(default_factory=Seconds)
     asked: list[str] = field(default_factory=list)
     """The addresses so far, whose secrets the result must not show."""
+    cookies: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By hosts."""
 
 
 def _can_be_sent(validator: str) -> bool:
@@ -308,7 +310,15 @@ class Fetcher:
             try:
                 url = url_of(address)
                 way.asked.append(str(url))
-                return await self._requester.ask(url, way.conditions, way.seconds, way.asked)
+                cookies = way.cookies.setdefault(host_and_port(url), {})
+                got = await self._requester.ask(
+                    url, way.conditions, way.seconds, way.asked, cookies
+                )
             except NoConnection as problem:
                 failure = problem
+                continue
+            if isinstance(got, Fetched):
+                return got
+            cookies |= got.cookies
+            return got.address
         raise FetchFailed(str(failure))

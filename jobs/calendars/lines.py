@@ -75,7 +75,11 @@ _BARE = re.compile(
 _EDGE = re.compile("BEGIN:V", re.IGNORECASE)
 _WIDE = re.compile("BEGIN:V".encode("utf-16-le"), re.IGNORECASE)
 """In UTF-16: at an even place of little-endian bytes, at an odd one of big-endian bytes."""
-_HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_MARKUP = re.compile(
+    rb"<(?:!doctype\s+html|html|head|body|((?:\w+:)?feed|rss|rdf:rdf))\b", re.IGNORECASE
+)
+"""Matches how a page of HTML begins, or with a group, another feed."""
+OTHER_FEED = "an RSS or Atom feed, not a calendar"
 
 _KINDS = {
     b"PK\x03\x04": "a zip file",
@@ -167,8 +171,8 @@ def _calendar_in(body: bytes) -> bytes:
     for begins, kind in _KINDS.items():
         if body.startswith(begins):
             raise NotACalendar(f"{kind}, not a calendar")
-    if _HTML.search(body[:4096]):
-        raise NotACalendar("an HTML page, not a calendar")
+    if markup := _MARKUP.search(body[:4096]):
+        raise NotACalendar(OTHER_FEED if markup[1] else "an HTML page, not a calendar")
     raise NotACalendar("not an iCalendar file: no BEGIN:VCALENDAR")
 
 

@@ -23,7 +23,7 @@ _STEPS = {
     "MONTHLY": timedelta(days=31),
     "YEARLY": timedelta(days=366),
 }
-_NUMBER = re.compile(r"\d{1,5}", re.ASCII)
+_NUMBER = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 _IN_ALL_MONTHS = range(2, 28)
 """Days that no month is without, in any zone."""
 
@@ -76,8 +76,8 @@ def _lasts(block: Block, start: date) -> timedelta | None:
 
 def _last(rule: str, start: date) -> date | None:
     """A day after which the rule has no time; None when that takes a closer look."""
-    until = _UNTIL.search(rule)
-    return _day(until[1]) if until else _last_counted(rule.upper().strip("; "), start)
+    until = _UNTIL.findall(rule)
+    return _day(until[-1]) if until else _last_counted(rule.upper().strip("; "), start)
 
 
 def _last_counted(rule: str, start: date) -> date | None:

@@ -92,7 +92,7 @@ class _Feed:
             try:
                 with self._budget.bounded("a time zone of its own"):
                     self._zones.learn(zone)
-            except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad zone
+            except (TooMuch, Exception) as problem:  # noqa: BLE001 - a library may raise anything
                 self._problem = f"a VTIMEZONE is not understood: {_reason(problem)}"
 
     def parsed(self, meaning: str) -> Parsed:
@@ -112,8 +112,11 @@ class _Feed:
                 text = numbered[one.member]
                 occurrences.append(Occurrence(text, one.start, one.end, one.recurrence))
                 characters += len(texts[text].description) + _TEXT_BESIDES
-            if len(occurrences) > FEED_EVENTS or characters > FEED_TEXT:
-                problem = f"more than {len(occurrences):,} events"
+            if len(occurrences) > FEED_EVENTS:
+                problem = f"more than {FEED_EVENTS:,} events"
+                return Parsed(meaning=meaning, error=problem, large=True)
+            if characters > FEED_TEXT:
+                problem = f"more than {FEED_TEXT >> 20} Mi characters of text"
                 return Parsed(meaning=meaning, error=problem, large=True)
         seen = len(self._events)
         error = self._problem if seen and self._skipped == seen else ""
@@ -155,7 +158,7 @@ class _Feed:
             found, dropped = instances_of(
                 members, self._window, edges=self._edges, budget=self._budget
             )
-        except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad series
+        except (TooMuch, Exception) as problem:  # noqa: BLE001 - a library may raise anything
             self._skip(problem, len(members))
             return []
         self._repeated += dropped
@@ -182,14 +185,14 @@ class _Feed:
         self._private += len({one.member for one in found if one.member in hidden})
         return [one for one in found if one.member not in hidden]
 
-    def _skip(self, problem: Exception, count: int) -> None:
+    def _skip(self, problem: BaseException, count: int) -> None:
         if isinstance(problem, MemoryError):
             raise problem
         self._skipped += count
         self._problem = self._problem or _reason(problem)
 
 
-def _reason(problem: Exception) -> str:
+def _reason(problem: BaseException) -> str:
     text = " ".join(str(problem).split())[:200]
     if isinstance(problem, TooMuch | ValueError) and text:
         return text

@@ -3,7 +3,8 @@
 The host's name is resolved, all its addresses are checked, and the connection goes to one that was
 checked: an answer of the name server that changes in between changes nothing. Each request has a
 client of its own, so neither cookies nor connections pass from one host to another that shares its
-address. Proxies of the environment are not used.
+address. Cookies that a host sets with a redirect are for its next requests in the same chain alone.
+Proxies of the environment are not used.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,15 @@ async def resolve_host(
     return list(dict.fromkeys(addresses))
 
 
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Where else to look."""
+
+    address: str
+    cookies: dict[str, str]
+    """Those that the host sets: their values by their names."""
+
+
 class Requester:
     """Makes requests for one run."""
 
@@ -108,11 +119,15 @@ class Requester:
         conditions: Mapping[str, str],
         seconds: Seconds,
         way: Sequence[str] = (),
-    ) -> Fetched | str:
+        cookies: Mapping[str, str] | None = None,
+    ) -> Fetched | Redirect:
         """The answer of the first address that takes the connection: a feed, or where else to
         look. What it took is added to `seconds`. `way` are the addresses that led to this one:
-        what a server says may quote their secrets too.
+        what a server says may quote their secrets too. `cookies` are those of the host.
         """
+        own = {"Host": url.netloc.decode("ascii")}
+        if cookies:
+            own["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         begun = self._clock.monotonic()
         try:
             addresses = await self._judged(url)
@@ -122,7 +137,9 @@ class Requester:
         for address in addresses[:4]:
             try:
                 watch = _Watch(seconds, self._clock)
-                return await self._request(url, address, conditions, watch, (*way, str(url)))
+                return await self._request(
+                    url, address, conditions, watch, (*way, str(url)), own=own
+                )
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as failure:
                 problem = failure
             except httpx2.TimeoutException:
@@ -158,10 +175,11 @@ class Requester:
         conditions: Mapping[str, str],
         watch: "_Watch",
         way: Sequence[str],
-    ) -> Fetched | str:
-        """One request to one address."""
+        *,
+        own: Mapping[str, str],
+    ) -> Fetched | Redirect:
+        """One request to one address. `own` are the headers of the host."""
         timeout = httpx2.Timeout(self._limits.read, connect=self._limits.connect)
-        host = url.netloc.decode("ascii")
         extensions = {"sni_hostname": url.raw_host.decode("ascii"), "trace": watch.trace}
         try:
             async with (
@@ -171,14 +189,14 @@ class Requester:
                 client.stream(
                     "GET",
                     url.copy_with(host=str(address)),
-                    headers={**_HEADERS, **conditions, "Host": host},
+                    headers={**_HEADERS, **conditions, **own},
                     extensions=extensions,
                 ) as response,
             ):
                 watch.now("read")
                 place = response.headers.get("location", "")
                 if response.status_code in _REDIRECTS and place:
-                    return _joined(url, place)
+                    return Redirect(_joined(url, place), _cookies(response.headers))
                 return await self._feed(response, conditions, watch.seconds, way)
         finally:
             watch.now("")
@@ -295,6 +313,13 @@ def _joined(url: httpx2.URL, place: str) -> str:
         return str(url.join(place))
     except (httpx2.InvalidURL, ValueError):
         raise FetchFailed("redirected to something that is no address") from None
+
+
+def _cookies(headers: httpx2.Headers) -> dict[str, str]:
+    """The cookies that an answer sets, without those that no request can hold."""
+    pairs = (one.partition(";")[0].strip() for one in headers.get_list("set-cookie"))
+    named = (one.partition("=") for one in pairs if one.isascii() and one.isprintable())
+    return {name: value for name, equals, value in named if name and equals}
 
 
 def _broken_off(problem: httpx2.HTTPError) -> str:

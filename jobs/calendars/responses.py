@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from .addresses import without
-from .lines import as_utf_8, why_no_calendar
+from .lines import OTHER_FEED, as_utf_8, why_no_calendar
 
 IN_MEMORY = 32 * 1024
 """Bytes of a body that are held in memory; a longer one goes to a file."""
@@ -201,10 +201,11 @@ def next_request_at(value: str, now: datetime) -> datetime | None:
 
 def words_of(body: bytes, *addresses: str) -> str:
     """What people read in an answer that is no feed: one short line, with nothing in it that one
-    of the addresses on the way to it keeps secret. Nothing of a calendar, and of what is no text.
+    of the addresses on the way to it keeps secret. Nothing of a calendar or of another feed, and of
+    what is no text.
     """
     body = body[:HEAD]
-    if not why_no_calendar(body):
+    if why_no_calendar(body) in {"", OTHER_FEED}:
         return ""
     title = _TITLE.search(body)
     text = (title[2] if title else _UNSEEN.sub(b" ", body)).decode("utf-8", "replace")

@@ -2,8 +2,10 @@
 
 Understood besides RFC 5545: lower case, white space, dashes in UNTIL, parts that begin with X-, the
 text of a broken line after the last part, RSCALE=GREGORIAN (RFC 7529), weekdays of which only some
-have a number, or that are written out, parts that are empty, a negative COUNT, which is none, and
-INTERVAL=0, which is 1. A WKST that is a number is left out.
+have a number, or that are written out, parts that are empty, a negative COUNT, which is none,
+INTERVAL=0, which is 1, and an UNTIL that is a word, which is none. Of a part that is there twice
+the last counts. A WKST that is a number is left out, and so are parts that no rule has, such as
+DTSTART; but a rule with a BY.. or a calendar (RSCALE) that is not known is none.
 
 **The end.** `ended_in` puts every UNTIL into the form that RFC 5545 has for the start of a series.
 For days, one in UTC is the day that it is then where the feed is: Google writes the last second of
@@ -19,27 +21,26 @@ UTC, unless the start fits the rule in the city's zone alone.
 """
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from icalendar.timezone import tzp
 
 from blackboard.schedule.rrule import NUMBERS, expansion
 
-from .budget import TooMuch
 from .times import Moment, cut
 from .zone_names import guessed_zone
 
 Rule = dict[str, str]
 """The parts of a rule by their names."""
 
-_SECOND = timedelta(seconds=1)
+_SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
 _TIMES = ("BYHOUR", "BYMINUTE", "BYSECOND")
 _NUMBERS = r"[+-]?\d{1,4}(?:,[+-]?\d{1,4})*"
 _WEEKDAY = "(?:MO|TU|WE|TH|FR|SA|SU)"
 _PARTS = {
     "FREQ": re.compile("SECONDLY|MINUTELY|HOURLY|DAILY|WEEKLY|MONTHLY|YEARLY"),
-    "UNTIL": re.compile(r"\d{8}(?:T\d{6}Z?)?"),
+    "UNTIL": re.compile(r"\d{8}(?:T\d{6}Z?)?|[A-Z]+"),
     "COUNT": re.compile(r"-?\d{1,9}"),
     "INTERVAL": re.compile(r"\d{1,9}"),
     "WKST": re.compile(rf"{_WEEKDAY}|\d+"),
@@ -52,56 +53,69 @@ _PARTS = {
     },
 }
 _BY = re.compile("BY(?!DAY).*")
+_IDLE = re.compile(
+    r"X-.*|RSCALE=GREGORIAN|SKIP=OMIT|COUNT=-\d+"
+    rf"|(?:{'|'.join(name for name in _PARTS if name not in {'UNTIL', 'COUNT'})})=?"
+)
+"""Matches a part that says nothing."""
+_LEFT_OUT = re.compile(r"SKIP=.*|INTERVAL=0+|WKST=\d+|(?:UNTIL|COUNT)=?|UNTIL=[A-Z]+")
+"""Matches a part that is not followed, though it may move some of the days of its rule, or end it.
+"""
 _LONG_DAY = re.compile(
     r"\b(\d*(?:MO(?=N)|TU(?=E)|WE(?=D)|TH(?=U)|FR(?=I)|SA(?=T)|SU(?=N)))"
     r"(?:N|ES?|D(?:NES)?|U(?:RS?)?|I|T(?:UR)?)(?:DAY)?\b"
 )
 """Matches a weekday that is written out, or its first letters."""
-_LEFT_OUT = re.compile(
-    r"\b(?:SKIP\s*=\s*(?:BACK|FOR)WARD\b|INTERVAL\s*=\s*0+\b|WKST\s*=\s*\d+\b"
-    r"|(?:UNTIL|COUNT)\s*=(?=\s*(?:;|\Z)))",
-    re.IGNORECASE,
-)
 _OF_DATES = frozenset({"000000", "235959"})
 """Times in UTC that only fill up a date."""
 
 
-def tidy(value: str) -> Rule:
-    """A rule in standard form. Raises ValueError when it cannot be read."""
+def tidy(value: str) -> tuple[Rule, list[str]]:
+    """A rule in standard form, and what it says that is not followed. Raises ValueError when it
+    cannot be read.
+    """
     text = " ".join(value.split()).strip(";").upper().removeprefix("RRULE:")
     given = [part.strip() for part in text.split(";") if part.strip()]
     parts: Rule = {}
+    left_out = []
     for number, part in enumerate(given, start=1):
-        name, _equals, said = (re.sub(r"\s*([,=])\s*", r"\1", part)).partition("=")
-        if name.startswith("X-") or (name in _PARTS and not said):
+        try:
+            name, equals, said = _part(part, is_last=number == len(given))
+        except ValueError:
+            raise ValueError(f"{value[:60]!r} is no rule") from None
+        whole = f"{name}{equals}{said}"
+        if _IDLE.fullmatch(whole):
             continue
-        if name == "UNTIL":
-            said = re.sub(r"(?<=\d)[-:](?=\d)", "", said)
-        if name in {"BYDAY", "WKST"}:
-            said = _LONG_DAY.sub(r"\1", said)
-        found = _PARTS[name].match(said) if name in _PARTS else None
-        if found is None or (found.end() < len(said) and number < len(given)) or name in parts:
-            raise ValueError(f"{value[:60]!r} is no rule")
-        parts[name] = found[0]
+        if name not in _PARTS or _LEFT_OUT.fullmatch(whole):
+            left_out.append(whole)
+            continue
+        if parts.get(name, said) != said:
+            left_out.append(f"{name}={parts[name]}")
+        parts[name] = said
     if "FREQ" not in parts:
         raise ValueError(f"{value[:60]!r} is no rule")
     if "UNTIL" in parts:
         datetime.fromisoformat(parts["UNTIL"])
-    _drop_defaults(parts)
     _check_numbers(parts)
-    return parts
+    return parts, [f"{part[:60]} is not followed" for part in left_out]
 
 
-def _drop_defaults(parts: Rule) -> None:
-    """Removes the parts that say nothing, or nothing that can be followed."""
-    for name in ("RSCALE", "SKIP"):
-        parts.pop(name, None)
-    if not parts.get("INTERVAL", "1").strip("0"):
-        del parts["INTERVAL"]
-    if parts.get("COUNT", "").startswith("-"):
-        del parts["COUNT"]
-    if parts.get("WKST", "").isdecimal():
-        del parts["WKST"]
+def _part(text: str, *, is_last: bool) -> tuple[str, str, str]:
+    """A part of a rule in standard form, with its name before the equals sign. The last one may
+    have the text of a broken line behind it. Raises ValueError when it cannot be read, unless no
+    rule has one of that name.
+    """
+    name, equals, said = re.sub(r"\s*([,=])\s*", r"\1", text).partition("=")
+    if name == "UNTIL":
+        said = re.sub(r"(?<=\d)[-:](?=\d)", "", said)
+    if name in {"BYDAY", "WKST"}:
+        said = _LONG_DAY.sub(r"\1", said)
+    if not said or not (name in _PARTS or name.startswith("BY")):
+        return name, equals, said
+    found = _PARTS[name].match(said) if name in _PARTS else None
+    if found is None or (found.end() < len(said) and not is_last):
+        raise ValueError(text)
+    return name, equals, found[0]
 
 
 def _check_numbers(parts: Rule) -> None:
@@ -111,11 +125,6 @@ def _check_numbers(parts: Rule) -> None:
         numbers = [int(number) for number in parts[name].split(",")]
         if min(numbers) < least or max(numbers) > most or (least < 0 and 0 in numbers):
             raise ValueError(f"{name}={parts[name][:40]} is no part of a rule")
-
-
-def not_followed(value: str) -> list[str]:
-    """What a rule says and `tidy` leaves out, though it may move some of its days, or end it."""
-    return [f"{''.join(said.upper().split())} is not followed" for said in _LEFT_OUT.findall(value)]
 
 
 def ended_in(rule: Rule, start: Moment, zone: str) -> Rule:
@@ -147,11 +156,29 @@ def until_of(rule: Rule) -> date | None:
     return datetime.fromisoformat(said) if "T" in said else date.fromisoformat(said)
 
 
+def _local(moment: Moment, zone: str) -> datetime:
+    """The wall time at which a moment names a day."""
+    if moment.zone != "UTC" or f"{moment.wall:%H%M%S}" in _OF_DATES:
+        return moment.wall
+    return _wall(moment, zone)
+
+
 def _day_of(moment: Moment, zone: str) -> date:
     """The day that a moment names, which is given as a time."""
-    if moment.zone != "UTC" or f"{moment.wall:%H%M%S}" in _OF_DATES:
-        return moment.wall.date()
-    return _wall(moment, zone).date()
+    return _local(moment, zone).date()
+
+
+def end_beside(end: Moment, start: Moment, *, days: str) -> Moment:
+    """The end beside such a start: beside a day, the midnight that a time is, else the one after
+    it; beside a time, the midnight of a day. `days` is the zone of the feed's days.
+    """
+    if end.is_day == start.is_day:
+        return end
+    if end.is_day:
+        return Moment(end.wall, days if start.zone == "UTC" else start.zone)
+    wall = _local(end, days)
+    midnight = datetime.combine(wall, time())
+    return Moment(midnight if wall == midnight else midnight + _DAY, "")
 
 
 def at_start(moment: Moment, start: Moment, *, days: str) -> Moment:
@@ -204,7 +231,7 @@ def fits(rules: list[Rule], wall: datetime) -> bool:
 def _is_time_of(rule: Rule, wall: datetime) -> bool:
     try:
         return next(expansion(rule, wall).after(wall - _SECOND), None) == wall
-    except (TooMuch, MemoryError):
+    except MemoryError:
         raise
     except Exception:  # noqa: BLE001 - the library may contradict itself in one zone only
         return False

@@ -2,9 +2,9 @@
 
 A series is its recurring VEVENT with its exclusions, additions and overrides. Its rules are
 expanded as those of schedules. An exclusion or an override names one time, as an instant, whatever
-zone it is written in; an exclusion that is a day names all times of that day. Where the start names
-no zone, an exclusion in UTC that is no time of the series is a wall time. An override is there even
-if its time is excluded. Publishers also give one UID to several VEVENTs that are no series:
+zone it is written in, or what may be meant instead (`_Places`); an exclusion that is a day names
+all times of that day. An override is there even if its time is excluded.
+Publishers also give one UID to several VEVENTs that are no series:
 
     SEQUENCE differs in each                    versions of one event: the highest is kept
     the same start, title and place             the same event twice: one is kept
@@ -16,7 +16,7 @@ that its identity does not change when the others have passed.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import IntEnum
@@ -191,49 +191,100 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
         main.start, main.rules, calendar=main.block.zone, city=window.zone, points=points
     )
     days = zone_of_days(main.block.zone, window.zone)
-    named = partial(at_start, start=start, days=days)
-    main = replace(main, start=start, additions=[named(one) for one in main.additions])
-    overrides = [
-        one if one.recurrence is None else replace(one, recurrence=named(one.recurrence))
-        for one in overrides
-    ]
-    whole = {one.wall.date() for one in main.exclusions if one.is_day}
-    clock = tzp.timezone(days if start.zone in {"", "UTC"} else start.zone)
+    exact = partial(at_start, start=start, days=days)
+    written = main.start.zone
+    main = replace(main, start=start, additions=[exact(one) for one in main.additions])
+    changes = _named(overrides, exact)
     try:
-        own = [*_own_times(main, overrides, window), *_periods(main)]
-        places = {one.recurrence for one in own}
-        taken = {_text(one.recurrence.time) for one in overrides if one.recurrence}
-        for moment in main.exclusions:
-            place = _text(named(moment).time)
-            if main.is_floating and moment.zone == "UTC" and place not in places:
-                place = _text(replace(moment, zone=start.zone).time)
-            taken.add(place)
-        found = [
-            one
-            for one in own
-            if one.recurrence not in taken and not (whole and _day(one.recurrence, clock) in whole)
-        ]
-    except (TooMuch, MemoryError):
+        times, periods = _own_times(main, changes, window), _periods(main)
+        known = (*times, *(one.recurrence for one in periods))
+        places = _Places(known, start=start, written=written, days=days)
+        changes = _named(overrides, lambda one: places.one(one) or exact(one))
+        own = [*_instances(times, main, changes), *periods]
+        excluded = [(one, places.named(one)) for one in main.exclusions]
+        taken = {place for _one, named in excluded for place in named}
+        taken |= {_text(one.recurrence.time) for one in changes if one.recurrence}
+        found = [one for one in own if one.recurrence not in taken]
+        idle = [(main, "EXDATE", one) for one, named in excluded if not named]
+        changed = [(one, one.recurrence) for one in overrides if one.recurrence]
+        idle += [(one, "RECURRENCE-ID", at) for one, at in changed if not places.named(at)]
+        shown = {one.recurrence for one in found}
+        for member, name, moment in idle:
+            if shown.intersection(places.near(moment)):
+                member.mended.append(f"{name} {moment.text} is no time of its series")
+    except MemoryError:
         raise
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
         main.mended.append(f"a rule that cannot be followed: {problem}")
         found = [_single(main, shared=bool(overrides))]
-    return [*found, *(_single(one) for one in overrides)]
+    return [*found, *(_single(one) for one in changes)]
 
 
-def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> Iterator[Instance]:
-    """The times near the window, without those that EXRULEs take away, as RFC 2445 had it. Those
-    after an override of all later ones are as that one is, and moved by as much.
-    """
-    start = main.start.time
-    zone = start.tzinfo if isinstance(start, datetime) else None
-    later = {
-        _text(one.recurrence.time): (one, _in(zone, one.start) - _in(zone, one.recurrence))
+def _named(overrides: list[Vevent], name: Callable[[Moment], Moment]) -> list[Vevent]:
+    """The overrides, each with the time of its series that its RECURRENCE-ID names."""
+    return [
+        one if one.recurrence is None else replace(one, recurrence=name(one.recurrence))
         for one in overrides
-        if one.recurrence and one.this_and_future and one.start.is_day == main.start.is_day
-    }
-    moves = [_NONE, *(moved for _one, moved in later.values())]
-    members = (main, *(one for one, _moved in later.values()))
+    ]
+
+
+class _Places:
+    """Says which times of a series near the window a moment names. Times are text."""
+
+    def __init__(self, times: Iterable[str], *, start: Moment, written: str, days: str) -> None:
+        """`written` is the zone in which the feed has the start, `days` that of the feed's days."""
+        self._written = written
+        self._exact = partial(at_start, start=start, days=days)
+        self._clock = tzp.timezone(days if start.zone in {"", "UTC"} else start.zone)
+        self._on: defaultdict[date, list[str]] = defaultdict(list)
+        self._times = set(times)
+        for one in self._times:
+            self._on[_day(one, self._clock)].append(one)
+
+    def named(self, moment: Moment) -> list[str]:
+        """All times that a moment names: those of a day, the one at the hour of the start first; or
+        that of an instant. An instant that is no time may mean the only one of its day: by the
+        clocks in which the feed has the start, as many programs write a local time as UTC; or as a
+        midnight, which some write behind a date.
+        """
+        place = _text(self._exact(moment).time)
+        if moment.is_day:
+            return sorted(self.near(moment), key=lambda one: one != place)
+        if place in self._times:
+            return [place]
+        by_clock = [_text(self._exact(replace(moment, zone=self._written)).time)]
+        for wall in self._walls(moment):
+            on = self._on.get(wall.date(), [])
+            if on == by_clock or (len(on) == 1 and wall.time() == time()):
+                return on
+        return []
+
+    def one(self, moment: Moment) -> Moment | None:
+        """The time that a change to a series names."""
+        for place in self.named(moment):
+            if is_day(place):
+                return Moment(datetime.fromisoformat(place), "")
+            return Moment(instant_of(place).replace(tzinfo=None), "UTC")
+        return None
+
+    def near(self, moment: Moment) -> list[str]:
+        """The times on the day of a moment, as it is written and where the series is."""
+        days = {wall.date() for wall in self._walls(moment)}
+        return [place for day in days for place in self._on.get(day, [])]
+
+    def _walls(self, moment: Moment) -> list[datetime]:
+        there = _in(self._clock, moment)
+        own = [there.replace(tzinfo=None)] if isinstance(there, datetime) else []
+        return [moment.wall, *own]
+
+
+def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> dict[str, date]:
+    """The times near the window, by their text, without those that EXRULEs take away, as RFC 2445
+    had it.
+    """
+    later = _later(main, overrides).values()
+    moves = [_NONE, *(moved for _one, moved in later)]
+    members = (main, *(one for one, _moved in later))
     lasts = max(_NONE, *(_end(one, one.start.time) - one.start.time for one in members))
     near = partial(
         _near,
@@ -241,12 +292,31 @@ def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> Iterato
         begin=datetime.combine(window.first, time()) - _DAY - lasts - max(moves),
         stop=datetime.combine(window.end, time()) + _DAY - min(moves),
     )
-    firsts = [start] if has_start(main.rules, main.start) else []
-    times = dict.fromkeys([*firsts, *(one.time for one in main.additions), *near(main.rules)])
+    firsts = [main.start.time] if has_start(main.rules, main.start) else []
+    added = [one.time for one in main.additions]
+    times = {_text(one): one for one in (*firsts, *added, *near(main.rules))}
     for one in near(main.exceptions):
-        times.pop(one, None)
-    for one in times:
-        place = _text(one)
+        times.pop(_text(one), None)
+    return times
+
+
+def _later(main: Vevent, overrides: list[Vevent]) -> dict[str, tuple[Vevent, timedelta]]:
+    """The overrides of all later times, by their places, and by how much they move these."""
+    start = main.start.time
+    zone = start.tzinfo if isinstance(start, datetime) else None
+    return {
+        _text(one.recurrence.time): (one, _in(zone, one.start) - _in(zone, one.recurrence))
+        for one in overrides
+        if one.recurrence and one.this_and_future and one.start.is_day == main.start.is_day
+    }
+
+
+def _instances(times: dict[str, date], main: Vevent, overrides: list[Vevent]) -> Iterator[Instance]:
+    """The times of a series. Those after an override of all later ones are as that one is, and
+    moved by as much.
+    """
+    later = _later(main, overrides)
+    for place, one in times.items():
         before = max((key for key in later if key < place), default="")
         member, moved = later.get(before, (main, _NONE))
         origin = Origin.OVERRIDE if before else Origin.RULE

@@ -86,6 +86,13 @@ class Moment:
     def is_day(self) -> bool:
         return not self.zone
 
+    @property
+    def text(self) -> str:
+        """As a feed has it, without its zone."""
+        if self.is_day:
+            return f"{self.wall:%Y%m%d}"
+        return f"{self.wall:%Y%m%dT%H%M%S}{'Z' if self.zone == 'UTC' else ''}"
+
     def within(self) -> "Moment":
         """The same time, or the nearest that exists in its zone."""
         last = _HORIZON if self.zone.startswith(_OWN) else LATEST

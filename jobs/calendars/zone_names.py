@@ -2,8 +2,8 @@
 
 `known_zone` knows a zone for sure: an IANA name or one of Windows, in any case, also at the end of
 a vendor's path. `guessed_zone` knows besides what people and programs write instead: the names that
-Windows and Rails show (`(UTC-05:00) Eastern Time (US & Canada)`), abbreviations, and offsets. A
-zone that a feed defines itself comes between the two.
+Windows and Rails show (`(UTC-05:00) Eastern Time (US & Canada)`), abbreviations, offsets, and IANA
+names that are misspelled (`US-Eastern`). A zone that a feed defines itself comes between the two.
 
 An abbreviation is the zone of its clocks, the whole year: many write EST, or PST, in summer too. An
 offset is a zone whose clocks never change.
@@ -34,7 +34,7 @@ _ABBREVIATED = {
     "NST NDT": "America/St_Johns",
     "BST": "Europe/London",
     "WEST": "WET",
-    "CEST": "CET",
+    "CEST MEZ MESZ": "CET",
     "EEST": "EET",
     "MSK": "Europe/Moscow",
     "JST": "Asia/Tokyo",
@@ -56,6 +56,10 @@ _OTHER_NAMES = {
     "canada/east-saskatchewan": "America/Regina",
 }
 """Names that Windows and Rails show and that are no cities, and two that the tz database had."""
+_OLD_WINDOWS = {
+    "kamchatka standard time": "Asia/Kamchatka",
+    "mid-atlantic standard time": "Etc/GMT+2",
+}
 _BETWEEN_HOURS = {
     -570: "Pacific/Marquesas",
     210: "Asia/Tehran",
@@ -123,7 +127,18 @@ def _by_words(words: str) -> str:
         found = named or _cities().get(one.replace(" ", "_"))
         if found:
             return found
-    return ""
+    return _respelled(words)
+
+
+def _respelled(words: str) -> str:
+    """The zone of a name with DST behind it, or a dash in place of its slash; or of the names that
+    one zone has in winter and in summer, CET/CEST.
+    """
+    for name in (words.removesuffix(" dst"), words.replace("-", "/")):
+        if known_zone(name):
+            return known_zone(name)
+    first, *more = {guessed_zone(one) for one in words.split("/")} if "/" in words else {""}
+    return "" if more else first
 
 
 def _minutes(offset: re.Match[str]) -> int:
@@ -170,4 +185,4 @@ def _spellings() -> dict[str, str]:
 
 @cache
 def _windows() -> dict[str, str]:
-    return {name.lower(): zone for name, zone in WINDOWS_TO_OLSON.items()}
+    return _OLD_WINDOWS | {name.lower(): zone for name, zone in WINDOWS_TO_OLSON.items()}

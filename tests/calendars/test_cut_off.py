@@ -355,6 +355,7 @@ def test_old_events_outlive_the_days_for_which_they_were_expanded(tmp_path: Path
         (b"PK\x03\x04\x14\x00\x08\x00\xd6\xa5{]8\xe9a.icsru\x8e\xcb\xf1\xb6s", ""),
         ("Страница не найдена".encode("cp1251"), ""),
         (calendar(event("1", "One")), ""),
+        (b"<rss><channel><title>News</title>", ""),
         (b"", ""),
     ],
 )

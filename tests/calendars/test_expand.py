@@ -1,7 +1,7 @@
 """What takes place in a window, by what a feed says of it."""
 
 import gc
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from time import process_time
@@ -123,7 +123,7 @@ LENGTHS = {
     "an end of another kind": (
         "20260901T180000Z",
         ["DTEND;VALUE=DATE:20260902"],
-        "2026-09-01T18:00:00Z",
+        "2026-09-02T04:00:00Z",
     ),
     "a negative duration": ("20260901T180000Z", ["DURATION:-PT1H"], "2026-09-01T18:00:00Z"),
     "days": ("20260901", ["DTEND;VALUE=DATE:20260904"], "2026-09-04"),
@@ -238,6 +238,23 @@ def test_long_series_leave_room_for_the_other_events(monkeypatch: pytest.MonkeyP
     parsed = read(calendar(*daily, event("g", "Good")))
     assert "Good" in [one.title for one in parsed.texts]
     assert (parsed.error, parsed.skipped > 0) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "problem"),
+    [
+        ("FEED_EVENTS", 3, "more than 3 events"),
+        ("FEED_TEXT", 3 << 20, "more than 3 Mi characters of text"),
+    ],
+)
+def test_a_feed_beyond_a_bound_is_refused_with_the_bound(
+    monkeypatch: pytest.MonkeyPatch, name: str, bound: int, problem: str
+) -> None:
+    monkeypatch.setattr(expand, name, bound)
+    long = f"DESCRIPTION:{'x' * 32_000}"
+    many = [event(f"{n}", "S", "20260822T180000Z", "RRULE:FREQ=DAILY", long) for n in range(2)]
+    parsed = read(calendar(*many))
+    assert (parsed.error, parsed.large, parsed.occurrences) == (problem, True, ())
 
 
 def test_a_feed_of_nothing_but_bombs_is_refused() -> None:
@@ -397,6 +414,16 @@ def test_a_series_that_is_in_a_destructor_when_its_time_is_over_ends_after_it() 
     def work_out() -> None:
         Slow()
         sum(1 for _ in count())
+
+    with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
+        work_out()
+
+
+def test_no_code_that_drops_its_errors_drops_the_end_of_its_time() -> None:
+    def work_out() -> None:
+        for _ in count():
+            with suppress(Exception):
+                sum(range(10_000))
 
     with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
         work_out()

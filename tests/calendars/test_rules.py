@@ -129,12 +129,16 @@ def test_midnights_that_outlook_marks_as_all_day_are_days(zone: str) -> None:
     ("lines", "mending"),
     [
         (
-            "DTSTART:20260902T180000Z\nDTEND;VALUE=DATE:20260903",
-            "an end that is a day is left out: its start is a time",
+            "DTSTART:20260902T180000Z\nDTEND;VALUE=DATE:20260902",
+            "an end before its start is left out",
         ),
         (
-            "DTSTART;VALUE=DATE:20260902\nDTEND:20260903T180000Z",
-            "an end that is a time is left out: its start is a day",
+            "DTSTART;VALUE=DATE:20260902\nDTEND:20260831T180000Z",
+            "an end before its start is left out",
+        ),
+        (
+            "DTSTART:20260902T180000Z\nDTEND:20260902T170000Z",
+            "an end before its start is left out",
         ),
         (
             "DTSTART:20260902T180000Z\nRECURRENCE-ID;RANGE=THISANDPRIOR:20260902T180000Z",
@@ -147,6 +151,33 @@ def test_what_is_left_out_of_an_event_is_reported(lines: str, mending: str) -> N
     assert (len(parsed.occurrences), parsed.mending) == (1, mending)
 
 
+OTHER_ENDS = {
+    "a midnight": (";VALUE=DATE:20260902", ":20260904T000000", "2026-09-04"),
+    "a later time": (";VALUE=DATE:20260902", ":20260904T235900", "2026-09-05"),
+    "a midnight of the city": (";VALUE=DATE:20260902", ":20260904T070000Z", "2026-09-04"),
+    "a midnight in UTC": (";VALUE=DATE:20260902", ":20260904T000000Z", "2026-09-04"),
+    "a time in UTC": (";VALUE=DATE:20260902", ":20260904T180000Z", "2026-09-05"),
+    "a day, of a zone": (
+        ";TZID=Europe/Berlin:20260902T180000",
+        ";VALUE=DATE:20260904",
+        "2026-09-03T22:00:00Z",
+    ),
+    "a day, in UTC": (":20260902T180000Z", ";VALUE=DATE:20260904", "2026-09-04T07:00:00Z"),
+    "a day, floating": (":20260902T180000", ";VALUE=DATE:20260904", "2026-09-04T07:00:00Z"),
+}
+
+
+@pytest.mark.parametrize(("start", "end", "expected"), OTHER_ENDS.values(), ids=OTHER_ENDS)
+@pytest.mark.parametrize("rule", ["", "\nRRULE:FREQ=YEARLY"])
+def test_an_end_that_is_a_time_beside_a_day_or_a_day_beside_a_time_is_read_as_the_other(
+    start: str, end: str, expected: str, rule: str
+) -> None:
+    """In a city on the Pacific."""
+    body = calendar(f"UID:e\nSUMMARY:E\nDTSTART{start}\nDTEND{end}{rule}")
+    parsed = read(body, window=window(zone=LOS_ANGELES))
+    assert ([one.end for one in parsed.occurrences], parsed.mended) == ([expected], 0)
+
+
 @pytest.mark.parametrize("end", ["20260910T235959", "20260910T000000Z"])
 def test_an_end_that_is_marked_as_a_day_is_one_beside_a_day(end: str) -> None:
     head = "UID:e\nSUMMARY:E\nDTSTART;VALUE=DATE:20260908"
@@ -154,22 +185,54 @@ def test_an_end_that_is_marked_as_a_day_is_one_beside_a_day(end: str) -> None:
     assert [(one.start, one.end) for one in parsed.occurrences] == [("2026-09-08", "2026-09-10")]
 
 
-OF_WALLS = {
-    "a wall that is written as UTC": ("", "20260909T110000Z", [8, 10]),
-    "an instant": ("", "20260909T180000Z", [8, 10]),
-    "an instant, beside a zone": (f";TZID={LOS_ANGELES}", "20260909T180000Z", [8, 10]),
-    "neither": ("", "20260909T120000Z", [8, 9, 10]),
-    "a wall beside a zone": (f";TZID={LOS_ANGELES}", "20260909T110000Z", [8, 9, 10]),
+NAMING = {
+    "a wall that is written as UTC": ("", "20260909T110000Z", True),
+    "an instant": ("", "20260909T180000Z", True),
+    "an instant, beside a zone": (f";TZID={LOS_ANGELES}", "20260909T180000Z", True),
+    "neither": ("", "20260909T120000Z", False),
+    "a wall beside a zone": (f";TZID={LOS_ANGELES}", "20260909T110000Z", True),
+    "a wall of another zone": (f";TZID={LOS_ANGELES}", ";TZID=Europe/Berlin:20260909T110000", True),
+    "a midnight": (f";TZID={LOS_ANGELES}", ";TZID=America/Los_Angeles:20260909T000000", True),
+    "a midnight that is written as UTC": (f";TZID={LOS_ANGELES}", "20260909T000000Z", True),
+    "a midnight in UTC": (f";TZID={LOS_ANGELES}", "20260909T070000Z", True),
+    "a midnight beside a floating time": ("", "20260909T000000", True),
+    "another hour": (f";TZID={LOS_ANGELES}", "20260909T120000Z", False),
 }
 
 
-@pytest.mark.parametrize(("params", "excluded", "expected"), OF_WALLS.values(), ids=OF_WALLS)
-def test_an_exclusion_in_utc_of_floating_times_may_be_their_wall(
-    params: str, excluded: str, expected: list[int]
+@pytest.mark.parametrize(("params", "moment", "is_named"), NAMING.values(), ids=NAMING)
+def test_an_exclusion_and_a_change_name_a_time_of_their_series_as_an_instant_a_wall_or_a_day(
+    params: str, moment: str, *, is_named: bool
 ) -> None:
-    start = f"DTSTART{params}:20260908T110000"
-    found = starts(start, "RRULE:FREQ=DAILY;COUNT=3", f"EXDATE:{excluded}")
-    assert found == [f"2026-09-{day:02d}{EVENING}" for day in expected]
+    """What names none, though the series has a time on its day, is reported."""
+    moment = moment if ":" in moment else f":{moment}"
+    series = event("e", "E").partition("DTSTART")[0] + f"DTSTART{params}:20260908T110000"
+    series += "\nRRULE:FREQ=DAILY;COUNT=3"
+    change = event("e", "Changed", "20260909T200000Z", f"RECURRENCE-ID{moment}")
+    rest = [8, 10] if is_named else [8, 9, 10]
+    for name, body, more in (
+        ("EXDATE", calendar(f"{series}\nEXDATE{moment}"), []),
+        ("RECURRENCE-ID", calendar(series, change), ["2026-09-09T20:00:00Z"]),
+    ):
+        parsed = read(body, window=window(zone=LOS_ANGELES))
+        found = sorted(one.start for one in parsed.occurrences)
+        assert found == sorted([*(f"2026-09-{day:02d}{EVENING}" for day in rest), *more])
+        wrong = f"{name} {moment.removeprefix(':')} is no time of its series"
+        assert parsed.mending == ("" if is_named else wrong)
+
+
+def test_an_exclusion_where_its_series_has_no_time_is_not_reported() -> None:
+    """Programs leave those of days behind on which a series ended, or give all holidays to each."""
+    rules = "RRULE:FREQ=WEEKLY;UNTIL=20260920T000000Z", "EXDATE:20260910T180000Z,20260922T180000Z"
+    assert read(calendar(event("e", "E", "20260908T180000Z", *rules))).mended == 0
+
+
+@pytest.mark.parametrize("excluded", ["20260909T000000", "20260909T120000Z", "20260909T170000Z"])
+def test_of_several_times_a_day_none_is_meant_by_a_moment_of_another(excluded: str) -> None:
+    start, rule = "DTSTART:20260908T100000", "RRULE:FREQ=DAILY;BYHOUR=10,12;COUNT=4"
+    found = starts(start, rule, f"EXDATE:{excluded}")
+    kept = [at for at in ("08T17", "08T19", "09T17", "09T19") if at not in excluded[6:]]
+    assert found == [f"2026-09-{at}:00:00Z" for at in kept]
 
 
 def test_an_exclusion_of_times_in_utc_is_an_instant_also_where_the_feed_names_a_zone() -> None:
@@ -237,35 +300,42 @@ def test_what_to_do_where_a_day_is_missing_is_not_followed_and_the_report_says_s
 @pytest.mark.parametrize(
     ("rule", "found", "mending"),
     [
-        ("FREQ=DAILY;INTERVAL=0;COUNT=2", 2, "INTERVAL=0 is not followed"),
-        ("FREQ=DAILY; interval = 00 ;COUNT=2", 2, "INTERVAL=00 is not followed"),
-        ("FREQ=WEEKLY;WKST=1;INTERVAL=2;COUNT=3", 3, "WKST=1 is not followed"),
+        ("FREQ=DAILY;INTERVAL=0;COUNT=2", 2, "INTERVAL=0"),
+        ("FREQ=DAILY; interval = 00 ;COUNT=2", 2, "INTERVAL=00"),
+        ("FREQ=WEEKLY;WKST=1;INTERVAL=2;COUNT=3", 3, "WKST=1"),
         ("FREQ=MONTHLY;COUNT=-1", 3, ""),
         ("FREQ=MONTHLY;BYDAY=;INTERVAL=;WKST=", 3, ""),
-        ("FREQ=MONTHLY;UNTIL= ;BYDAY=", 3, "UNTIL= is not followed"),
-        ("FREQ=MONTHLY;count=", 3, "COUNT= is not followed"),
+        ("FREQ=MONTHLY;UNTIL= ;BYDAY=", 3, "UNTIL="),
+        ("FREQ=MONTHLY;count=", 3, "COUNT="),
         ("FREQ=WEEKLY;BYDAY=TUESDAY,Thu;UNTIL=20260910", 4, ""),
         ("FREQ=MONTHLY;BYDAY=1TUE;WKST=SUN;COUNT=2", 2, ""),
         ("FREQ=WEEKLY;UNTIL=20260910;BYDAY=TUESDAY,THURSDAY and more", 4, ""),
+        ("DTSTART=20260901T100000Z;FREQ=DAILY;COUNT=2", 2, "DTSTART=20260901T100000Z"),
+        ("TZID=UTC;FREQ=DAILY;COUNT=2;PRIORITY=1", 2, "TZID=UTC"),
+        ("RRULE:AnythingRandom;FREQ=DAILY;COUNT=2", 2, "ANYTHINGRANDOM"),
+        ("FREQ=DAILY;WKST=MO;WKST=MO;COUNT=2", 2, ""),
+        ("FREQ=DAILY;COUNT=3;COUNT=2", 2, "COUNT=3"),
+        ("FREQ=MONTHLY;UNTIL=Never", 3, "UNTIL=NEVER"),
+        ("FREQ=DAILY;BYEASTER=0;COUNT=2", 1, "'FREQ=DAILY;BYEASTER=0;COUNT=2' is no rule"),
         ("FREQ=DAILY;BYMONTH=13", 1, "BYMONTH=13 is no part of a rule"),
         ("FREQ=MONTHLY;BYDAY=1TU,8TU", 1, "a rule that cannot be followed: no month has 8TU"),
         ("FREQ=MONTHLY;BYMONTHDAY=1,32", 1, "BYMONTHDAY=1,32 is no part of a rule"),
         ("FREQ=YEARLY;BYYEARDAY=0", 1, "BYYEARDAY=0 is no part of a rule"),
     ],
 )
-def test_numbers_that_no_rule_can_have_cost_no_time_and_leave_the_start(
+def test_what_no_rule_can_have_is_left_out_or_leaves_the_start_and_is_reported(
     rule: str, found: int, mending: str
 ) -> None:
     parsed = read(calendar(event("1", "E", "20260901", f"RRULE:{rule}")))
+    if mending and " " not in mending:
+        mending += " is not followed"
     assert (len(parsed.occurrences), parsed.mending, parsed.skipped) == (found, mending, 0)
 
 
 def test_white_space_in_a_rule_costs_no_time() -> None:
     many = " " * 1_000_000
-    assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == {
-        "FREQ": "DAILY",
-        "COUNT": "2",
-    }
+    rule = {"FREQ": "DAILY", "COUNT": "2"}
+    assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == (rule, [])
 
 
 @pytest.mark.parametrize("day", ["MOTUWE", "SUMMER", "MONTUE", "FRITZ"])
@@ -276,7 +346,8 @@ def test_letters_that_begin_like_a_weekday_are_none(day: str) -> None:
 
 def test_weekdays_may_be_written_out() -> None:
     said = "MON,TUES,WEDNESDAY,THUR,1FRIDAY,-1SAT,SUNDAY"
-    assert tidy(f"FREQ=MONTHLY;BYDAY={said};COUNT=3")["BYDAY"] == "MO,TU,WE,TH,1FR,-1SA,SU"
+    rule, _notes = tidy(f"FREQ=MONTHLY;BYDAY={said};COUNT=3")
+    assert rule["BYDAY"] == "MO,TU,WE,TH,1FR,-1SA,SU"
 
 
 @pytest.mark.parametrize("rule", ["RSCALE=CHINESE;FREQ=YEARLY", "FREQ=DAILY;SKIP=SOMETIMES"])

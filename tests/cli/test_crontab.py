@@ -232,7 +232,7 @@ def test_every_line_that_cannot_be_taken_is_named(
     assert said.out == ""
     told = said.err.splitlines()
     assert [line.partition(" -:")[2].partition(":")[0] for line in told] == list("1234567")
-    assert "'root' is a user, as in /etc/crontab (take the column out" in told[0]
+    assert "'root' is a user, as in /etc/crontab (take the lines of one user by --user" in told[0]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_what_stands_before_a_command_of_the_shell_is_a_user_of_another_host(
 ) -> None:
     monkeypatch.setattr("sys.stdin", piped(f"*/5 * * * * munin-node {command}\n"))
     said = blackboard("import-crontab", "-", code=2).err
-    assert "'munin-node' is a user, as in /etc/crontab (take the column out" in said
+    assert "'munin-node' is a user, as in /etc/crontab (take the lines of one user by" in said
 
 
 def test_a_user_may_have_the_name_of_a_program(
@@ -387,7 +387,7 @@ def test_what_a_command_begins_with_may_be_a_user_of_another_host(
     monkeypatch.setattr("sys.stdin", piped(text))
     said = blackboard("import-crontab", "-").err
     may_be = "what may be a user begins a command ('munin'"
-    assert (may_be in said and "if so, take the column out" in said) == warned
+    assert (may_be in said and "if so, take the lines of one user by --user" in said) == warned
 
 
 def test_one_line_with_a_user_makes_the_file_a_crontab_of_the_system(
@@ -574,3 +574,100 @@ def test_what_is_written_is_applied(blackboard: CommandLine) -> None:
     assert blackboard("apply", file.name).out == "nothing to do: 4 items as declared\n"
     backup = blackboard.item("nightly-backup-of-the-database")
     assert (backup.schedule, backup.timezone) == ("cron 30 2 * * *", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "0 */5 * * * * /usr/bin/php artisan x",
+        "* * * * * * /usr/bin/x",
+        "0 0 12 1 1 ? /usr/bin/x",
+        "0 30 9 * * 1-5 /usr/bin/x",
+        "0 30 9 * * */2 /usr/bin/x",
+        "0 30 9 * * MON-FRI /usr/bin/x",
+        "0 30 9 * * 1 /usr/bin/x",
+    ],
+)
+def test_a_line_of_six_fields_is_refused(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Cron would run the sixth as the command: of a star, the first file of a folder."""
+    monkeypatch.setattr("sys.stdin", piped(f"{line}\n0 3 * * * 7z a x\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert f"-:1: line: six fields: {line.split()[5]!r} is where the command belongs" in said
+    assert "-:2:" not in said
+    monkeypatch.setattr("sys.stdin", piped(line.replace(" /", " root /")))
+    said = blackboard("import-crontab", "-", "--user", "root", code=2).err
+    assert f"six fields: {line.split()[5]!r} is where the user belongs" in said
+
+
+OF_SYSTEM = """\
+SHELL=/bin/bash
+# Rotate
+0 0 * * * root -n newsyslog
+17 * * * * operator:wheel /usr/libexec/save-entropy
+# Of no one here
+61 * * * * www /usr/bin/bad
+@daily root:wheel /usr/bin/nightly
+@reboot root /usr/bin/a
+@reboot www /usr/bin/b
+*/5 * * * *\tmunin\tmunin-cron --all
+"""
+
+
+def test_the_lines_of_one_user_are_taken_from_a_crontab_of_the_system(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(OF_SYSTEM))
+    answer = blackboard("import-crontab", "-", "--user", "root", "--json")
+    found = {item["id"]: (item["cron"], item["params"]["command"]) for item in answer.json}
+    shell = ["/bin/bash", "-c"]
+    assert found == {
+        "rotate": ("0 0 * * *", [*shell, "newsyslog"]),
+        "nightly": ("@daily", [*shell, "/usr/bin/nightly"]),
+    }
+    assert "4 lines of other users are left out (munin, operator, www)" in answer.err
+    assert "-:9: @reboot" not in answer.err
+    assert "-:8: @reboot" in answer.err
+
+
+def test_a_line_that_names_a_user_alone_has_no_command(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped("0 3 * * * root\n"))
+    said = blackboard("import-crontab", "-", "--user", "root", code=2).err
+    assert "-:1: line: '0 3 * * * root' has no command" in said
+
+
+@pytest.mark.parametrize(
+    ("expression", "cron", "jitter"),
+    [
+        ("~ 5 * * *", "0 5 * * *", "59m"),
+        ("10~20 * * * *", "10 * * * *", "10m"),
+        ("0 2~5 * * *", "0 2 * * *", "180m"),
+        ("~ ~ 1 * *", "0 0 1 * *", "1439m"),
+        ("30~ ~6 * * 1", "30 0 * * 1", "389m"),
+    ],
+)
+def test_a_time_of_chance_is_the_first_with_a_jitter(
+    blackboard: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    expression: str,
+    cron: str,
+    jitter: str,
+) -> None:
+    """As OpenBSD has it."""
+    [item] = imported(blackboard, f"{expression} /usr/bin/a\n", monkeypatch)
+    assert (item["cron"], item["jitter"]) == (cron, jitter)
+    [item] = imported(blackboard, f"RANDOM_DELAY=5\n{expression} /usr/bin/a\n", monkeypatch)
+    assert item["jitter"] == f"{int(jitter[:-1]) + 5}m"
+
+
+@pytest.mark.parametrize("expression", ["5~70 * * * *", "9~2 * * * *", "0 5 ~ * *", "~/15 * * * *"])
+def test_a_time_of_chance_that_no_jitter_is_is_refused(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, expression: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(f"{expression} /usr/bin/a\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert "-:1: cron: " in said
+    assert "write a fixed number; jitter spreads items" in said
