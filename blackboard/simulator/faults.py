@@ -17,24 +17,20 @@ from blackboard.model import Mark
 from blackboard.phrases import iso
 from blackboard.protocol import additions, edits
 from blackboard.protocol.keys import (
-    LEADERS,
-    group_board,
     item_key,
-    leaders_board,
     next_key,
     partition,
     shard_of,
 )
 from blackboard.protocol.reading import BoardTable
-from blackboard.simulator.bus import BusFault
 from blackboard.simulator.changes import Shadow, Shadows
 from blackboard.simulator.invariants import Violation
-from blackboard.simulator.network import LinkFault, Network, ShardFault
+from blackboard.simulator.network import BusFault, LinkFault, Network, ShardFault
 from blackboard.simulator.processes import Process, Timeline, Trap, TrapPoint
 from blackboard.simulator.results import Figures, Trace
-from blackboard.simulator.scenario import Fault, Injection, Scenario, SimulatedItem
+from blackboard.simulator.scenario import BOARD, Fault, Injection, Scenario, SimulatedItem
 from blackboard.simulator.store import NEWER, Sender, Store, StoreClient, more
-from blackboard.simulator.workers import BOARD, Happening, WorkerProcess, Workers
+from blackboard.simulator.workers import Happening, WorkerProcess, Workers
 from blackboard.spec import Spec
 from blackboard.table import Merge, TableError, Value
 
@@ -60,7 +56,7 @@ ABOUT_NOW = timedelta(hours=1)
 _MARKS: dict[str, Callable[..., Any]] = {"pause": edits.pause, "resume": edits.resume}
 _FREES: dict[str, Callable[..., Any]] = {"unlock": edits.unlock, "cancel": edits.cancel}
 OF_SHARED = {"pause", "resume", "unlock", "cancel", "edit"}
-"""Verbs for partitions and elections; of these, an edit changes the checkpoint alone."""
+"""Verbs for the items of shared work; of these, an edit changes the checkpoint alone."""
 
 
 class Operators:
@@ -73,8 +69,7 @@ class Operators:
         self._client = client
         self._process = process
         self._items = scenario.items
-        self._shared = [(item_id, one.name) for one in scenario.groups for item_id in one.ids]
-        self._shared += [(one.name, LEADERS) for one in scenario.elections]
+        self._shared = [(item_id, one.group) for one in scenario.shared for item_id in one.ids]
         self._count = 0
 
     def request(self, verb: str, number: int, detail: float) -> None:
@@ -167,8 +162,6 @@ class FaultInjector:
     shadows: Shadows
     on_back: Callable[[float], None]
     """Called when the store is back, with the moment since when it was away."""
-    on_bus: Callable[[str], None]
-    """Called with a group whose bus begins to fail, or has recovered."""
     over: bool = False
     """Whether all faults have stopped."""
     _away_since: float = 0.0
@@ -233,7 +226,7 @@ class FaultInjector:
             return
         now, about = self.timeline.now, _ABOUT[trap.when]
         process.loop.stop_process()  # a process that is killed may be executing code now
-        self.workers.on_happening(member, Happening.STANDS_STILL)
+        self.workers.happened(member, Happening.STANDS_STILL)
         if trap.seconds is None:
             self._record(process.name, f"is killed{about}", "killed")
             self.timeline.at(now, self._bury, member, trap.replaced_after)
@@ -252,7 +245,7 @@ class FaultInjector:
             self._record(process.name, "continues")
             process.went_on = self.timeline.now
             process.loop.continue_process()
-            self.workers.on_happening(self.workers.by_name[process.name], Happening.GOES_ON)
+            self.workers.happened(self.workers.by_name[process.name], Happening.GOES_ON)
 
     def _end_outage(self) -> None:
         if self.network.away:
@@ -261,7 +254,7 @@ class FaultInjector:
             self.on_back(self._away_since)
 
     def _take_over(self, number: int) -> None:
-        items, shards = self.workers.scenario.items, self._shards
+        items, shards = self.workers.scenario.items, self.workers.scenario.shards
         item_id = items[number % len(items)].id  # shrinking leaves items out
         place = partition(BOARD, shard_of(item_id, shards), shards)
         shadow = self.shadows.of.get(item_id)
@@ -269,18 +262,14 @@ class FaultInjector:
             self._record(item_id, "is taken over by a newer version", "taken over")
 
     def _fail_bus(self, one: Injection) -> None:
-        names = self.workers.scenario.raced_for
+        names = self.workers.scenario.with_bus
         if one.target >= len(names):
-            return  # shrinking leaves groups out
+            return  # shrinking leaves shared work out
         name = names[one.target]
         self._record(name, f"{one.how}, for {one.seconds:.1f} s", "sick buses")
-        self.workers.buses[name].fail(BusFault(one.how))
-        self.on_bus(name)
-        self.timeline.at(self.timeline.now + one.seconds, self._bus_recovers, name)
-
-    def _bus_recovers(self, name: str) -> None:
-        self.workers.buses[name].recover()
-        self.on_bus(name)
+        part = self.workers.parts[name]
+        part.bus_fails(BusFault(one.how))
+        self.timeline.at(self.timeline.now + one.seconds, part.bus_recovers)
 
     def _fail(self, faults: dict[str, Any], name: str, how: object, seconds: float) -> None:
         faults[name] = how
@@ -303,14 +292,13 @@ class FaultInjector:
     def stop(self) -> None:
         """Stops all faults: every process continues, and each empty seat gets a worker."""
         self.over = True
-        self.workers.handler_runs.pumps_fail = False
         self._record("world", "all faults stop")
         self.network.fates.stop()
         self._end_outage()
         self.network.link_faults.clear()
         self.network.shard_faults.clear()
-        for name in self.workers.buses:
-            self._bus_recovers(name)
+        for part in self.workers.parts.values():
+            part.faults_stop()
         for seat, member in sorted(self.workers.seats.items()):
             if member is None:
                 self.start(seat)
@@ -318,18 +306,10 @@ class FaultInjector:
                 member.process.trap = None
                 self.go_on(member.process)
 
-    @property
-    def _shards(self) -> int:
-        return self.workers.scenario.shards
-
     def _place(self, number: int) -> str:
-        """A partition of the store: a shard, a group, or that of the elections."""
-        if number < self._shards:
-            return partition(BOARD, number, self._shards)
-        groups = self.workers.scenario.groups
-        at = number - self._shards
-        name = group_board(BOARD, groups[at].name) if at < len(groups) else leaders_board(BOARD)
-        return partition(name, 0, 1)
+        """A partition of the store. Shrinking leaves shared work out."""
+        places = self.workers.scenario.places
+        return places[number % len(places)]
 
     def _record(self, who: str, what: str, counted: str = "") -> None:
         self.trace.add(self.timeline.now, who, what)

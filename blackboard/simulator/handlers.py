@@ -1,12 +1,11 @@
-"""Simulated handlers and pumps: they take their time and do nothing.
+"""Simulated handlers: they take their time and do nothing.
 
 How long a run takes, how it ends, and whether it saves is drawn from the seed, the item and the
 fence; the worker and the time make no difference. Two handlers of one item at the same time
 overlap: this is measured, for no promise forbids it.
 
 A run that saves goes on with the number that was saved last, and saves the next ones while it runs,
-each with its own fence. A pump saves so until it is asked to end, saves once more, and returns;
-where runs fail, a few pumps fail, return unasked, or pay no attention to being asked.
+each with its own fence.
 """
 
 import asyncio
@@ -62,12 +61,6 @@ LARGE, TOO_LARGE, TOO_DEEP = 20_000, 40_000, 2_000
 """Characters of a result that fits a row, and of one that does not; levels of lists too deep."""
 LARGE_ONES = 0.04
 """The share of results that are large; half of these do not fit a row."""
-DRAINS = (0.05, 0.5)
-"""The shortest and the longest time of a pump to finish what it has begun, in seconds."""
-DEAF = 0.03
-"""The share of pumps that do not end when they are asked to."""
-FAILS_AFTER = 1_800.0
-"""The mean seconds until a pump ends unasked, if all runs failed (`failing` = 1)."""
 ENDS = (
     "it failed, as it was drawn",
     "its process ended with SIGKILL",
@@ -180,58 +173,6 @@ class HandlerRun:
         self.runs.end(self)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class PumpRun(HandlerRun):
-    """A pump that was called."""
-
-    drains: float
-    """Seconds from being asked to end until its last save; infinity: it ignores the request."""
-    is_asked: bool = False
-    is_draining: bool = False
-    """Whether it was asked to end and has finished what it had begun: one last save follows."""
-    _rest: asyncio.Future[None] | None = None
-
-    def ask_to_end(self, reason: str) -> None:  # noqa: ARG002 - it reads no reason
-        if not self.is_asked and not math.isinf(self.drains):
-            self.process.loop.call_later(self.drains, self._wake)
-        self.is_asked = True
-
-    def finish(self, outcome: Outcome) -> None:
-        if self.is_draining or self.runs.pumps_fail:
-            HandlerRun.finish(self, outcome)
-
-    async def save(self, pause: float) -> None:
-        """Saves the next positions until it has drained, then a last one, and ends."""
-        number, longest = saved_in(self.call.checkpoint).number, pause
-        pause /= 10
-        while True:
-            await self._pause(pause)
-            pause, number = min(2 * pause, longest), number + 1
-            if not await self._saved(number):
-                return
-            if self.is_draining:
-                self.finish(Outcome.OK)
-                return
-
-    async def _pause(self, seconds: float) -> None:
-        if self.is_draining:
-            return
-        self._rest = self.process.loop.create_future()
-        call = self.process.loop.call_later(seconds, self._wake_for_a_save)
-        try:
-            await self._rest
-        finally:
-            call.cancel()
-
-    def _wake(self) -> None:
-        self.is_draining = True
-        self._wake_for_a_save()
-
-    def _wake_for_a_save(self) -> None:
-        if self._rest is not None and not self._rest.done():
-            self._rest.set_result(None)
-
-
 def result_of(run: HandlerRun) -> Any:
     """The result of a good run: short, or large, or more than a row can hold."""
     share = run.size / LARGE_ONES
@@ -247,6 +188,9 @@ def result_of(run: HandlerRun) -> Any:
     return nested
 
 
+Begin = Callable[[Process, HandlerCall, Reporter], HandlerRun]
+
+
 @dataclass(slots=True, kw_only=True)
 class HandlerRuns:
     """All handlers that run in any process, and how much they overlap."""
@@ -259,10 +203,8 @@ class HandlerRuns:
     """The share of runs that fail."""
     saving: float
     """The share of runs that save."""
-    saves: Mapping[str, float] = field(default_factory=dict)
-    """The most seconds between two saves of a pump, by its type."""
-    pumps_fail: bool = True
-    """Whether a pump that is to fail does. Set to False when all faults stop."""
+    others: Mapping[str, Begin] = field(default_factory=dict)
+    """Begins the runs of shared work, by type."""
     on_begin: Callable[[HandlerRun], None] = lambda _: None
     on_end: Callable[[HandlerRun], None] = lambda _: None
     on_extended: Callable[[HandlerRun], None] = lambda _: None
@@ -286,38 +228,14 @@ class HandlerRuns:
         return iter([one for some in self.by_item.values() for one in some])
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
-        """Calls a handler, or a pump."""
-        is_pump = call.handler.pump is not None
-        run = self._pump(process, call, report) if is_pump else self._run(process, call, report)
+        """Calls a handler."""
+        run = self.others.get(call.item.type, self._run)(process, call, report)
         report.called()
         self.on_begin(run)
         others = self.by_item.setdefault(call.item.id, [])
         self.count += 1
         self.overlaps += bool(others)
         others.append(run)
-        return run
-
-    def _pump(self, process: Process, call: HandlerCall, report: Reporter) -> PumpRun:
-        chance = stream(self.seed, f"pump {call.item.id} {call.fence}")
-        shortest, longest = DRAINS
-        drains = shortest + (longest - shortest) * chance.fraction()
-        run = PumpRun(
-            runs=self,
-            call=call,
-            process=process,
-            report=report,
-            ended=process.loop.create_future(),
-            began=self.timeline.now,
-            size=1.0,
-            drains=math.inf if chance.fraction() < DEAF and self.failing > 0 else drains,
-        )
-        if self.failing > 0 and self.pumps_fail:
-            after = -math.log(1.0 - chance.fraction()) * FAILS_AFTER / self.failing
-            unasked = chance.fraction() < 0.5
-            outcome = Outcome.OK if unasked else Outcome.FAILED
-            run.size = chance.fraction()
-            run.timer = process.loop.call_later(after, run.finish, outcome)
-        run.start_saving(self.saves[call.item.type] * (0.5 + chance.fraction() / 2))
         return run
 
     def _run(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:

@@ -31,7 +31,7 @@ SLOWEST = 5.0
 """Extra seconds of a request to a slow partition, at most."""
 RETRY_AFTER = (0.5, 1.0, 2.0, 10.0)
 BESIDE = "."
-"""A character that only the partitions of groups and elections have in their names."""
+"""A character that only the partitions of shared work have in their names."""
 
 
 class Fate(StrEnum):
@@ -116,6 +116,14 @@ class LinkFault(StrEnum):
     REQUESTS = "requests get lost"
     REPLIES = "replies get lost"
     WRITES = "batches get lost, pages do not"
+
+
+class BusFault(StrEnum):
+    """What fails in the bus of shared work."""
+
+    AWAY = "its bus is away"
+    LATE = "its bus answers late"
+    LOST = "its bus loses messages"
 
 
 class ShardFault(StrEnum):

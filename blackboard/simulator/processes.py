@@ -312,7 +312,7 @@ class Process:
     requests: int = 0
     """Requests to the store so far. A plan of faults names a request by its number."""
     beside: int = 0
-    """Of these, the requests about groups and elections."""
+    """Of these, the requests about shared work."""
     newer: bool = False
     """Whether it runs a newer version of the program."""
     trap: "Trap | None" = None

@@ -31,10 +31,6 @@ class Figures:
     overrides: int = 0
     renewals: int = 0
     saves: int = 0
-    moves: int = 0
-    """Moves of partitions from one worker to another."""
-    terms: int = 0
-    """Terms of elections: one for each time that a candidate has won."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """Outcomes of the runs in the history, as first written."""
     late: int = 0
@@ -54,9 +50,6 @@ class Figures:
 
     def count(self, fault: str) -> None:
         self.troubles[fault] += 1
-
-    def moved(self) -> None:
-        self.moves += 1
 
     def changed(self, change: AppliedChange) -> None:
         """Counts a change, until `measure` is called."""

@@ -5,26 +5,28 @@ how a failure is shrunk.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from blackboard.clock import SeededChance
 from blackboard.errors import BadInput
-from blackboard.handlers.handler import Handler, handlers_of, pump
-from blackboard.rules.election import ElectionKind
-from blackboard.rules.grab import SHORTEST_PER_HELD, Times
+from blackboard.handlers.handler import Handler
+from blackboard.protocol.keys import group_board, partition
 from blackboard.rules.next_run import phase
-from blackboard.rules.shares import Balance, names_of
 from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.settings import Settings
-from blackboard.simulator.bus import BusFault
 from blackboard.simulator.handlers import FENCED, KEYED, NARROW, PLAIN, SCARCE, handler_of
-from blackboard.simulator.network import Fated, LinkFault, Odds, ShardFault
+from blackboard.simulator.network import BusFault, Fated, LinkFault, Odds, ShardFault
 from blackboard.simulator.processes import WORLD_START, TrapPoint, stream
 from blackboard.spec import Spec
+
+if TYPE_CHECKING:
+    from blackboard.simulator.workers import SharedPart
+    from blackboard.simulator.world import World
 
 
 class Fault(StrEnum):
@@ -62,6 +64,8 @@ class Fault(StrEnum):
     """Operators add, edit, pause, resume, run, unlock, cancel and remove items."""
 
 
+BOARD = "simulated"
+"""The name of the board of a world."""
 ALL = frozenset(Fault)
 NONE: frozenset[Fault] = frozenset()
 
@@ -114,75 +118,43 @@ class SimulatedItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedGroup:
-    """A group of partitions, which all workers of a world serve. Durations are in seconds."""
+class SharedWork(ABC):
+    """Work that all workers of a world share, beside its items. `blackboard simulate` leaves it
+    out; the tests have groups of partitions, and elections.
+    """
 
     name: str
-    partitions: int
-    lease: float = 30.0
-    drain: float = 10.0
-    balance: Balance = Balance.SHARES
-    saves: float = 60.0
-    """The longest time between two saves of a pump."""
-
-    @property
-    def is_raced_for(self) -> bool:
-        return self.balance is Balance.GRAB
-
-    @property
-    def round(self) -> float:
-        return self.lease / 3
-
-    @property
-    def times(self) -> Times:
-        """The durations of the races, where the balance is `grab`: the defaults for a lease of
-        30 s, else in proportion to it. `shutdown` is at least 1.5 times the drain.
-        """
-        usual, scale = Times(), self.lease / 30.0
-        return Times(
-            normal=usual.normal * scale,
-            maximum=usual.maximum * scale,
-            shutdown=max(usual.shutdown * scale, 1.5 * self.drain),
-            minimum=usual.minimum * scale,
-            per_held=max(usual.per_held * scale, SHORTEST_PER_HELD),
-        )
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The ids of its partitions, which no other item of a world has."""
-        return tuple(f"{self.name}-{number}" for number in names_of(self.partitions))
-
-    @property
-    def handler(self) -> Handler:
-        """Its pump."""
-
-        async def serve(partition: object, ctx: object) -> None:
-            """Is never called: the runner only waits."""
-
-        declared = pump(
-            self.name,
-            partitions=self.ids,
-            lease=timedelta(seconds=self.lease),
-            drain=timedelta(seconds=self.drain),
-            balance=self.balance,
-        )
-        return handlers_of(declared(serve))[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedElection:
-    """An election, in which all workers of a world are candidates."""
-
-    name: str
-    kind: ElectionKind = ElectionKind.MUTEX
-    lease: float = 15.0
+    lease: float
     """Seconds."""
-    ranks: int = 1
-    """The number of different ranks of candidates; a seat keeps its rank after a restart."""
-    preempt: bool = True
 
-    def rank(self, seat: int) -> int:
-        return 0 if self.kind is ElectionKind.MUTEX else seat % self.ranks
+    @property
+    @abstractmethod
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its items, which no other item of a world has."""
+
+    @property
+    @abstractmethod
+    def group(self) -> str:
+        """The name of the group whose board has its items."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handlers of its items, by type."""
+        return {}
+
+    @property
+    def grace(self) -> float:
+        """Seconds for its handlers in a worker that was asked to stop."""
+        return 0.0
+
+    @property
+    def has_bus(self) -> bool:
+        """Whether its workers are connected by a bus, which may fail."""
+        return False
+
+    @abstractmethod
+    def in_world(self, world: "World") -> "SharedPart":
+        """Its part of a world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,31 +183,32 @@ class Scenario:
     housekeeping: timedelta | None = None
     """How often expired rows are deleted; None: never."""
     types: SimulatedTypes = ALL_TYPES
-    groups: Sequence[SimulatedGroup] = ()
-    elections: Sequence[SimulatedElection] = ()
+    shared: Sequence[SharedWork] = ()
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers of all types, including pumps."""
-        return {**self.types.handlers, **{one.name: one.handler for one in self.groups}}
+        """The handlers of all types."""
+        handlers = dict(self.types.handlers)
+        for one in self.shared:
+            handlers.update(one.handlers)
+        return handlers
 
     @property
-    def shared(self) -> tuple[str, ...]:
-        """The ids of all partitions and elections."""
-        partitions = [item_id for one in self.groups for item_id in one.ids]
-        return (*partitions, *(one.name for one in self.elections))
+    def shared_ids(self) -> tuple[str, ...]:
+        """The ids of all items of the shared work."""
+        return tuple(item_id for one in self.shared for item_id in one.ids)
 
     @property
-    def raced_for(self) -> tuple[str, ...]:
-        """The names of the groups that have a bus."""
-        return tuple(one.name for one in self.groups if one.is_raced_for)
+    def with_bus(self) -> tuple[str, ...]:
+        """The names of the shared work that has a bus."""
+        return tuple(one.name for one in self.shared if one.has_bus)
 
     @property
-    def places(self) -> int:
-        """The number of partitions of the store that may fail alone: one for each shard and each
-        group, and one for all elections.
-        """
-        return self.shards + len(self.groups) + bool(self.elections)
+    def places(self) -> tuple[str, ...]:
+        """The partitions of the store that may fail alone: the shards, and those of shared work."""
+        shards = [partition(BOARD, number, self.shards) for number in range(self.shards)]
+        shared = [partition(group_board(BOARD, one.group), 0, 1) for one in self.shared]
+        return tuple(dict.fromkeys([*shards, *shared]))
 
     @property
     def request_odds(self) -> Odds:
@@ -248,11 +221,10 @@ class Scenario:
 
     @property
     def shortest_lease(self) -> float:
-        """The shortest lease of an item, a group or an election, in seconds; 120 if none is set."""
+        """The shortest lease in seconds; 120 if none is set."""
         said = {one.spec.stale_after for one in self.items if one.spec.stale_after}
         leases = [parse_duration(text, "stale_after").total_seconds() for text in said]
-        leases += [one.lease for one in self.groups]
-        leases += [one.lease for one in self.elections]
+        leases += [one.lease for one in self.shared]
         return min(leases, default=120.0)
 
     @property
@@ -327,8 +299,8 @@ class Injection:
     """Seconds since the world began."""
     fault: Fault
     target: int
-    """The seat of a worker, or the number of an item (partitions and elections come behind the
-    items), of a partition of the store (groups and elections come behind the shards) or of a bus.
+    """The seat of a worker, or the number of an item (those of shared work come behind the
+    others), of a partition of the store (likewise) or of a bus.
     """
     seconds: float = 0.0
     how: str = ""
@@ -346,7 +318,7 @@ class FaultPlan:
 def draw_plan(scenario: Scenario) -> FaultPlan:
     """The plan of a scenario's seed."""
     chance = stream(scenario.seed, "plan")
-    faults = scenario.faults if scenario.raced_for else scenario.faults - {Fault.BUS}
+    faults = scenario.faults if scenario.with_bus else scenario.faults - {Fault.BUS}
     kinds = [one for one in Fault if one in faults for _ in range(_WEIGHTS.get(one, 0))]
     injections: list[Injection] = []
     at, end = 0.0, scenario.hours * 3600.0
@@ -382,11 +354,12 @@ def _drawn(
         case Fault.OUTAGE:
             yield Injection(at, fault, 0, _span(chance, 1.0, 300.0))
         case Fault.SHARD:
-            shard_fault, number = _pick(chance, tuple(ShardFault)), _number(chance, scenario.places)
+            shard_fault = _pick(chance, tuple(ShardFault))
+            number = _number(chance, len(scenario.places))
             yield Injection(at, fault, number, _span(chance, 2.0, 600.0), shard_fault.value)
         case Fault.BUS:
             bus_fault = _pick(chance, tuple(BusFault))
-            number = _number(chance, len(scenario.raced_for))
+            number = _number(chance, len(scenario.with_bus))
             yield Injection(at, fault, number, _span(chance, 2.0, 600.0), bus_fault.value)
         case Fault.CLOCK:
             yield Injection(at, fault, 0, _span(chance, 0.1, 50.0) * _sign(chance))
@@ -395,7 +368,7 @@ def _drawn(
             yield Injection(at, fault, _pick(chance, range(2, items, 3)))
         case Fault.EDIT:
             verb = _pick(chance, VERBS)
-            item = _number(chance, items + len(scenario.shared))
+            item = _number(chance, items + len(scenario.shared_ids))
             yield Injection(at, fault, item, chance.fraction(), verb)
         case _:
             yield from _drawn_for_workers(fault, chance, scenario, at)

@@ -38,8 +38,7 @@ class Failure:
         """The number of its parts."""
         fated = len(self.plan.fated or ())
         parts = len(self.plan.injections) + fated + len(self.scenario.items)
-        parts += len(self.scenario.groups) + len(self.scenario.elections)
-        return parts + self.scenario.workers
+        return parts + len(self.scenario.shared) + self.scenario.workers
 
 
 def failure_of(scenario: Scenario, plan: FaultPlan | None = None) -> Failure | None:
@@ -121,10 +120,8 @@ class Shrinker:
 
     def _leave_out_shared(self) -> None:
         """After the items: without a group, an edit in the plan may concern another group."""
-        for fewer in self._fewer(lambda: tuple(self.failure.scenario.groups)):
-            self._fails(replace(self.failure.scenario, groups=fewer), self.failure.plan)
-        for some in self._fewer(lambda: tuple(self.failure.scenario.elections)):
-            self._fails(replace(self.failure.scenario, elections=some), self.failure.plan)
+        for fewer in self._fewer(lambda: tuple(self.failure.scenario.shared)):
+            self._fails(replace(self.failure.scenario, shared=fewer), self.failure.plan)
 
     def _take_fewer_workers(self) -> None:
         while (count := self.failure.scenario.workers) > 1:

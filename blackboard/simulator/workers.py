@@ -1,7 +1,6 @@
 """The processes of a world: real workers, each in a simulated process, and housekeepers.
 
-Where a world has groups and elections, each worker serves all groups and is a candidate in all
-elections, as a program is that opens a board, works on it and enters elections.
+Where a world has shared work, each worker takes part in all of it.
 """
 
 import asyncio
@@ -10,36 +9,29 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
+from typing import Protocol
 
-from blackboard.assembly import WorkerSetup, assemble, group_worker
+from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Chance
-from blackboard.election import Election, Term
-from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent
-from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention, prune_unreleased
 from blackboard.rules.applied import REMEMBERED
-from blackboard.simulator.bus import SharedBus, SimulatedBus
-from blackboard.simulator.handlers import HandlerRuns, SimulatedRunner
-from blackboard.simulator.network import Network
+from blackboard.runners.runner import HandlerCall, Reporter
+from blackboard.simulator.changes import AppliedChange
+from blackboard.simulator.handlers import HandlerRun, HandlerRuns, SimulatedRunner
+from blackboard.simulator.network import BusFault, Network
 from blackboard.simulator.processes import HostClock, Process, ProcessLoop, Timeline, stream
-from blackboard.simulator.scenario import Fault, Scenario, SimulatedElection
-from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient
+from blackboard.simulator.scenario import BOARD, Fault, Scenario
+from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient, Written
 from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError
-from blackboard.worker.grab import Races
-from blackboard.worker.partitions import GroupWorker
 from blackboard.worker.wake import EarliestWake, until_beat
 from blackboard.worker.worker import Mode, Worker
 
-BOARD = "simulated"
 GRACE = timedelta(seconds=30)
 DECADE = 10 * 365 * 86_400.0
-BUS_TAKES = (0.001, 0.010)
-"""The shortest and the longest time of a request to a bus or a message from it, in seconds."""
 RATE = 0.01
 """The largest share by which a clock is too fast or too slow."""
 
@@ -54,38 +46,13 @@ class Happening(StrEnum):
     GONE = "is gone"
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class SimulatedCandidate:
-    """The part of a process in an election: it leads when it can, again and again."""
+class Participant(Protocol):
+    """What one worker does for shared work."""
 
-    about: SimulatedElection
-    enter: Callable[[], Election]
-    process: Process
-    on_term: Callable[["SimulatedCandidate"], None]
-    """Called when it has won."""
-    election: Election = field(init=False)
-    term: Term | None = None
-    """The term that it has won last."""
+    async def work(self) -> None:
+        """Takes part until `stop` is called, or it is cancelled."""
 
-    def __post_init__(self) -> None:
-        self.election = self.enter()
-
-    @property
-    def leads(self) -> bool:
-        return not self.process.loop.dead and self.term is not None and not self.term.lost
-
-    async def take_part(self) -> None:
-        """Takes part until it is cancelled. Retries a board that cannot be reached."""
-        while True:
-            try:
-                async with self.election as leader:
-                    while True:
-                        self.term = await leader.won()
-                        self.on_term(self)
-                        await self.term.lost.wait()
-            except (TableError, BlackboardError):
-                await self.process.loop.sleep(self.about.lease / 3)
-            self.election = self.enter()
+    def stop(self) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -95,30 +62,81 @@ class WorkerProcess:
     process: Process
     worker: Worker
     requests: Requests
-    groups: Mapping[str, GroupWorker]
-    """Its group workers, by the types of their pumps."""
-    candidates: tuple[SimulatedCandidate, ...]
+    shared: Mapping[str, Participant]
+    """What it does for the shared work, by the names of that."""
     task: asyncio.Task[None] = field(init=False)
     asked_to_stop: float | None = None
     """The moment when it was first asked to stop."""
-    _parts: list[asyncio.Task[None]] = field(default_factory=list)
-    """The tasks of the candidates."""
 
     async def work(self) -> None:
-        """Works as `BoardWorker.work` does, with one more task for each election."""
+        """Works as `BoardWorker.work` does."""
         async with asyncio.TaskGroup() as beside:
-            for group in self.groups.values():
-                beside.create_task(group.work())
-            self._parts += [beside.create_task(one.take_part()) for one in self.candidates]
+            for one in self.shared.values():
+                beside.create_task(one.work())
             await self.worker.work(Mode.FOREVER)
 
     def stop(self) -> None:
-        """SIGTERM: as `BoardWorker.stop`, and the block of each election is cancelled."""
-        for group in self.groups.values():
-            group.stop()
+        """SIGTERM: as `BoardWorker.stop`."""
+        for one in self.shared.values():
+            one.stop()
         self.worker.stop()
-        for one in self._parts:
-            one.cancel()
+
+
+class SharedPart:
+    """Shared work in a world: each worker takes part in it, and its invariants are checked. What a
+    kind of work has no need of does nothing.
+    """
+
+    @property
+    def longest(self) -> float:
+        """Seconds until all is well after any trouble."""
+        raise NotImplementedError
+
+    def participant(
+        self,
+        process: Process,
+        seat: int,
+        *,
+        board: BoardTable,
+        settings: WorkerSettings,
+        events: Events,
+    ) -> Participant:
+        """What a worker that starts in a seat does for it."""
+        raise NotImplementedError
+
+    def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
+        """Begins a run of one of its handlers."""
+        raise NotImplementedError
+
+    def changed(self, change: AppliedChange) -> None:
+        """Called with every change."""
+
+    def written(self, written: Written) -> None:
+        """Called with every batch, before its changes."""
+
+    def check(self) -> None:
+        """Checks what no write shows. Called every cycle."""
+
+    def check_end(self) -> None:
+        """Checks the end of a world: there were no faults for `longest`."""
+
+    def happened(self, member: WorkerProcess, happening: Happening) -> None:
+        """Called before a worker is gone, and after every other event of a worker."""
+
+    def troubled(self) -> None:
+        """Called at faults of requests about it, and when the store's clock is set."""
+
+    def was_away(self, since: float) -> None:
+        """Called when the store is back, with the moment since when it was away."""
+
+    def bus_fails(self, how: BusFault) -> None:
+        """Called when its bus begins to fail."""
+
+    def bus_recovers(self) -> None:
+        """Called when its bus has recovered."""
+
+    def faults_stop(self) -> None:
+        """Called when all faults stop."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,25 +148,18 @@ class Workers:
     network: Network
     store: Store
     handler_runs: HandlerRuns
-    pumps: Mapping[str, Handler]
-    """The handlers of the pumps, by type."""
     resolve: Resolve
     on_event: Callable[[Process, BoardEvent], None]
     on_ended: Callable[[WorkerProcess, int, BaseException | None], None]
     """Called with each process that has ended by itself, its seat, and its error, if any."""
-    on_happening: Callable[[WorkerProcess, Happening], None]
-    on_term: Callable[[SimulatedCandidate], None]
+    parts: Mapping[str, SharedPart] = field(default_factory=dict)
+    """The shared work, by name."""
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)
     by_name: dict[str, WorkerProcess] = field(default_factory=dict)
     """All processes that are alive, by the names of the processes."""
-    buses: Mapping[str, SharedBus] = field(init=False)
-    """The buses of the groups with the balance `grab`, by the names of the groups."""
     spent: Requests = field(default_factory=Requests)
     """The requests of processes that are gone."""
     _count: int = 0
-
-    def __post_init__(self) -> None:
-        self.buses = {name: SharedBus() for name in self.scenario.raced_for}
 
     def start(self, seat: int) -> WorkerProcess:
         """Starts a worker in a seat. On every second seat it is of a newer version."""
@@ -172,63 +183,20 @@ class Workers:
             handlers=types,
             wake=CycleTimer(self.scenario.cycle.total_seconds(), process.chance),
         )
-        groups = {}
-        for one in self.scenario.groups:
-            runner = SimulatedRunner(self.handler_runs, process, {one.name})
-            bus = partial(self._bus, one.name, process)
-            groups[one.name] = group_worker(
-                board.group(one.name),
-                WorkerSetup(settings=settings, events=events, inline=runner, process=runner),
-                parent=BOARD,
-                pump=self.pumps[one.name],
-                races=Races(open_bus=bus, times=one.times) if one.is_raced_for else None,
-            )
+        shared = {
+            name: one.participant(process, seat, board=board, settings=settings, events=events)
+            for name, one in self.parts.items()
+        }
         member = WorkerProcess(
-            process=process,
-            worker=worker,
-            requests=client.requests,
-            groups=groups,
-            candidates=tuple(
-                self._candidate(board, one, process, seat) for one in self.scenario.elections
-            ),
+            process=process, worker=worker, requests=client.requests, shared=shared
         )
         member.task = process.loop.spawn(member.work())
         self.timeline.leave()
         member.task.add_done_callback(lambda _: self._has_ended(member))
         self.seats[seat] = member
         self.by_name[process.name] = member
-        self.on_happening(member, Happening.STARTS)
+        self.happened(member, Happening.STARTS)
         return member
-
-    def _bus(
-        self,
-        group: str,
-        process: Process,
-        *,
-        on_away: Callable[[str], None],
-        on_back: Callable[[], None],
-    ) -> SimulatedBus:
-        shared, clock, chance = self.buses[group], process.clock, process.chance
-        bus = SimulatedBus(shared, clock, chance, on_away=on_away, on_back=on_back)
-        bus.usual = BUS_TAKES
-        return bus
-
-    def _candidate(
-        self, board: BoardTable, about: SimulatedElection, process: Process, seat: int
-    ) -> SimulatedCandidate:
-        def enter() -> Election:
-            return Election(
-                board,
-                name=about.name,
-                owner=process.name,
-                kind=about.kind.value,
-                lease=timedelta(seconds=about.lease),
-                rank=about.rank(seat),
-                preempt=about.preempt,
-                ends_at_sigterm=False,
-            )
-
-        return SimulatedCandidate(about=about, enter=enter, process=process, on_term=self.on_term)
 
     def board(self, process: Process, client: StoreClient) -> BoardTable:
         """The board as a process has it, through its client."""
@@ -270,8 +238,12 @@ class Workers:
         """SIGTERM."""
         if member.asked_to_stop is None:
             member.asked_to_stop = self.timeline.now
-            self.on_happening(member, Happening.ASKED_TO_STOP)
+            self.happened(member, Happening.ASKED_TO_STOP)
         member.stop()
+
+    def happened(self, member: WorkerProcess, happening: Happening) -> None:
+        for one in self.parts.values():
+            one.happened(member, happening)
 
     def seat_of(self, member: WorkerProcess) -> int:
         return next(seat for seat, sits in self.seats.items() if sits is member)
@@ -297,7 +269,7 @@ class Workers:
         self.on_ended(member, seat, problem)
 
     def _remove(self, member: WorkerProcess) -> None:
-        self.on_happening(member, Happening.GONE)
+        self.happened(member, Happening.GONE)
         self.handler_runs.died(member.process)
         self.spent = _plus(self.spent, member.requests)
         del self.by_name[member.process.name]

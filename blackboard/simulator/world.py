@@ -26,8 +26,6 @@ from blackboard.settings import resolver
 from blackboard.simulator.changes import AppliedChange, Shadows, saved_in
 from blackboard.simulator.faults import FaultInjector, Operators
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
-from blackboard.simulator.invariants.elections import ElectionInvariants
-from blackboard.simulator.invariants.groups import GroupInvariants
 from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
 from blackboard.simulator.invariants.requests import OperatorChanges, RequestedRuns
 from blackboard.simulator.invariants.rows import (
@@ -43,17 +41,9 @@ from blackboard.simulator.invariants.transitions import ClaimedSlots, CutShort, 
 from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.simulator.results import Figures, Trace, described
-from blackboard.simulator.scenario import Fault, FaultPlan, Injection, Scenario, draw_plan
+from blackboard.simulator.scenario import BOARD, Fault, FaultPlan, Injection, Scenario, draw_plan
 from blackboard.simulator.store import Sender, Store, StoreClient, StoreClock, Written
-from blackboard.simulator.workers import (
-    BOARD,
-    HOUSEKEEPERS,
-    RATE,
-    Happening,
-    SimulatedCandidate,
-    WorkerProcess,
-    Workers,
-)
+from blackboard.simulator.workers import HOUSEKEEPERS, RATE, WorkerProcess, Workers
 from blackboard.spec import RunSettings
 from blackboard.table import Op, TableError
 
@@ -90,10 +80,8 @@ class World:
             takes={one.id: one.takes for one in scenario.items},
             failing=scenario.failing,
             saving=scenario.saving,
-            saves={one.name: one.saves for one in scenario.groups},
         )
-        handlers = scenario.handlers
-        resolve = resolver(scenario.types.settings, handlers)
+        resolve = resolver(scenario.types.settings, scenario.handlers)
         self.store = Store(timeline=self.timeline, clock=_store_clock(scenario, self.timeline))
         self.workers = Workers(
             scenario=scenario,
@@ -101,12 +89,9 @@ class World:
             network=self.network,
             store=self.store,
             handler_runs=self.handler_runs,
-            pumps=handlers,
             resolve=resolve,
             on_event=self._on_event,
             on_ended=lambda *about: self.injector.ended(*about),  # noqa: PLW0108
-            on_happening=self._on_happening,
-            on_term=self._on_term,
         )
         self._operators = operators = self.workers.process("operators")
         self._client = StoreClient(
@@ -141,22 +126,14 @@ class World:
             self.handler_runs,
             self._limits.has_room,
         )
-        self.groups = {
-            one.name: GroupInvariants(
-                one,
-                self.timeline,
-                self.shadows,
-                self.workers,
-                self.handler_runs,
-                on_move=self.figures.moved,
-            )
-            for one in scenario.groups
+        self.parts = {one.name: one.in_world(self) for one in scenario.shared}
+        self.workers.parts = self.parts
+        self.handler_runs.others = {
+            item_type: self.parts[one.name].begin
+            for one in scenario.shared
+            for item_type in one.handlers
         }
-        self.elections = {
-            one.name: ElectionInvariants(one, self.shadows, self.workers)
-            for one in scenario.elections
-        }
-        cut_short = CutShort(scenario.shared)
+        cut_short = CutShort(scenario.shared_ids)
         self._invariants: list[Callable[[AppliedChange], None]] = [
             RequestedRuns(),
             check_whole,
@@ -165,22 +142,21 @@ class World:
             self._checkpoints,
             History(settings_of),
             ClaimedSlots(settings_of),
-            Transitions(settings_of, cut_short.holds, scenario.shared),
+            Transitions(settings_of, cut_short.holds, scenario.shared_ids),
             OperatorChanges(settings_of, cut_short.holds),
             cut_short,
             self._runs,
             self._priority,
             self.liveness.changed,
             self.figures.changed,
-            *(one.changed for one in self.groups.values()),
-            *(one.changed for one in self.elections.values()),
+            *(one.changed for one in self.parts.values()),
         ]
         self.store.watchers = [
             Etags(),
             Versions(),
             self._refusals.written,
             self._limits.written,
-            *(one.written for one in self.groups.values()),
+            *(one.written for one in self.parts.values()),
             self._written,
         ]
         self.injector = FaultInjector(
@@ -192,7 +168,6 @@ class World:
             operators=self.operators,
             shadows=self.shadows,
             on_back=self._on_back,
-            on_bus=lambda name: self.groups[name].bus_changed(),
         )
         self.last_workers: list[WorkerProcess] = []
         """The workers at the end."""
@@ -240,14 +215,13 @@ class World:
             self.injector.stop()
             longest = max(
                 self.liveness.longest(),
-                *(one.longest for one in self.groups.values()),
-                *(one.longest for one in self.elections.values()),
+                *(one.longest for one in self.parts.values()),
                 0.0,
             )
             self._go_on(self.timeline.now + longest, calm=False)
             self._go_on(self.timeline.now + self.liveness.enough, calm=True)
-            for election in self.elections.values():
-                election.check_led()
+            for part in self.parts.values():
+                part.check_end()
 
     def _go_on(self, until: float, *, calm: bool) -> None:
         """Runs to a moment, in steps, and checks after each what no write shows. A step is a cycle;
@@ -256,14 +230,16 @@ class World:
         step = self.liveness.bound if calm else self.scenario.cycle.total_seconds()
         while self.timeline.now < until:
             self.timeline.run(min(self.timeline.now + step, until))
-            self.liveness.check()
-            self._runs.check(self.handler_runs)
-            for group in self.groups.values():
-                group.check()
-            for election in self.elections.values():
-                election.check()
+            self.check()
             if calm:
                 self.liveness.check_left()
+
+    def check(self) -> None:
+        """Checks what no write shows."""
+        self.liveness.check()
+        self._runs.check(self.handler_runs)
+        for part in self.parts.values():
+            part.check()
 
     def _add_items(self) -> None:
         """Creates the board and its items, before any fault."""
@@ -274,25 +250,15 @@ class World:
 
     def _inject(self, one: Injection) -> None:
         if one.fault is Fault.CLOCK:
-            for group in self.groups.values():
-                group.troubled()
+            for part in self.parts.values():
+                part.troubled()
         self.injector.inject(one)
 
     # ---- events
 
-    def _on_happening(self, member: WorkerProcess, happening: Happening) -> None:
-        for group in self.groups.values():
-            group.happened(member, happening)
-
     def _on_back(self, since: float) -> None:
-        for group in self.groups.values():
-            group.was_away(since)
-
-    def _on_term(self, candidate: SimulatedCandidate) -> None:
-        self.figures.terms += 1
-        # A violation raised in a task of a process would be caught there.
-        election = self.elections[candidate.about.name]
-        self.timeline.at(self.timeline.now, election.begins, candidate)
+        for part in self.parts.values():
+            part.was_away(since)
 
     def _written(self, written: Written) -> None:
         for change in self.shadows.changes(written):
@@ -313,9 +279,9 @@ class World:
     def _on_fault(self, request: StoreRequest, what: str) -> None:
         process = request.process
         self.figures.count("faults")
-        for name, group in self.groups.items():
-            if request.partition.startswith(group_board(BOARD, name)):
-                group.troubled()
+        for work in self.scenario.shared:
+            if request.partition.startswith(group_board(BOARD, work.group)):
+                self.parts[work.name].troubled()
         self._priority.troubled(process, request.ops)
         self._refusals.troubled(process)
         self.trace.add(self.timeline.now, process.name, what)

@@ -56,8 +56,9 @@ def test_a_promise_is_one_of_those_that_are_listed() -> None:
 
 
 def test_oracles_that_are_named_are_there_and_a_planted_bug_shows_each() -> None:
-    folder = ROOT / "blackboard" / "simulator"
-    text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
+    files = [*(ROOT / "blackboard" / "simulator").rglob("*.py")]
+    files += (ROOT / "tests" / "support").glob("simulated_*.py")
+    text = "\n".join(path.read_text() for path in files)
     kinds = set(promised("simulator"))
     assert len(kinds) > 20
     assert [kind for kind in kinds if f'"{kind}"' not in text] == []

@@ -10,10 +10,10 @@ import pytest
 from blackboard.bus import Bus
 from blackboard.clock import SeededChance, SystemClock
 from blackboard.rules.grab import Channel, Hash, Notified
-from blackboard.simulator.bus import SharedBus, SimulatedBus
 from blackboard.worker.redis_bus import RedisBus
 from tests.support.patience import patience
 from tests.support.redis_server import running_redis
+from tests.support.simulated_bus import SharedBus, SimulatedBus
 
 Story = Callable[[Callable[[str], Bus]], Awaitable[None]]
 """A test, which opens buses: those of one group share a prefix."""

@@ -9,9 +9,9 @@ from typing import Any, Self
 from blackboard.bus import Bus
 from blackboard.clock import Chance, Clock
 from blackboard.rules.grab import Grab, Leaving, LockHolders, PumpEnded, Times
-from blackboard.simulator.bus import SharedBus, SimulatedBus
 from blackboard.simulator.processes import HostClock, ProcessLoop, Timeline, stream
 from blackboard.worker.grab import LeaseGrab
+from tests.support.simulated_bus import SharedBus, SimulatedBus
 
 Drain = tuple[float, float]
 """The shortest and the longest time that a pump takes to end, in seconds."""

@@ -8,8 +8,6 @@ the fences that were used, the runs that completed, the requests of people.
     requests     what people ask for stays, happens once, and reaches the life that it read
     runs         handlers have a trusted lock and their params, and stop in time; no more of a type
                  go on than the board allows; what they save stays until a good run ends
-    elections    a term has one leader, with its lock; without faults each election has one soon
-    groups       partitions are shared evenly, move no more than they must, and are not left free
     liveness     stale locks go first; once faults stop, what is due starts; no needless requests
 """
 

@@ -75,7 +75,7 @@ class Liveness:
 
     @property
     def _types(self) -> Collection[str]:
-        """The types of items: partitions and elections have invariants of their own."""
+        """The types of items: shared work has invariants of its own."""
         return self.scenario.types.handlers.keys()
 
     # ---- at each write

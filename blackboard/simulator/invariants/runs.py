@@ -32,8 +32,9 @@ from blackboard.simulator.handlers import HandlerRun, HandlerRuns
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import TIMEOUT
 from blackboard.simulator.processes import Timeline
+from blackboard.simulator.scenario import BOARD
 from blackboard.simulator.store import Written
-from blackboard.simulator.workers import BOARD, GRACE, Workers
+from blackboard.simulator.workers import GRACE, Workers
 from blackboard.spec import RunSettings, params_of
 from blackboard.table import Insert, Replace
 from blackboard.worker.permits import BEAT
@@ -167,11 +168,10 @@ class HandlerInvariants:
                 self.ends(one)
 
     def _grace(self, item_type: str) -> float:
-        """Seconds for a handler of a worker that was asked to stop. A pump goes on for a round."""
-        for group in self._workers.scenario.groups:
-            if group.name == item_type:
-                return group.round + group.drain + LAST_WALK
-        return GRACE.total_seconds() + LAST_WALK
+        """Seconds for a handler of a worker that was asked to stop."""
+        shared = self._workers.scenario.shared
+        graces = (one.grace for one in shared if item_type in one.handlers)
+        return next(graces, GRACE.total_seconds()) + LAST_WALK
 
     def ends(self, handler_run: HandlerRun) -> None:
         """Checks that a handler which ends now, or goes on, is within its bounds."""

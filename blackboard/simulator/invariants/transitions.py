@@ -73,7 +73,7 @@ class Transitions:
         was_cut_short: Callable[[Item], bool],
         shared: Container[str],
     ) -> None:
-        """`shared` are the ids of all partitions and elections."""
+        """`shared` are the ids of all items of shared work."""
         self._settings_of = settings_of
         self._was_cut_short = was_cut_short
         self._shared = shared

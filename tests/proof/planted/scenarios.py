@@ -21,13 +21,13 @@ from blackboard.simulator.scenario import (
     FaultPlan,
     Injection,
     Scenario,
-    SimulatedElection,
-    SimulatedGroup,
     SimulatedItem,
     draw_plan,
 )
 from blackboard.simulator.world import World
 from blackboard.spec import Spec
+from tests.support.simulated_elections import SimulatedElection
+from tests.support.simulated_groups import SimulatedGroup
 
 CROWD = (
     SimulatedItem(id="often", spec=Spec(every="20s", stale_after="10s", retries=1), takes=5.0),
@@ -220,8 +220,10 @@ def raced_without_a_store(seed: int) -> Scenario:
 
 
 def _raced(scenario: Scenario) -> Scenario:
-    group = replace(scenario.groups[0], balance=Balance.GRAB)
-    return replace(scenario, hours=0.5, groups=(group,))
+    group, election = scenario.shared
+    assert isinstance(group, SimulatedGroup)
+    shared = (replace(group, balance=Balance.GRAB), election)
+    return replace(scenario, hours=0.5, shared=shared)
 
 
 def _sharing(seed: int, faults: frozenset[Fault], *, every: float, lease: float = 9.0) -> Scenario:
@@ -234,8 +236,10 @@ def _sharing(seed: int, faults: frozenset[Fault], *, every: float, lease: float 
         faults=faults,
         trouble_every=every,
         failing=0.0,
-        groups=(SimulatedGroup(name="clicks", partitions=13, lease=lease, drain=2.0, saves=30.0),),
-        elections=(SimulatedElection(name="nightly", lease=lease),),
+        shared=(
+            SimulatedGroup(name="clicks", partitions=13, lease=lease, drain=2.0, saves=30.0),
+            SimulatedElection(name="nightly", lease=lease),
+        ),
     )
 
 

@@ -11,13 +11,13 @@ from blackboard.simulator.scenario import (
     ALL,
     Fault,
     Scenario,
-    SimulatedElection,
-    SimulatedGroup,
     draw_plan,
     synthetic,
 )
 from blackboard.simulator.shrinking import Failure, Shrinker, failure_of
 from blackboard.table import ANY, Insert, Op
+from tests.support.simulated_elections import SimulatedElection
+from tests.support.simulated_groups import SimulatedGroup
 
 
 @pytest.fixture
@@ -88,11 +88,10 @@ def test_a_plan_fits_a_scenario_that_others_are_left_out_of() -> None:
         hours=0.5,
         faults=ALL,
         trouble_every=5.0,
-        groups=(SimulatedGroup(name="clicks", partitions=4),),
-        elections=(SimulatedElection(name="nightly"),),
+        shared=(SimulatedGroup(name="clicks", partitions=4), SimulatedElection(name="nightly")),
     )
     plan = draw_plan(scenario)
     assert {one.fault for one in plan.injections} >= {Fault.KILL, Fault.SHARD, Fault.EDIT}
     assert max(one.target for one in plan.injections if one.fault is Fault.VERSIONS) >= 2
-    smaller = replace(scenario, items=scenario.items[:2], workers=1, groups=(), elections=())
+    smaller = replace(scenario, items=scenario.items[:2], workers=1, shared=())
     assert failure_of(smaller, plan) is None

@@ -29,17 +29,16 @@ from blackboard.rules.shares import Balance
 from blackboard.simulator.handlers import KEYED, SCARCE
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import Odds
-from blackboard.simulator.results import Figures
 from blackboard.simulator.scenario import (
     ALL,
     NONE,
     Fault,
     Scenario,
-    SimulatedElection,
-    SimulatedGroup,
     synthetic,
 )
 from blackboard.simulator.world import World
+from tests.support.simulated_elections import ElectionPart, SimulatedElection
+from tests.support.simulated_groups import GroupPart, SimulatedGroup
 
 WORKER_HOURS = 24.0
 """Of one world, about."""
@@ -139,7 +138,7 @@ def with_groups(scenario: Scenario) -> Scenario:
         )
         for kind in pick.sample(tuple(ElectionKind), pick.choice((1, 2)))
     )
-    slower = RACES_LAST if any(one.is_raced_for for one in groups) else 1
+    slower = RACES_LAST if any(one.has_bus for one in groups) else 1
     is_gentle = bool(scenario.faults) and pick.choice((True, False))
     pause = slower * pick.choice((4, 16)) * lease if is_gentle else scenario.trouble_every
     return replace(
@@ -148,8 +147,7 @@ def with_groups(scenario: Scenario) -> Scenario:
         hours=min(scenario.hours, slower * SHARING_ROUNDS * lease / 3 / scenario.workers / 3600),
         faults=TO_WORKERS if is_gentle else scenario.faults,
         trouble_every=pause,
-        groups=groups,
-        elections=elections,
+        shared=(*groups, *elections),
     )
 
 
@@ -196,12 +194,16 @@ class Totals:
             setattr(totals, one.name, Counter(value) if counts else value)
         return totals
 
-    def add(self, scenario: Scenario, figures: Figures) -> None:
+    def add(self, world: World) -> None:
+        scenario = world.scenario
         self.worlds += 1
         self.worker_hours += scenario.worker_hours
-        self.sharing_hours += scenario.worker_hours if scenario.groups else 0.0
+        self.sharing_hours += scenario.worker_hours if scenario.shared else 0.0
+        moves, terms = moves_and_terms(world)
+        self.moves += moves
+        self.terms += terms
         for name in _SUMMED:
-            setattr(self, name, getattr(self, name) + getattr(figures, name))
+            setattr(self, name, getattr(self, name) + getattr(world.figures, name))
 
 
 _SUMMED = (
@@ -209,8 +211,6 @@ _SUMMED = (
     "overrides",
     "renewals",
     "saves",
-    "moves",
-    "terms",
     "late",
     "handled",
     "overlaps",
@@ -219,6 +219,13 @@ _SUMMED = (
     "outcomes",
     "troubles",
 )
+
+
+def moves_and_terms(world: World) -> tuple[int, int]:
+    """The moves of partitions from one worker to another, and the terms of elections."""
+    parts = world.parts.values()
+    moves = sum(one.moved for one in parts if isinstance(one, GroupPart))
+    return moves, sum(one.won for one in parts if isinstance(one, ElectionPart))
 
 
 def seeds(worker_hours: float, *, faults: bool = True) -> list[int]:
@@ -239,7 +246,7 @@ def run_worlds(chosen: Sequence[int], *, faults: bool = True) -> Totals:
             world.run()
         except Violation as violation:
             totals.violations.append(f"seed {seed}: {violation}")
-        totals.add(world.scenario, world.figures)
+        totals.add(world)
         totals.fates.update(one.fate.value for one in world.fated)
     return totals
 

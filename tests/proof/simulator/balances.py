@@ -5,26 +5,27 @@ then nothing happens for twenty rounds. No request comes to harm, and none to th
 `grab` races. The figures are those of virtual time, and the same on each machine; from the least to
 the most of several worlds. All of it takes a minute or two.
 
-    python -m benchmarks.balances              the tables
-    python -m benchmarks.balances --record     writes them into docs/sharing.md
+    python -m tests.proof.simulator.balances              the tables
+    python -m tests.proof.simulator.balances --record     writes them into docs/sharing.md
 """
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import row, with_block
 from blackboard.model import Lock
 from blackboard.rules.shares import Balance
 from blackboard.simulator.changes import AppliedChange
-from blackboard.simulator.scenario import FaultPlan, Scenario, SimulatedGroup
+from blackboard.simulator.scenario import FaultPlan, Scenario
 from blackboard.simulator.workers import WorkerProcess
 from blackboard.simulator.world import World
 from blackboard.table import Delete, Insert, Replace
+from tests.proof.origin import ROOT
+from tests.support.simulated_groups import GroupPart, SimulatedGroup
 
-PAGE = Path(__file__).parents[1] / "docs" / "sharing.md"
+PAGE = ROOT / "docs" / "sharing.md"
 NAME = "clicks"
 BALANCES = (Balance.SHARES, Balance.STEAL, Balance.GRAB)
 WORLDS = 3
@@ -81,9 +82,12 @@ class Shared(World):
 
     def __init__(self, partitions: int, workers: int, balance: Balance, seed: int) -> None:
         group = SimulatedGroup(name=NAME, partitions=partitions, balance=balance)
-        scenario = Scenario(seed=seed, items=(), workers=workers, groups=(group,), failing=0.0)
+        scenario = Scenario(seed=seed, items=(), workers=workers, shared=(group,), failing=0.0)
         super().__init__(scenario, FaultPlan(injections=(), fated=()))
         self.group = group
+        part = self.parts[NAME]
+        assert isinstance(part, GroupPart)
+        self.part = part
         self.seen = Watch()
         self.watch(self.seen)
         self.workers.on_ended = lambda *_: None
@@ -106,7 +110,7 @@ class Shared(World):
 
     def after(self, change: str, work: Callable[[], None]) -> Outcome:
         """The effects of a change, until all partitions are shared again."""
-        began, moves = self.timeline.now, self.figures.moves
+        began, moves = self.timeline.now, self.part.moved
         self.seen.begin()
         work()
         self._run_on(2.0)
@@ -117,39 +121,32 @@ class Shared(World):
         return Outcome(
             change=change,
             seconds=seconds,
-            moves=self.figures.moves - moves,
+            moves=self.part.moved - moves,
             gap=self.seen.gap,
             half=median(self.seen.ages or [0.0]),
         )
 
     def rest(self, rounds: int) -> Outcome:
         """The moves and requests of rounds without a change."""
-        moves, requests, to_bus = self.figures.moves, self._requests, self._bus_requests
+        moves, requests, to_bus = self.part.moved, self._requests, self.part.bus.requests
         seconds = rounds * self.group.round
         self._run_on(seconds)
         worker_minutes = len(self.workers.members) * seconds / 60
         return Outcome(
             change=f"{rounds} quiet rounds",
-            moves=self.figures.moves - moves,
+            moves=self.part.moved - moves,
             requests=(self._requests - requests) / worker_minutes,
-            bus_requests=(self._bus_requests - to_bus) / worker_minutes,
+            bus_requests=(self.part.bus.requests - to_bus) / worker_minutes,
         )
 
     def _run_on(self, seconds: float) -> None:
         self.timeline.run(self.timeline.now + seconds)
-        self.liveness.check()
-        self._runs.check(self.handler_runs)
-        for group in self.groups.values():
-            group.check()
+        self.check()
 
     @property
     def _requests(self) -> int:
         """Requests of the workers that live, about the group, saves left out."""
         return sum(member.process.beside for member in self.workers.members) - self.figures.saves
-
-    @property
-    def _bus_requests(self) -> int:
-        return sum(bus.requests for bus in self.workers.buses.values())
 
     @property
     def _is_shared(self) -> bool:

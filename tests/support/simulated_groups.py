@@ -1,4 +1,9 @@
-"""Invariants of groups: SHARES, MOVED, UNOWNED. Checked at each claim of a partition, every cycle.
+"""Groups of partitions in simulated worlds: each worker serves them, with pumps that do nothing.
+With their invariants, checked at each claim of a partition and every cycle: SHARES, MOVED,
+STANDSTILL, UNOWNED.
+
+A pump saves until it is asked to end, saves once more, and returns; where runs fail, a few pumps
+fail, return unasked, or pay no attention to being asked.
 
 SHARES: some rounds after the last change, no worker holds two partitions more than another, unless
 all that it holds are paused.
@@ -27,25 +32,53 @@ not limited until all is well. Once all is well nothing moves, whatever happens 
 was saved.
 """
 
+import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
+from blackboard.assembly import WorkerSetup, group_worker
+from blackboard.board_worker import WorkerSettings
+from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.model import Lock, Outcome
 from blackboard.protocol.keys import group_board, workers_partition
-from blackboard.rules.shares import CATCHING_UP, INITIAL_DELAY, LATE, Balance, shares
-from blackboard.simulator.changes import AppliedChange, Shadow, Shadows, Touch
-from blackboard.simulator.handlers import HandlerRuns
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.grab import SHORTEST_PER_HELD, Times
+from blackboard.rules.shares import (
+    CATCHING_UP,
+    INITIAL_DELAY,
+    LATE,
+    Balance,
+    names_of,
+    shares,
+)
+from blackboard.runners.runner import HandlerCall, Reporter
+from blackboard.simulator.changes import AppliedChange, Shadow, Touch, saved_in
+from blackboard.simulator.handlers import HandlerRun, SimulatedRunner
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.runs import RATES
-from blackboard.simulator.processes import Timeline
-from blackboard.simulator.scenario import SimulatedGroup
+from blackboard.simulator.network import BusFault
+from blackboard.simulator.processes import Process, stream
+from blackboard.simulator.scenario import BOARD, SharedWork
 from blackboard.simulator.store import Written
-from blackboard.simulator.workers import BOARD, Happening, WorkerProcess, Workers
+from blackboard.simulator.workers import Happening, SharedPart, WorkerProcess
+from blackboard.simulator.world import World
+from blackboard.subscribers import Events
 from blackboard.table import Delete, Insert, Replace
-from blackboard.worker.partitions import SHARED
+from blackboard.worker.grab import Races
+from blackboard.worker.partitions import SHARED, GroupWorker
+from tests.support.simulated_bus import SharedBus, SimulatedBus
 
+DRAINS = (0.05, 0.5)
+"""The shortest and the longest time of a pump to finish what it has begun, in seconds."""
+DEAF = 0.03
+"""The share of pumps that do not end when they are asked to."""
+FAILS_AFTER = 1_800.0
+"""The mean seconds until a pump ends unasked, if all runs failed (`failing` = 1)."""
+BUS_TAKES = (0.001, 0.010)
+"""The shortest and the longest time of a request to a bus or a message from it, in seconds."""
 COUNTS_AFTER = 0.9
 """Rounds until a new worker may count: at its second announcement, by a clock that is fast."""
 BEGINS = 2.0
@@ -68,16 +101,141 @@ breaker is open), and in which a partition whose pump failed may not be due.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedGroup(SharedWork):
+    """A group of partitions, which all workers of a world serve. Durations are in seconds."""
+
+    partitions: int
+    lease: float = 30.0
+    drain: float = 10.0
+    balance: Balance = Balance.SHARES
+    saves: float = 60.0
+    """The longest time between two saves of a pump."""
+
+    @property
+    def has_bus(self) -> bool:
+        """Whether its partitions are raced for."""
+        return self.balance is Balance.GRAB
+
+    @property
+    def round(self) -> float:
+        return self.lease / 3
+
+    @property
+    def times(self) -> Times:
+        """The durations of the races, where the balance is `grab`: the defaults for a lease of
+        30 s, else in proportion to it. `shutdown` is at least 1.5 times the drain.
+        """
+        usual, scale = Times(), self.lease / 30.0
+        return Times(
+            normal=usual.normal * scale,
+            maximum=usual.maximum * scale,
+            shutdown=max(usual.shutdown * scale, 1.5 * self.drain),
+            minimum=usual.minimum * scale,
+            per_held=max(usual.per_held * scale, SHORTEST_PER_HELD),
+        )
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}-{number}" for number in names_of(self.partitions))
+
+    @property
+    def group(self) -> str:
+        return self.name
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        return {self.name: self.handler}
+
+    @property
+    def grace(self) -> float:
+        """A pump goes on for a round."""
+        return self.round + self.drain
+
+    def in_world(self, world: World) -> "GroupPart":
+        return GroupPart(self, world)
+
+    @property
+    def handler(self) -> Handler:
+        """Its pump."""
+
+        async def serve(partition: object, ctx: object) -> None:
+            """Is never called: the runner only waits."""
+
+        declared = pump(
+            self.name,
+            partitions=self.ids,
+            lease=timedelta(seconds=self.lease),
+            drain=timedelta(seconds=self.drain),
+            balance=self.balance,
+        )
+        return handlers_of(declared(serve))[0]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PumpRun(HandlerRun):
+    """A pump that was called."""
+
+    part: "GroupPart"
+    drains: float
+    """Seconds from being asked to end until its last save; infinity: it ignores the request."""
+    is_asked: bool = False
+    is_draining: bool = False
+    """Whether it was asked to end and has finished what it had begun: one last save follows."""
+    _rest: asyncio.Future[None] | None = None
+
+    def ask_to_end(self, reason: str) -> None:
+        if not self.is_asked and not math.isinf(self.drains):
+            self.process.loop.call_later(self.drains, self._wake)
+        self.is_asked = True
+
+    def finish(self, outcome: Outcome) -> None:
+        if self.is_draining or self.part.pumps_fail:
+            HandlerRun.finish(self, outcome)
+
+    async def save(self, pause: float) -> None:
+        """Saves the next positions until it has drained, then a last one, and ends."""
+        number, longest = saved_in(self.call.checkpoint).number, pause
+        pause /= 10
+        while True:
+            await self._pause(pause)
+            pause, number = min(2 * pause, longest), number + 1
+            if not await self._saved(number):
+                return
+            if self.is_draining:
+                self.finish(Outcome.OK)
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        if self.is_draining:
+            return
+        self._rest = self.process.loop.create_future()
+        call = self.process.loop.call_later(seconds, self._wake_for_a_save)
+        try:
+            await self._rest
+        finally:
+            call.cancel()
+
+    def _wake(self) -> None:
+        self.is_draining = True
+        self._wake_for_a_save()
+
+    def _wake_for_a_save(self) -> None:
+        if self._rest is not None and not self._rest.done():
+            self._rest.set_result(None)
+
+
 @dataclass(slots=True)
-class GroupInvariants:
-    """Checks one group."""
+class GroupPart(SharedPart):
+    """One group in a world."""
 
     group: SimulatedGroup
-    timeline: Timeline
-    shadows: Shadows
-    workers: Workers
-    handler_runs: HandlerRuns
-    on_move: Callable[[], None]
+    world: World
+    bus: SharedBus = field(default_factory=SharedBus)
+    pumps_fail: bool = True
+    """Whether a pump that is to fail does: until all faults stop."""
+    moved: int = 0
+    """Moves of partitions from one worker to another."""
     moves: int = 0
     """Moves of partitions since all was well."""
     _released: int = 0
@@ -109,11 +267,66 @@ class GroupInvariants:
     _took: dict[str, float] = field(default_factory=dict)
     """The moment when each worker first took a partition: it had read the group by then."""
 
+    # ---- its workers and pumps
+
+    def participant(
+        self,
+        process: Process,
+        seat: int,
+        *,
+        board: BoardTable,
+        settings: WorkerSettings,
+        events: Events,
+    ) -> GroupWorker:
+        runner = SimulatedRunner(self.world.handler_runs, process, {self.group.name})
+        return group_worker(
+            board.group(self.group.name),
+            WorkerSetup(settings=settings, events=events, inline=runner, process=runner),
+            parent=BOARD,
+            pump=self.group.handler,
+            races=self._races(process) if self.group.has_bus else None,
+        )
+
+    def _races(self, process: Process) -> Races:
+        def open_bus(
+            *, on_away: Callable[[str], None], on_back: Callable[[], None]
+        ) -> SimulatedBus:
+            clock, chance = process.clock, process.chance
+            bus = SimulatedBus(self.bus, clock, chance, on_away=on_away, on_back=on_back)
+            bus.usual = BUS_TAKES
+            return bus
+
+        return Races(open_bus=open_bus, times=self.group.times)
+
+    def begin(self, process: Process, call: HandlerCall, report: Reporter) -> PumpRun:
+        runs = self.world.handler_runs
+        chance = stream(runs.seed, f"pump {call.item.id} {call.fence}")
+        shortest, longest = DRAINS
+        drains = shortest + (longest - shortest) * chance.fraction()
+        run = PumpRun(
+            part=self,
+            runs=runs,
+            call=call,
+            process=process,
+            report=report,
+            ended=process.loop.create_future(),
+            began=self.world.timeline.now,
+            size=1.0,
+            drains=math.inf if chance.fraction() < DEAF and runs.failing > 0 else drains,
+        )
+        if runs.failing > 0 and self.pumps_fail:
+            after = -math.log(1.0 - chance.fraction()) * FAILS_AFTER / runs.failing
+            unasked = chance.fraction() < 0.5
+            outcome = Outcome.OK if unasked else Outcome.FAILED
+            run.size = chance.fraction()
+            run.timer = process.loop.call_later(after, run.finish, outcome)
+        run.start_saving(self.group.saves * (0.5 + chance.fraction() / 2))
+        return run
+
     # ---- events of workers
 
     def happened(self, member: WorkerProcess, happening: Happening) -> None:
-        """Called before a worker is gone, and after every other event of a worker."""
-        name, now = member.process.name, self.timeline.now
+        name, now = member.process.name, self.world.timeline.now
         held, round_ = self._counts({name})[name], self.group.round
         match happening:
             case Happening.STARTS if self._begins:
@@ -121,7 +334,7 @@ class GroupInvariants:
                 self._most += self._share_of_a_new_one(name)
                 in_good_order = False
             case Happening.STARTS:
-                self.timeline.at(now + COUNTS_AFTER * round_, self._counts_now, name)
+                self.world.timeline.at(now + COUNTS_AFTER * round_, self._counts_now, name)
                 in_good_order = len(self._live()) > 1
             case Happening.GOES_ON:
                 since = self._gone.pop(name, now)
@@ -138,7 +351,7 @@ class GroupInvariants:
                 self._gone[name] = now
                 self._most += held
                 in_good_order = not held and member.asked_to_stop is not None
-        if self.group.is_raced_for:
+        if self.group.has_bus:
             self._most = math.inf
         if in_good_order:
             self._due(self._rounds_of_a_move)
@@ -155,35 +368,47 @@ class GroupInvariants:
     @property
     def _begins(self) -> bool:
         """Whether no lock has been held for longer than a round: then new workers count at once."""
-        since = self.timeline.now - self.group.round - BEGINS
+        since = self.world.timeline.now - self.group.round - BEGINS
         return not any(moment < since for moment in self._claimed.values())
 
     def was_away(self, since: float) -> None:
-        """Called when the store is back, with the moment since when it was away."""
         self.troubled()
-        if self.timeline.now > since + LATE * self.group.round * RATES:
-            self._away = since, self.timeline.now
+        if self.world.timeline.now > since + LATE * self.group.round * RATES:
+            self._away = since, self.world.timeline.now
 
     def troubled(self) -> None:
-        self._upset, self._most = self.timeline.now, math.inf
+        self._upset, self._most = self.world.timeline.now, math.inf
         self._due(self._until_taken + self._rounds_of_a_move + HELD_UP)
 
-    def bus_changed(self) -> None:
+    def bus_fails(self, how: BusFault) -> None:
+        self.bus.fail(how)
+        self._bus_changed()
+
+    def bus_recovers(self) -> None:
+        self.bus.recover()
+        self._bus_changed()
+
+    def faults_stop(self) -> None:
+        self.pumps_fail = False
+        if self.group.has_bus:
+            self.bus_recovers()
+
+    def _bus_changed(self) -> None:
         """The bus began to fail, or has recovered: it may take longer until all is well, but what
         was well does not move.
         """
-        self._upset = self.timeline.now
+        self._upset = self.world.timeline.now
         self._due(self._until_taken + self._rounds_of_a_move)
 
     def _due(self, seconds: float) -> None:
-        self._well = max(self._well, self.timeline.now + seconds)
+        self._well = max(self._well, self.world.timeline.now + seconds)
 
     @property
     def _until_taken(self) -> float:
         """Seconds until the partitions of a dead worker are taken. After a race that comes before
         their locks are stale there is another, and one more if a winner died and left its mark.
         """
-        if self.group.is_raced_for:
+        if self.group.has_bus:
             times = self.group.times
             return self.group.lease + 2 * times.normal + times.minimum + SPARE
         return self.group.lease + TAKEOVER_ROUNDS * self.group.round + SPARE
@@ -191,7 +416,7 @@ class GroupInvariants:
     @property
     def _rounds_of_a_move(self) -> float:
         """Seconds until shares are even. `steal` moves one partition a round, `grab` one a race."""
-        if self.group.is_raced_for:
+        if self.group.has_bus:
             return EVEN * self.group.times.normal + self.group.drain + SPARE
         more = self.group.partitions if self.group.balance is Balance.STEAL else 0
         return (ROUNDS + more) * self.group.round + self.group.drain + SPARE
@@ -201,13 +426,12 @@ class GroupInvariants:
         """Seconds that a partition may be without a pump while it moves. If no node takes part in
         a race, another race is published within a normal lease time.
         """
-        if self.group.is_raced_for:
+        if self.group.has_bus:
             return self.group.times.normal + self.group.times.minimum + SPARE
         return HANDOVER + SLOW
 
     @property
     def longest(self) -> float:
-        """Seconds until all is well after any trouble."""
         return self._until_taken + self._rounds_of_a_move + HELD_UP
 
     def _share_of_a_new_one(self, name: str) -> int:
@@ -276,7 +500,7 @@ class GroupInvariants:
             self._in_time(change.id, self._freed.pop(change.id), was_freed=True)
         if before is not None and before != new.owner:
             self.moves += 1
-            self.on_move()
+            self.moved += 1
             if self.moves > self._most:
                 what = f"{self.moves} partitions of {self.group.name}, {self._most:g} had to"
                 raise change.violation("MOVED", what)
@@ -291,7 +515,7 @@ class GroupInvariants:
                 continue
             what = f"{mine} overrides a lock of {old.owner}, and has just come back"
             raise change.violation("STANDSTILL", what)
-        if self.group.is_raced_for:
+        if self.group.has_bus:
             return
         live, seen = self._live(), change.sent - 2 * SLOW
         announced = self._announced.get(old.owner, -math.inf)
@@ -313,15 +537,14 @@ class GroupInvariants:
             bound = self._until_handed_over
         else:
             since = max(since, self._upset + (HELD_UP if math.isinf(self._most) else INITIAL_DELAY))
-        if self.timeline.now > since + bound:
-            seconds = self.timeline.now - since
+        if self.world.timeline.now > since + bound:
+            seconds = self.world.timeline.now - since
             what = f"no worker had it for {seconds:.1f} s, {bound:g} s at the most"
             raise Violation("UNOWNED", what, item=item_id)
 
     # ---- every cycle
 
     def check(self) -> None:
-        """Checks what no write shows. To be called every cycle."""
         for item_id, shadow in self._partitions():
             if shadow.lock is None:
                 if item_id in self._freed:
@@ -336,14 +559,14 @@ class GroupInvariants:
 
     @property
     def _is_well(self) -> bool:
-        return self.timeline.now > self._well and not self._missing
+        return self.world.timeline.now > self._well and not self._missing
 
     @property
     def _missing(self) -> bool:
         """Whether a worker stands still, or is about to end."""
         return any(
             member.process.loop.stopped or member.asked_to_stop is not None
-            for member in self.workers.members
+            for member in self.world.workers.members
         )
 
     def _check_shares(self) -> None:
@@ -355,13 +578,15 @@ class GroupInvariants:
             if lock is None or lock.owner not in live:
                 owner = "no worker" if lock is None else lock.owner
                 raise Violation("UNOWNED", f"{owner} has it, and all is well", item=item_id)
-            member = self.workers.by_name[lock.owner]
+            member = self.world.workers.by_name[lock.owner]
+            group_worker = member.shared[self.group.name]
+            assert isinstance(group_worker, GroupWorker)
             released = {
                 one.claim.nonce
-                for one in member.groups[self.group.name].holdings
+                for one in group_worker.holdings
                 if one.ended  # and its release is under way
             }
-            runs = self.handler_runs.of(member.process, lock.fence, item_id) is not None
+            runs = self.world.handler_runs.of(member.process, lock.fence, item_id) is not None
             if not runs and lock.nonce not in released:
                 what = f"{lock.owner} has fence {lock.fence}, and runs no pump"
                 raise Violation("UNOWNED", what, item=item_id)
@@ -376,14 +601,14 @@ class GroupInvariants:
     def _partitions(self) -> Iterator[tuple[str, Shadow]]:
         """The partitions that are held or are to be: those that are not paused."""
         for item_id in self.group.ids:
-            shadow = self.shadows.of.get(item_id)
+            shadow = self.world.shadows.of.get(item_id)
             if shadow is not None and (shadow.lock is not None or shadow.tokens):
                 yield item_id, shadow
 
     def _live(self) -> set[str]:
         return {
             member.process.name
-            for member in self.workers.members
+            for member in self.world.workers.members
             if member.process.runs and member.asked_to_stop is None
         }
 

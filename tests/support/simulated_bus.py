@@ -8,11 +8,11 @@ from asyncio import Queue
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from blackboard.bus import BusAway
 from blackboard.clock import Chance, Clock
 from blackboard.rules.grab import Channel, Hash, Notified
+from blackboard.simulator.network import BusFault
 
 LATE = 3.0
 """Extra seconds of each request and message, at most, while the bus answers late."""
@@ -21,14 +21,6 @@ LOST = 0.5
 AWAY = "the simulated bus is away"
 Arriving = tuple[float, Notified | None]
 """The moment of arrival, and the message; None in its place: the bus went away or came back."""
-
-
-class BusFault(StrEnum):
-    """What fails in a bus."""
-
-    AWAY = "its bus is away"
-    LATE = "its bus answers late"
-    LOST = "its bus loses messages"
 
 
 @dataclass(slots=True, kw_only=True)
