@@ -9,6 +9,7 @@ them (`gc=False`).
 """
 
 import dataclasses
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -352,6 +353,8 @@ ANNOUNCE_EVERY = 60.0
 """Seconds between two writes of a worker's row."""
 LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
 """Seconds since the last write: two more were missed, and a slow store takes time."""
+MORE_TYPES = "*"
+"""The end of a list of types that does not fit its row: the missing ones sort behind all others."""
 
 
 class Member(Struct, frozen=True, gc=False, kw_only=True):
@@ -365,7 +368,7 @@ class Member(Struct, frozen=True, gc=False, kw_only=True):
     release: str
     """The version of the software."""
     types: str = ""
-    """The types it takes, comma-separated."""
+    """The types it takes, comma-separated; see `MORE_TYPES`."""
     cycle: float = 60.0
     """Seconds between its walks."""
     rank: int = 0
@@ -381,7 +384,26 @@ class Member(Struct, frozen=True, gc=False, kw_only=True):
         return self.age > LOST_AFTER
 
     def takes(self, item_type: str) -> bool:
-        return item_type in self.types.split(",")
+        """Whether it takes a type, or may take it: one that may be missing in its list."""
+        return item_type in TypesTaken.of([self])
+
+
+class TypesTaken(Struct, frozen=True):
+    """The types that some workers take."""
+
+    named: frozenset[str]
+    more_after: str | None
+    """Types that sort behind this one may be taken, too; None: no list has missing types."""
+
+    @classmethod
+    def of(cls, members: Iterable[Member]) -> "TypesTaken":
+        lists = [one.types.split(",") for one in members]
+        ends = [max(names) for names in lists if MORE_TYPES in names]
+        return cls(frozenset().union(*lists), min(ends, default=None))
+
+    def __contains__(self, item_type: str) -> bool:
+        may_be_missing = self.more_after is not None and item_type > self.more_after
+        return may_be_missing or item_type in self.named
 
 
 class Identifier(Struct, frozen=True, gc=False, order=True):

@@ -25,7 +25,7 @@ from blackboard.phrases import (
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.keys import LEADERS, group_board, group_of, next_key, permits_partition
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import takers, with_silence
+from blackboard.protocol.members import lost_since, takers, with_silence
 from blackboard.protocol.permits import LEASE, Limit, Occupied, occupied
 from blackboard.protocol.planning import check_runnable, planning_of, problem_of, settings_of
 from blackboard.protocol.reading import BoardTable
@@ -534,7 +534,7 @@ async def explained(
     """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
     item = replace(item, version=max(item.version, await _version_of_token(board, item)))
     status, now = await read_one(board, item)
-    status = with_silence(status, present)
+    status = with_silence(status, lost_since(present))
     settings, limit, problem, is_damaged = None, None, "", False
     try:
         settings = board.resolve(item.type, item.spec)

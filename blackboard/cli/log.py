@@ -215,9 +215,9 @@ async def _follow(
     number: int,
     types: Sequence[str],
 ) -> None:
-    """Shows the newest `number` runs, and then each as it ends, until it is cancelled. All times
-    are the store's: this host's clock may be wrong. Raises BadInput where nothing has one of
-    `types`.
+    """Shows the newest `number` runs, and then each as it ends, until it is cancelled; reads
+    nothing while nothing is written, where the store can say that. All times are the store's: this
+    host's clock may be wrong. Raises BadInput where nothing has one of `types`.
     """
     clock = SystemClock()
     async with session.board() as board:
@@ -232,26 +232,36 @@ async def _follow(
             return await read(replace(query, since=since), MOST)
 
         check_types(session, types, {one.type for one in await items_of(board)})
+        seen = await board.revision()
         earlier, found = await read_recent(), await read(query, number)
-        for one in reversed(found):
-            show(one)
-        known = {(one.id, one.fence) for one in (*earlier, *found)}
+        known = _show_new(found, set(), show) | {(one.id, one.fence) for one in earlier}
         is_away = False
         while True:
             began = clock.monotonic()
             try:
-                found = await _unless_gone(read_recent())
+                revision = await board.revision()
+                if revision is None or revision != seen:
+                    found = await _unless_gone(read_recent())
+                    known, seen = _show_new(found, known, show), revision
             except (Busy, Unavailable) as trouble:
                 if not is_away:
                     note(f"store: {trouble}; it is asked again")
                 is_away = True
             else:
                 is_away = False
-                for one in reversed(found):
-                    if (one.id, one.fence) not in known:
-                        show(one)
-                known = {(one.id, one.fence) for one in found}
             await clock.sleep(max(BETWEEN_LOOKS, clock.monotonic() - began))
+
+
+def _show_new(
+    found: Sequence[Run], known: set[tuple[str, int]], show: Callable[[Run], None]
+) -> set[tuple[str, int]]:
+    """Shows the runs that are not `known` by id and fence, the oldest first; returns all of them as
+    known.
+    """
+    for one in reversed(found):
+        if (one.id, one.fence) not in known:
+            show(one)
+    return {(one.id, one.fence) for one in found}
 
 
 async def _unless_gone(reading: Awaitable[list[Run]]) -> list[Run]:

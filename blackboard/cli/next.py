@@ -25,10 +25,11 @@ from blackboard.cli.spec_options import (
 )
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown, texts_of
-from blackboard.display.queries import select
+from blackboard.display.queries import select, soonest_items
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
+from blackboard.protocol.keys import next_key
 from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
@@ -40,6 +41,11 @@ from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
 from blackboard.why import ExplainedItem, explained, explained_item
+
+SPARE = 64
+"""Items of a large board that are read besides as many as there are runs to show: some of the first
+ones may run later than they are ready, or not at all.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +139,11 @@ async def _of_items(
 async def _of_board(
     session: Session, *, after: datetime | None, count: int
 ) -> tuple[datetime, list[tuple[datetime, Item]]]:
-    """The store's time, and the next runs of all active items, the earliest first."""
+    """The store's time, and the next runs of all active items, the earliest first. Of a large board
+    few items are read, where these have the earliest runs for certain: no item runs before it is
+    ready, and so stands its token.
+    """
+    problems: dict[str, str] = {}
     async with reading(session.board(), "reading items") as board:
         now = await board.table.now()
 
@@ -146,11 +156,25 @@ async def _of_board(
                 for moment in _upcoming(board, item, now=now, after=later)[1]:
                     yield moment, item
             except BlackboardError as problem:
-                warn(f"{problem}; its next runs are left out")
+                problems[item.id] = f"{problem}; its next runs are left out"
 
-        items = [item async for item in board.items() if item.state is State.ACTIVE]
-        runs = heapq.merge(*map(coming, items), key=lambda one: (one[0], one[1].id))
-        return now, list(islice(runs, count))
+        def first_of(items: Sequence[Item]) -> list[tuple[datetime, Item]]:
+            active = [coming(one) for one in items if one.state is State.ACTIVE]
+            return list(islice(heapq.merge(*active, key=_place), count))
+
+        few, last = await soonest_items(board, count + SPARE) or ((), "")
+        runs = first_of(few)
+        if len(runs) < count or _place(runs[-1]) > last:
+            runs = first_of([item async for item in board.items()])
+    for words in problems.values():
+        warn(words)
+    return now, runs
+
+
+def _place(run: tuple[datetime, Item]) -> str:
+    """The place of a run among others: that of the token that waits for it."""
+    at, item = run
+    return next_key(at, item.id)
 
 
 def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: bool) -> None:

@@ -5,7 +5,7 @@ and partitions that have no worker or whose pumps fail. The overview has the boa
 groups, its workers and their coordinator.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -19,13 +19,13 @@ from blackboard.display.sharing import (
     read_leaders,
     unreadable_words,
 )
-from blackboard.model import VERSION, Mark, Member, State, Statistics
+from blackboard.model import VERSION, Mark, Member, State, Statistics, TypesTaken
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.keys import LEADERS, leaders_board
 from blackboard.protocol.leaders import Elections
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import takers, with_silence, workers
+from blackboard.protocol.members import lost_since, served_types, with_silence, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
@@ -96,11 +96,12 @@ async def read_alarms(
 
 def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
     """What is wrong with items that were read, and with what is `around` them."""
+    served, lost = served_types(around.present), lost_since(around.present)
     alarms = [
         alarm
         for one in status.statuses
         for alarm in alarms_of(
-            one, planning_of(board, one.item), present=around.present, now=status.now
+            one, planning_of(board, one.item), served=served, lost=lost, now=status.now
         )
         if around.paused is None or alarm.kind not in OF_A_PAUSE
     ]
@@ -120,16 +121,23 @@ def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
 
 
 def alarms_of(
-    one: ItemStatus, planning: Planning | None, *, present: Sequence[Member], now: datetime
+    one: ItemStatus,
+    planning: Planning | None,
+    *,
+    served: TypesTaken,
+    lost: Mapping[str, float],
+    now: datetime,
 ) -> Iterator[Alarm]:
-    """The alarms about an item. `planning` is None where its settings cannot be computed."""
+    """The alarms about an item. `planning` is None where its settings cannot be computed; `served`
+    are the types that live workers take, `lost` the others (`lost_since`).
+    """
     item = one.item
     alarm = partial(Alarm, id=item.id, type=item.type)
     if (renaming := renaming_of(item)) and renaming.is_interrupted(now=now):
         yield alarm(kind="renaming", since=renaming.mark.at, problem=renaming.words)
     if item.is_paused and not item.running:
         return
-    alone = not takers(present, item.type)
+    alone = item.type not in served
     if one.overdue or (one.waiting and alone and item.ready <= now):
         words = f"ready for {span((now - item.ready).total_seconds())}"
         if item.version > VERSION:
@@ -138,7 +146,7 @@ def alarms_of(
             words += f", and no live worker takes {item.type}"
         kind = "overdue" if one.overdue else "unserved"
         yield alarm(kind=kind, since=item.ready, problem=words)
-    silent = with_silence(one, present).silent
+    silent = with_silence(one, lost).silent
     if one.stale and one.lock is not None:
         words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
         yield alarm(kind="stale", since=item.start, problem=words)

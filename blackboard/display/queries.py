@@ -11,6 +11,7 @@ import math
 import re
 from bisect import insort
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -18,13 +19,13 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput, Missing
+from blackboard.errors import BadInput, BadRow, Missing
 from blackboard.inputs import check_id
 from blackboard.model import LONG_AGO, Item, Lock, Mark, Outcome, Run, State, Statistics, Token
 from blackboard.patterns import beginning_of, is_glob, is_label, matches
-from blackboard.protocol.keys import group_of
+from blackboard.protocol import keys
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import with_silence, workers
+from blackboard.protocol.members import lost_since, with_silence, workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import BoardStatus, read_statistics, read_status
 from blackboard.rules.due import is_stale
@@ -147,14 +148,15 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             shown, left = found[:limit], len(found[limit:]) if limit is not None else 0
             counted, total = counts_of(found, now=read.now), len(read.statuses)
         present = await workers(board) if any(one.running for one in shown) else ()
+        lost = lost_since(present)
         return ItemsFound(
-            items=[with_silence(one, present) for one in shown],
+            items=[with_silence(one, lost) for one in shown],
             left=left,
             now=read.now,
             counted=counted,
             total=total,
             paused=await paused_by(board),
-            held=bool(group_of(board.name)),
+            held=bool(keys.group_of(board.name)),
         )
 
     async def _counted(self, board: BoardTable) -> Statistics | None:
@@ -167,10 +169,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             or self.overdue != OVERDUE_AFTER
         ):
             return None
-        counted = await read_statistics(board)
-        if counted is None or counted.items <= LARGE:
-            return None
-        return counted if is_current(counted, now=await board.table.now()) else None
+        return await _statistics_if_large(board)
 
     async def _few(
         self, board: BoardTable, counted: Statistics, limit: int | None
@@ -238,6 +237,33 @@ class ItemsFound(Struct, frozen=True, kw_only=True):
     """Who paused the board, if it is paused."""
     held: bool = False
     """Whether these are partitions or elections, which have no schedule."""
+
+
+async def _statistics_if_large(board: BoardTable) -> Statistics | None:
+    """The statistics of a large board; None: it is small, or was not counted lately."""
+    counted = await read_statistics(board)
+    if counted is None or counted.items <= LARGE:
+        return None
+    return counted if is_current(counted, now=await board.table.now()) else None
+
+
+async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str] | None:
+    """The items of a large board that run, and the first `limit` of those that wait; and a key, up
+    to which the tokens are those of these items. None where all items are to be read.
+    """
+    if limit > LARGE or await _statistics_if_large(board) is None:
+        return None
+    tokens: list[tuple[str, str]] = []
+    for number in range(board.shards):
+        rows = board.table.scan(board.shard(number), keys.NEXT, keys.end_of(keys.NEXT), limit)
+        tokens += [(row.key, str(row.data.get("item"))) async for row in rows]
+    first = sorted(tokens)[:limit]
+    ids = {lock.id async for lock in board.locks()} | {item_id for _, item_id in first}
+    items = list[Item]()
+    for one in ids:
+        with suppress(BadRow):  # `check` reports it
+            items += filter(None, [await board.item(one)])
+    return items, first[-1][0] if len(first) == limit else keys.end_of(keys.NEXT)
 
 
 async def _first_items(board: BoardTable, limit: int) -> list[Item]:

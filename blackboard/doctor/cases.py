@@ -112,7 +112,7 @@ class Cases:
     def _add_of_item(self, row: Row) -> None:
         """Adds a row to the case that its key names, whatever its columns say."""
         part, item_id = _part(row.key), row.data.get("item")
-        case = self.by_part.get(part, Case(part=part, id=part or row.key, shard=self._shard))
+        case = self.by_part.get(part) or Case(part=part, id=part or row.key, shard=self._shard)
         if row.key.startswith(keys.RUN):
             case = replace(case, highest=max(case.highest, keys.fence_in(row.key) or 0))
         try:

@@ -34,12 +34,12 @@ from blackboard.doctor.diagnosis import (
     repair_ops,
 )
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import Member, State, replace
+from blackboard.model import Member, State, TypesTaken, replace
 from blackboard.phrases import plural, since, some, span
 from blackboard.protocol import keys
 from blackboard.protocol.groups import is_group
 from blackboard.protocol.leaders import LOST, open_elections
-from blackboard.protocol.members import takers, workers
+from blackboard.protocol.members import served_types, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.reading import PAGE, BoardTable
 from blackboard.protocol.retention import Retention, prune_all
@@ -80,8 +80,9 @@ class DoctorReport:
 async def examine(board: BoardTable, request: Examination) -> DoctorReport:
     """Examines a whole board."""
     present = await workers(board)
-    report, types = await _examine_items(board, request, present)
-    report.findings += _unserved(types, request, present)
+    served = served_types(present)
+    report, types = await _examine_items(board, request, served)
+    report.findings += _unserved(types, request, served)
     report.findings += await examine_others(board, request, of="")
     report.findings += _lost(present)
     report.findings += _clock(await board.table.now(), board.clock.now())
@@ -102,10 +103,10 @@ def unopened(board: str, bad: BadRow) -> DoctorReport:
 
 
 async def _examine_items(
-    board: BoardTable, request: Examination, present: Sequence[Member]
+    board: BoardTable, request: Examination, served: TypesTaken
 ) -> tuple[DoctorReport, Counter[str]]:
     """What is wrong in the shards of one board, and how many active items there are of each type.
-    `present` are its workers.
+    `served` are the types that its workers take.
     """
     report, types, paused = DoctorReport(), Counter[str](), list[int]()
     pause = request.pause
@@ -116,7 +117,7 @@ async def _examine_items(
         report.waiting += cases.rows[keys.NEXT]
         report.locks += cases.rows[keys.LOCK]
         report.runs += cases.rows[keys.RUN]
-        judge = _Judge(board, request, present, now, cases.paused)
+        judge = _Judge(board, request, served, now, cases.paused)
         if cases.paused:
             paused.append(shard)
         doubtful = []
@@ -151,7 +152,7 @@ async def _belonging(board: BoardTable, request: Examination) -> list[Finding]:
             if await group.own_row() is None:
                 found += await _lost_row(group, "a worker of the group that starts makes it anew")
             found += await examine_others(group, request, of=f"{group.name} ")
-            found += await _items_of(group, request, await workers(group))
+            found += await _items_of(group, request, served_types(await workers(group)))
     elections = board.group(keys.LEADERS)
     if await elections.own_row() is None:
         return found + await _lost_row(elections, LOST)
@@ -161,7 +162,7 @@ async def _belonging(board: BoardTable, request: Examination) -> list[Finding]:
     except (BadInput, BadRow):
         return found  # with the finding about its own row
     # An election needs no candidates: that it is late without them is no fault.
-    items = await _items_of(elections, request, ())
+    items = await _items_of(elections, request, served_types(()))
     return found + [one for one in items if one.grave or one.repaired or one.code == "D11"]
 
 
@@ -173,11 +174,9 @@ async def _lost_row(board: BoardTable, remedy: str) -> list[Finding]:
     return [Finding(code="D7", subject=f"{board.name} {keys.BOARD_KEY}", problem=problem)]
 
 
-async def _items_of(
-    board: BoardTable, request: Examination, present: Sequence[Member]
-) -> list[Finding]:
+async def _items_of(board: BoardTable, request: Examination, served: TypesTaken) -> list[Finding]:
     """What is wrong in the shards of a board that belongs to another, under its name."""
-    report, _ = await _examine_items(board, request, present)
+    report, _ = await _examine_items(board, request, served)
     if request.repair:
         report.findings += await _prune(board, request.retention)
     return [replace(one, subject=f"{board.name} {one.subject}") for one in report.findings]
@@ -189,7 +188,7 @@ class _Judge:
 
     _board: BoardTable
     _request: Examination
-    _present: Sequence[Member]
+    _served: TypesTaken
     _now: datetime
     _paused: bool
 
@@ -205,7 +204,7 @@ class _Judge:
             lease=lease(planning.settings, item.slot) if item and planning else LEASE_NOT_KNOWN,
             planning=planning,
             unplanned=why_unplanned(self._board, item) if item else "",
-            served=item is not None and bool(takers(self._present, item.type)),
+            served=item is not None and item.type in self._served,
             paused=self._paused,
         )
 
@@ -273,9 +272,7 @@ def _with_remedy(found: Finding) -> Finding:
 # ---- what concerns the whole board
 
 
-def _unserved(
-    types: Counter[str], request: Examination, present: Sequence[Member]
-) -> list[Finding]:
+def _unserved(types: Counter[str], request: Examination, served: TypesTaken) -> list[Finding]:
     """Types that neither a handler of this process nor a present worker can run."""
     if request.types is None:
         return []
@@ -286,7 +283,7 @@ def _unserved(
             problem=f"no handler here, no worker that takes it, but {plural(number, 'item')}",
         )
         for name, number in sorted(types.items())
-        if name not in request.types and not takers(present, name)
+        if name not in request.types and name not in served
     ]
 
 

@@ -8,10 +8,10 @@ elections, and the workers of a group, have such rows on their own boards: they 
 as they look at these boards, and are lost after their own lease.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from blackboard.model import Member, replace
+from blackboard.model import Member, TypesTaken, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, readable
@@ -95,20 +95,26 @@ async def forget_lost(board: BoardTable) -> None:
     await try_delete(board.table, workers_partition(board.name), ops)
 
 
-def takers(members: Sequence[Member], item_type: str) -> list[Member]:
+def takers(members: Iterable[Member], item_type: str) -> list[Member]:
     """The workers that are not lost and take a type."""
     return [one for one in members if not one.lost and one.takes(item_type)]
 
 
-def with_silence(one: ItemStatus, members: Sequence[Member]) -> ItemStatus:
-    """The status of an item, with `silent` set where it runs and its worker is lost; not where the
-    worker is alive, or has no row.
+def served_types(members: Iterable[Member]) -> TypesTaken:
+    """The types for which there are `takers`; of many items it is computed once."""
+    return TypesTaken.of(one for one in members if not one.lost)
+
+
+def lost_since(members: Iterable[Member]) -> dict[str, float]:
+    """Seconds since each lost worker was last seen."""
+    return {one.owner: one.age for one in members if one.lost}
+
+
+def with_silence(one: ItemStatus, lost: Mapping[str, float]) -> ItemStatus:
+    """The status of an item, with `silent` set where it runs and its worker is `lost`
+    (`lost_since`); not where the worker is alive, or has no row.
     """
-    if not one.running:
-        return one
-    owner = one.item.owner
-    ages = (found.age for found in members if found.lost and found.owner == owner)
-    return replace(one, silent=next(ages, None))
+    return replace(one, silent=lost.get(one.item.owner)) if one.running else one
 
 
 async def _rows(board: BoardTable) -> list[Row]:

@@ -225,6 +225,11 @@ class BoardTable:
 
     # ---- reading
 
+    async def revision(self) -> int | None:
+        """A number that changes with each write to the table; None: the store has none."""
+        ask = getattr(self.table, "revision", None)
+        return await ask() if ask else None
+
     def partition(self, item_id: str) -> str:
         """The partition of an item, and of all rows that belong to it."""
         return self.shard(keys.shard_of(item_id, self.shards))

@@ -135,19 +135,29 @@ class Pruned(Struct, frozen=True, kw_only=True):
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
     """Prunes the histories of all items that no release prunes in time, and deletes expired
     tombstones. Awaits `pause` after each page of items, before each history, which is then read and
-    deleted without another, and before the tombstones of a batch are deleted.
+    deleted without another, and before the tombstones of a batch are deleted. One request, after a
+    pause, passes over all items up to the next history.
     """
     done, now = Pruned(), await board.table.now()
     if board.clock_proven_in():
         retention = retention.without_age()
     for number in range(board.shards):
         expired: list[Item] = []
+        asked = first = ""  # keys: no run lies between them
         async for item in board.items_and_tombstones(number, pause=pause):
             if is_expired(item, retention=retention, now=now):
                 expired.append(item)
-            elif not prunes_itself(item, retention=retention, now=now):
-                await pause()
-                done += Pruned(runs=await prune(board, item.id, retention=retention))
+            elif not (
+                has_one_young_run(item, retention=retention, now=now)
+                or prunes_itself(item, retention=retention, now=now)
+            ):
+                begin, end = keys.runs_range(item.id)
+                if not asked <= begin < end <= first:
+                    await pause()
+                    row = await _first_run(board, number, begin)
+                    asked, first = begin, row.key if row is not None else keys.end_of(keys.RUN)
+                    if first < end:
+                        done += Pruned(runs=await prune(board, item.id, retention=retention))
             if len(expired) == board.table.max_rows:
                 done += await delete_tombstones(board, expired, pause=pause)
                 expired = []
@@ -233,8 +243,8 @@ async def prune_all(board: BoardTable, *, retention: Retention) -> int:
     """Prunes every history of a board, and returns the number of runs deleted."""
     pruned = 0
     for number in range(board.shards):
-        shard, key = board.shard(number), keys.RUN
-        while (row := await _first(board, shard, key)) is not None:
+        key = keys.RUN
+        while (row := await _first_run(board, number, key)) is not None:
             key, item_id = just_after(row.key), row.data.get("item")
             if isinstance(item_id, str) and row.key.startswith(keys.runs_range(item_id)[0]):
                 key = keys.runs_range(item_id)[1]
@@ -242,11 +252,16 @@ async def prune_all(board: BoardTable, *, retention: Retention) -> int:
     return pruned
 
 
-async def _first(board: BoardTable, shard: str, key: str) -> Row | None:
+async def _first_run(board: BoardTable, shard: int, key: str) -> Row | None:
     """The newest run of the first history of a shard from `key` on."""
-    async for row in board.table.scan(shard, key, keys.end_of(keys.RUN), 1):
+    async for row in board.table.scan(board.shard(shard), key, keys.end_of(keys.RUN), 1):
         return row
     return None
+
+
+def has_one_young_run(item: Item, *, retention: Retention, now: datetime) -> bool:
+    """Whether the history of an item is one run, which is kept: as of an item that runs once."""
+    return item.fence == 1 and item.stop is not None and now - item.stop <= retention.age
 
 
 def prunes_itself(item: Item, *, retention: Retention, now: datetime) -> bool:

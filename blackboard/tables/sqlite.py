@@ -285,6 +285,11 @@ class SqliteTable:
         """Why the log of the file grows; "" while it does not."""
         return self._file.trouble
 
+    async def revision(self) -> int:
+        """A number that changes with each write, of any process."""
+        self._check_open()
+        return await self._thread.call(self._file.revision)
+
     async def integrity(self) -> list[str]:
         """What is wrong with the file, by PRAGMA integrity_check; nothing when it is whole."""
         self._check_open()

@@ -310,6 +310,12 @@ class SqliteFile:
         """What keeps the file from being as it should; "": nothing."""
         return self._checkpoints.trouble
 
+    def revision(self) -> int:
+        """A number that changes with each write, of any process."""
+        with self._request():
+            ((etag,),) = self._fetched("SELECT etag FROM counter")
+            return int(etag)
+
     def integrity(self) -> list[str]:
         """What SQLite finds wrong with the file; nothing when it is whole."""
         try:

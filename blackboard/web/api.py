@@ -35,10 +35,9 @@ from blackboard.display.sharing import (
     unreadable_election,
 )
 from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
-from blackboard.model import Member
 from blackboard.protocol.actions import actions
 from blackboard.protocol.groups import read_groups
-from blackboard.protocol.members import with_silence, workers
+from blackboard.protocol.members import lost_since, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.records import (
     AskedRun,
@@ -107,15 +106,16 @@ async def _fresh(site: Site) -> None:
         raise copy(site.snapshot.problem)
 
 
-def _record(site: Site, one: ItemStatus, present: Sequence[Member]) -> BoardItem:
-    """An item, with whether its worker was seen. `present` are the board's workers."""
-    return item_record(with_silence(one, present), site.board.labels(one.item))
+def _record(site: Site, one: ItemStatus, lost: Mapping[str, float]) -> BoardItem:
+    """An item, with whether its worker is `lost` (`lost_since`)."""
+    return item_record(with_silence(one, lost), site.board.labels(one.item))
 
 
 async def _shown(site: Site, item_id: str) -> BoardItem:
     """An item as it is now."""
     one, _ = await read_one(site.board, await site.board.found(item_id))
-    return _record(site, one, await workers(site.board) if one.running else ())
+    present = await workers(site.board) if one.running else ()
+    return _record(site, one, lost_since(present))
 
 
 async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:
@@ -151,9 +151,10 @@ async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shap
     )
     found = await site.chooser.page(filters)
     entries = found.entries if found.page == query.page else ()  # there are not so many pages
+    lost = lost_since(site.snapshot.present)
     return shapes.ItemsAnswer(
         at=site.snapshot.at or await site.board.table.now(),
-        items=[_record(site, one.status, site.snapshot.present) for one in entries],
+        items=[_record(site, one.status, lost) for one in entries],
         total=found.total,
         page=query.page,
         pages=found.pages,

@@ -42,7 +42,7 @@ from blackboard.model import (
 from blackboard.protocol.actions import actions
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
-from blackboard.protocol.members import with_silence, workers
+from blackboard.protocol.members import lost_since, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import decoded
@@ -88,8 +88,8 @@ async def board_page(site: Site, request: Request) -> WebPage:
     await snapshot.fresh()
     filters = Filter.of(request.query_params)
     chosen = await site.chooser.page(filters)
-    present = snapshot.present
-    lines = [(with_silence(one.status, present), one.labels.tags) for one in chosen.entries]
+    lost = lost_since(snapshot.present)
+    lines = [(with_silence(one.status, lost), one.labels.tags) for one in chosen.entries]
     types = facet_counts(snapshot.counts, "type")
     tags = facet_counts(snapshot.counts, "tag")
     return WebPage(
@@ -155,7 +155,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
         title=item.id,
         values={
             "item": item,
-            "one": with_silence(status, present),
+            "one": status,
             "labels": site.board.labels(item),
             "why": why,
             "schedule": describe(settings.schedule) if settings.schedule else problem,

@@ -187,12 +187,9 @@ class Housekeeping:
             await self.pause()
         pruned, messages, actions, notices = Pruned(), 0, 0, 0
         retention = self.settings.retention
-        async for board in self._boards():
-            with self._reported(board.name):
-                done = await prune_unreleased(board, retention=retention, pause=self.pause)
-                pruned += done
-                if done.in_the_way is not None:
-                    self._report(board.name, done.in_the_way)
+        boards = [board async for board in self._boards()]
+        # The histories come last: those of a large board take hours, and a term may end meanwhile.
+        for board in boards:
             with self._reported(board.name):
                 actions += await forget_old_actions(board, age=retention.age, pause=self.pause)
             if board.name == keys.leaders_board(self.board.name):
@@ -200,6 +197,12 @@ class Housekeeping:
                     messages = await mail.forget_old(board, pause=self.pause)
         with self._reported(self.board.name):
             notices = await forget_removed(self.board, pause=self.pause)
+        for board in boards:
+            with self._reported(board.name):
+                done = await prune_unreleased(board, retention=retention, pause=self.pause)
+                pruned += done
+                if done.in_the_way is not None:
+                    self._report(board.name, done.in_the_way)
         self.events.emit(
             Housekept,
             runs=pruned.runs,

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from blackboard import __version__
 from blackboard.events import StoreAway
-from blackboard.model import ANNOUNCE_EVERY, Member, replace
+from blackboard.model import ANNOUNCE_EVERY, MORE_TYPES, Member, replace
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.keys import workers_partition
 from blackboard.protocol.members import announce, forget, workers
@@ -107,7 +107,8 @@ def new_member(
 
 def types_as_text(types: Iterable[str], *, limit: int) -> str:
     """The types with commas between them, as many as a value of `limit` characters holds."""
-    text = ",".join(sorted(types))
+    text = whole = ",".join(sorted(types))
     while units(text) > limit:
-        text = text.rpartition(",")[0]
+        whole = whole.rpartition(",")[0]
+        text = f"{whole},{MORE_TYPES}"
     return text

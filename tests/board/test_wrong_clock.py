@@ -14,6 +14,7 @@ from blackboard.protocol.additions import add
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import pass_over
 from blackboard.protocol.edits import bring_back, edit, pause, resume, run_now
+from blackboard.protocol.members import served_types
 from blackboard.protocol.planning import planning_of
 from blackboard.rules.due import Move
 from blackboard.rules.status import status_of
@@ -111,7 +112,8 @@ async def alarms(scene: Scene) -> list[str]:
     lock = await scene.other.lock("davis") if davis.running else None
     one = status_of(davis, lock, now=now, resolution=scene.board.table.resolution)
     planning = planning_of(scene.board, davis)
-    told = [alarm.kind for alarm in alarms_of(one, planning, present=(), now=now)]
+    found = alarms_of(one, planning, served=served_types(()), lost={}, now=now)
+    told = [alarm.kind for alarm in found]
     return [problem for problem in told if problem not in {"failing", "unserved"}]
 
 

@@ -20,6 +20,7 @@ from blackboard.display.columns import (
 from blackboard.display.health import alarms_of
 from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
+from blackboard.protocol.members import lost_since, served_types
 from blackboard.records import as_json, item_record, run_record, run_summary, worker_record
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
@@ -283,7 +284,8 @@ def test_lag_and_duration_are_seconds() -> None:
 )
 def test_what_is_alarming(one: ItemStatus, alarms: list[tuple[str, str]]) -> None:
     present = [replace(MEMBER, owner="fox:8:d", types="calendars", age=1.0)]
-    told = alarms_of(one, None, present=present, now=NOW)
+    served, lost = served_types(present), lost_since(present)
+    told = alarms_of(one, None, served=served, lost=lost, now=NOW)
     assert [(alarm.kind, alarm.problem) for alarm in told] == alarms
 
 
@@ -311,5 +313,6 @@ def test_what_is_alarming_where_the_one_worker_is_silent(
     one: ItemStatus, alarms: list[tuple[str, str]]
 ) -> None:
     present = [replace(MEMBER, types="calendars", age=240.0)]
-    told = alarms_of(one, None, present=present, now=NOW)
+    served, lost = served_types(present), lost_since(present)
+    told = alarms_of(one, None, served=served, lost=lost, now=NOW)
     assert [(alarm.kind, alarm.problem) for alarm in told] == alarms

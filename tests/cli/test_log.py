@@ -380,6 +380,37 @@ def test_runs_are_followed_as_they_end(towns: CommandLine, form: list[str]) -> N
     assert "no calendar" in lines[3]
 
 
+@pytest.mark.not_on_azurite("a file says whether it was written")
+def test_the_items_of_a_quiet_board_are_not_read_while_runs_are_followed(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings: list[int] = []
+    looks = 0
+
+    def next_run() -> None:
+        towns.on_board(lambda board: run_now(board, "keene"))
+        towns.finish(towns.start("keene"))
+
+    async def counted(*asked: Any, **how: Any) -> Any:
+        readings.append(looks)
+        return await items_with_history(*asked, **how)
+
+    class Stepped(SystemClock):
+        async def sleep(self, _: float) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 5:
+                raise KeyboardInterrupt
+            if looks == 3:
+                await asyncio.to_thread(next_run)
+
+    monkeypatch.setattr(log, "SystemClock", Stepped)
+    monkeypatch.setattr(log, "items_with_history", counted)
+    lines = towns("log", "--follow", "-n", "1").out.splitlines()
+    assert [line.split()[2] for line in lines] == ["backup", "keene"]
+    assert [look for look in readings if look] == [3]
+
+
 def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

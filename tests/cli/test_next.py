@@ -1,16 +1,23 @@
 """`next`: the times of a schedule, and of items: the pending run first, then the slots after it."""
 
 import re
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, time, timedelta
 from itertools import islice, pairwise
 from typing import Any
 
 import pytest
 
+from blackboard.cli import next as next_
+from blackboard.display import queries
 from blackboard.model import Item, State, replace
+from blackboard.protocol.keys import item_key
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
+from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -166,6 +173,50 @@ def test_the_next_runs_of_the_board_are_those_of_its_items(blackboard: CommandLi
             times = [one["at"] for one in of_board if one["id"] == item_id]
             assert times[:3] == of_item[: len(times)], (item_id, after)
             assert times
+
+
+@pytest.mark.parametrize(
+    ("options", "are_few"),
+    [
+        (("-n", "3"), True),
+        (("-n", "8"), True),
+        (("-n", "3", "--after", "2035-01-01T00:30Z"), True),
+        (("-n", "3", "--after", "2035-01-01T12:00Z"), False),
+        (("-n", "11"), False),
+    ],
+)
+def test_of_a_large_board_few_items_are_read_for_the_same_next_runs(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, options: list[str], *, are_few: bool
+) -> None:
+    """Also where the first to be ready are closed then, run now, or cannot be read."""
+    add = ("add", "--type", "calendars", "--first")
+    for hour in range(14):
+        blackboard(*add, f"2035-01-01T{hour:02}:00:00Z", f"item-{hour:02}", "--every", "5h")
+    blackboard("edit", "item-00", "--blackout", "00:00-05:30")
+    blackboard(*add, "2035-01-01T04:00:00Z", "odd: ä", "a", "a-b", "--every", "8h")
+    blackboard("add", "runs", "--type", "calendars", "--every", "400d")
+    blackboard("add", "bad", "--type", "calendars", "--first", "2035-01-01T01:00:00Z")
+    blackboard.start("runs")
+    bad = Merge(item_key("bad"), {"state": "soon"}, ANY)
+
+    async def counted(board: BoardTable) -> None:
+        assert await write_statistics(board, await count(board))
+        await board.table.commit(board.partition("bad"), [bad])
+
+    blackboard.on_board(counted)
+    whole = blackboard("next", "--json", *options)
+    readings: list[str] = []
+    items = BoardTable.items
+
+    def reads_all(board: BoardTable, **how: Any) -> AsyncIterator[Item]:
+        readings.append(board.name)
+        return items(board, **how)
+
+    monkeypatch.setattr(queries, "LARGE", 12)
+    monkeypatch.setattr(next_, "SPARE", 2)
+    monkeypatch.setattr(BoardTable, "items", reads_all)
+    assert blackboard("next", "--json", *options).json == whole.json
+    assert bool(readings) is not are_few
 
 
 def test_a_board_without_active_items_has_no_next_runs(blackboard: CommandLine) -> None:

@@ -315,6 +315,59 @@ async def test_what_a_late_finisher_comes_back_to_outlasts_a_removal(scene: Scen
         assert len(await scene.runs("davis")) == left
 
 
+@story
+async def test_the_pruning_of_items_without_a_history_takes_one_request(scene: Scene) -> None:
+    """It pauses for each history that it reads, and once to find that there is none behind it."""
+    for number in range(8):
+        await scene.add(f"item-{number}")
+        await pause(scene.other, f"item-{number}", scene.mark())
+    await runs_of(scene, "item-3", 12)
+    await runs_of(scene, "item-5", 12)
+    pauses = 0
+
+    async def paused() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    scene.trust_clock()
+    pruned = await prune_unreleased(scene.board, retention=TEN, pause=paused)
+    assert pruned == Pruned(runs=4)
+    assert pauses == len(["0 to 2", "3", "4", "5", "6 and 7"])
+    await tidied(scene)
+
+
+@story
+async def test_an_id_that_begins_as_another_hides_no_history(scene: Scene) -> None:
+    """Items and their runs are not in the same order there."""
+    names = ("a", "a-b", "a.c")
+    for name in names:
+        await scene.add(name)
+        await pause(scene.other, name, scene.mark())
+        await runs_of(scene, name, 12)
+    assert await housekept(scene) == Pruned(runs=6)
+    assert [len(await scene.runs(name)) for name in names] == [10, 10, 10]
+    await tidied(scene)
+
+
+@pytest.mark.of_one_store("which histories are read is judged above the store")
+@story
+async def test_an_item_that_has_run_once_is_pruned_when_its_run_is_too_old(scene: Scene) -> None:
+    await scene.add("davis", at="2026-11-21 09:00")
+    await scene.let_go(await scene.claimed("davis"))
+    assert (await scene.item()).state is State.DONE
+    pauses = 0
+
+    async def paused() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    scene.trust_clock()
+    for days, left, so_far in ((7, 1, 0), (0.1, 0, 1)):
+        scene.later(days=days)
+        await prune_unreleased(scene.board, retention=TEN, pause=paused)
+        assert (len(await scene.runs()), pauses) == (left, so_far)
+
+
 def well(**said: Any) -> Item:
     return replace(an_item(start=START), **{"failures": 0, **said})
 

@@ -478,8 +478,8 @@ async def test_a_row_that_cannot_be_used_keeps_nothing_else_from_being_deleted(
     *troubles, done = told
     assert [type(one) for one in troubles] == [HousekeepingTrouble] * 2
     assert [one.message.split(" (")[0] for one in troubles] == [
-        "prune town: row floor: no good fence",
         "prune town.leaders: row board: no good shards",
+        "prune town: row floor: no good fence",
     ]
     assert (done.tombstones, done.actions, done.notices) == (1, 2, 1)
     assert await clicks.item("gone") is None
@@ -515,11 +515,10 @@ async def test_a_notice_of_an_item_that_is_added_anew_meanwhile_stays(scene: Sce
         partition, key = keys.notices_partition("town"), keys.notice_key("davis", "overdue")
         await scene.table.table.commit(partition, [Merge(key, {"fence": 7}, ANY)])
 
-    deletions = len(["floor", "tombstone"])
-    scene.table.script(*[Fault.NONE] * deletions, again)
+    scene.table.script(again)
     told: list[Any] = []
     await housekeeping(scene, told).prune()
-    assert (told[0].tombstones, told[0].notices) == (1, 0)
+    assert (told[0].tombstones, told[0].notices) == (0, 0)
     (row,) = await rows_of(scene.table.table, keys.notices_partition("town"))
     assert row.data["fence"] == 7
 
@@ -543,6 +542,36 @@ async def test_it_stops_before_the_next_request_when_its_term_is_over(scene: Sce
     with pytest.raises(TermOver):
         await housekeeping(scene, is_over=lambda: True).count()
     assert await read_statistics(scene.other) is None
+
+
+@story
+async def test_it_deletes_what_is_old_besides_histories_before_it_looks_at_these(
+    scene: Scene,
+) -> None:
+    """A term may end while it prunes the histories of a large board."""
+    elections = await open_elections(scene.other, create=True)
+    await a_notice(scene, "gone")
+    await a_letter(elections)
+    for board in (scene.other, elections):
+        await an_action(board)
+    scene.later(days=8)
+
+    class PrunedHistories(Exception):
+        pass
+
+    def no_items(*_: object, **__: object) -> None:
+        raise PrunedHistories
+
+    scene.board.items_and_tombstones = no_items  # type: ignore[assignment,method-assign]
+    with pytest.raises(PrunedHistories):
+        await housekeeping(scene).prune()
+    for partition in (
+        keys.notices_partition("town"),
+        keys.mail_partition(elections.name),
+        keys.actions_partition("town"),
+        keys.actions_partition(elections.name),
+    ):
+        assert await rows_of(scene.table.table, partition) == []
 
 
 @story

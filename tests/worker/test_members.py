@@ -5,19 +5,24 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from blackboard.display import health
+from blackboard.display.health import read_alarms
+from blackboard.doctor import Examination, examination
 from blackboard.events import StoreAway
 from blackboard.model import ANNOUNCE_EVERY, LOST_AFTER, VERSION, Member, replace
 from blackboard.protocol.keys import worker_key, workers_partition
-from blackboard.protocol.members import announce, forget, takers, workers
+from blackboard.protocol.members import announce, forget, served_types, takers, workers
+from blackboard.protocol.status import read_status
 from blackboard.rules.breaker import REFUSED
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Refused, Value
 from blackboard.tables.base import ForwardingTable
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
-from blackboard.worker.membership import ANNOUNCE_AGAIN
+from blackboard.worker.membership import ANNOUNCE_AGAIN, types_as_text
 from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
@@ -164,6 +169,57 @@ def test_who_takes_a_type_and_is_there() -> None:
     assert takers(seen, "feed") == [seen[0]]
 
 
+def test_a_worker_may_take_what_its_row_has_no_room_for() -> None:
+    types = [f"type-{n}" for n in range(10, 100)]
+    room = len("type-10,type-11,type-12,*")
+    assert types_as_text(types[:3], limit=room - 2) == "type-10,type-11,type-12"
+    seen = [replace(A, types=types_as_text(types, limit=room)), replace(B, types="type-11")]
+    assert seen[0].types == "type-10,type-11,type-12,*"
+    assert takers(seen, "type-11") == seen
+    assert takers(seen, "type-99") == seen[:1]
+    assert takers(seen, "type-09") == takers(seen, "type-111") == []
+    served = served_types(seen)
+    assert [one in served for one in ("type-09", "type-11", "type-111", "type-99")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert "type-99" not in served_types([replace(seen[0], age=9999.0), seen[1]])
+
+
+class CountedTypes(str):
+    """Counts how often it is taken apart."""
+
+    __slots__ = ()
+    times = 0
+
+    def split(self, *how: Any) -> list[str]:
+        CountedTypes.times += 1
+        return str(self).split(*how)
+
+
+@story
+async def test_a_reading_of_a_board_takes_the_types_of_a_worker_apart_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each item."""
+
+    async def present(_: object) -> list[Member]:
+        return [replace(A, types=CountedTypes("calendars,feed"))]
+
+    await scene.fill(20)
+    scene.later(minutes=5)
+    monkeypatch.setattr(health, "workers", present)
+    monkeypatch.setattr(examination, "workers", present)
+    CountedTypes.times = 0
+    found, _ = await read_alarms(scene.board, await read_status(scene.board))
+    assert [one.kind for one in found.alarms] == ["overdue"] * 20
+    assert CountedTypes.times == 1
+    await examination.examine(scene.board, Examination())
+    assert CountedTypes.times == 2
+
+
 @story
 async def test_a_row_of_the_future_is_forgotten_too(scene: Scene) -> None:
     """It was written under a clock that was wrong, and would never be a day old."""
@@ -217,8 +273,9 @@ async def test_a_worker_of_more_types_than_a_value_holds_is_seen_with_some_of_th
     await place.worker(handlers={name: replace(HANDLERS["feed"], type=name) for name in names})
     await place.sleeps(ANNOUNCE_AGAIN)
     (seen,) = await workers(place.other)
-    types = seen.types.split(",")
+    types = seen.types.removesuffix(",*").split(",")
     assert types == names[: len(types)]
+    assert takers([seen], names[-1]) == [seen]
     assert len(types) > 280
 
 
