@@ -57,7 +57,8 @@ def check_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: timedelta, types: tuple[str, ...]
 ) -> int:
     """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, has a
-    time that cannot be right, was left half renamed, or cannot be read or run; each is named.
+    time that cannot be right, was left half renamed, or cannot be read or run, or when the store's
+    disk is full; each is named.
 
     Overdue: it has been ready for longer than --overdue. Unserved: it is due, and no live worker
     takes its type. Stale: its worker has not renewed its lock in time. Silent: its worker has not
@@ -66,7 +67,8 @@ def check_command(
     has a time in the future, or it waits longer than its schedule explains, because a clock was
     wrong: `doctor --repair` reschedules it. Renaming: a rename of it was interrupted, and it is
     paused until that is finished. Unowned: a partition has had no worker for longer than a lease.
-    Damaged: its row cannot be read, or no worker can run it as it is. Where ids are given,
+    Damaged: its row cannot be read, or no worker can run it as it is. Store: the disk of the file
+    has no room for what is to be written, or the file's log is too long. Where ids are given,
     partitions are left out. Items that people have paused raise no alarm, and on a board that is
     paused nothing is overdue, unserved or stale. `ack` silences a failure until the next run.
     """

@@ -47,7 +47,7 @@ class Alarm(Struct, frozen=True, kw_only=True):
     id: str
     type: str
     kind: str
-    """overdue, unserved, stale, silent, failing, clock, renaming, unowned, or damaged"""
+    """overdue, unserved, stale, silent, failing, clock, renaming, unowned, damaged, or store"""
     since: datetime | None
     problem: str
     """What is wrong, in words."""
@@ -116,6 +116,8 @@ def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
         Alarm(id=key, type="", kind="damaged", since=None, problem=UNREADABLE)
         for key in board.unreadable
     ]
+    if trouble := board.trouble:
+        alarms.append(Alarm(id=board.name, type="", kind="store", since=None, problem=trouble))
     items = len(status.statuses)
     return Checked(items=items, alarms=alarms, paused=around.paused, now=status.now)
 

@@ -86,7 +86,7 @@ async def examine(board: BoardTable, request: Examination) -> DoctorReport:
     report.findings += await examine_others(board, request, of="")
     report.findings += _lost(present)
     report.findings += _clock(await board.table.now(), board.clock.now())
-    if trouble := getattr(board.table, "trouble", ""):
+    if trouble := board.trouble:
         report.findings.append(Finding(code="store", subject="store", problem=trouble))
     if not request.quick:
         report.findings += await _belonging(board, request)

@@ -225,6 +225,11 @@ class BoardTable:
 
     # ---- reading
 
+    @property
+    def trouble(self) -> str:
+        """What keeps the store from being as it should, as far as it can say; "": nothing."""
+        return getattr(self.table, "trouble", "")
+
     async def revision(self) -> int | None:
         """A number that changes with each write to the table; None: the store has none."""
         ask = getattr(self.table, "revision", None)

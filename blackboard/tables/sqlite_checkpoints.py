@@ -7,6 +7,7 @@ that the next writer begins it anew. The same is done where a disk is full.
 """
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -21,6 +22,8 @@ LONG = 64 << 20
 """Bytes of a log that is to be begun anew."""
 TOO_LONG = 256 << 20
 """Bytes of a log that something keeps from being begun anew."""
+LITTLE = 1 << 20
+"""Bytes that a disk is to have left besides what the log needs to be copied."""
 WAIT = 0.1
 """Seconds that a checkpoint waits for readers and writers, at most, before it gives up."""
 _OF_A_LONG_LOG = ("PASSIVE", "PASSIVE", "RESTART")
@@ -62,8 +65,17 @@ class WalCheckpoints:
 
     @property
     def trouble(self) -> str:
-        """Why the log is too long; "" while it is begun anew now and then."""
-        size = self._size()
+        """Why writes may fail: the disk is full, or the log is too long; "": they do not."""
+        size, folder = self._size(), self._path.absolute().parent
+        try:
+            free = shutil.disk_usage(folder).free
+        except OSError:
+            free = size + LITTLE
+        if free < size + LITTLE:
+            return (
+                f"the disk of {folder} has {free / 1e6:.1f} MB left, and the log {self._log} needs "
+                f"{size / 1e6:.1f} MB to be copied into the file (make room)"
+            )
         if size < TOO_LONG:
             return ""
         return (

@@ -1,7 +1,9 @@
 """`blackboard why`, `workers`, `check` and `doctor`."""
 
 import shlex
+import shutil
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -602,3 +604,16 @@ def test_settings_that_cannot_be_computed_are_told_and_stop_nobody(
     assert "no worker runs it: " in towns("doctor", code=1).out
     towns("show")
     towns("show", "--json")
+
+
+@pytest.mark.of_sqlite("the disk of its file")
+def test_a_disk_that_has_no_room_is_an_alarm(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nothing is said until items are overdue, and then not why."""
+    blackboard("init")
+    for command in ("check", "doctor"):
+        assert "disk" not in blackboard(command).out
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=200_000))
+    for command in ("check", "doctor"):
+        assert "has 0.2 MB left, and the log" in " ".join(blackboard(command, code=1).out.split())

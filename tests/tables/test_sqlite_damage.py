@@ -101,6 +101,7 @@ def test_df02_a_disk_that_fills_up_loses_nothing_acknowledged(small_disk: Path, 
         written = await write_until_full(table)
         assert written > 0
         assert len(await rows_of(table, P)) == 3 * written
+        assert f"the disk of {small_disk} has 0." in table.trouble
         filler.unlink()
         await table.commit(P, [Insert("after", {"n": 1})])
         assert len(await rows_of(table, P)) == 3 * written + 1
