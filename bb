@@ -113,7 +113,7 @@ install_tests() {
 }
 
 explain() {
-    if grep -Eqi 'connect|certificate|resolution|timed out|unreachable|proxy|versions: none' "$log"; then
+    if grep -Eqi 'connect|certificate|name resolution|timed out|unreachable|proxy|versions: none' "$log"; then
         fail "cannot fetch the packages; check the network or proxy and run it again (details: .venv.log)"
     fi
     fail "cannot install the packages: $(grep -i error "$log" | tail -n 1) (details: .venv.log)"

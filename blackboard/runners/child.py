@@ -34,7 +34,7 @@ from blackboard.handlers.params import with_params
 from blackboard.handlers.registry import find_handler
 from blackboard.model import Ended, Outcome
 from blackboard.runners import wire
-from blackboard.runners.child_state import OF_RESOURCES, State, left, state
+from blackboard.runners.child_state import OF_RESOURCES, State, first_state, left, state
 from blackboard.runners.handler_run import OVER, RunReport, context_of
 from blackboard.runners.interpreter import die_with, reset_signals
 from blackboard.runners.logs import Logged, emitting_info, kept_logs
@@ -164,7 +164,7 @@ class ChildLoop:
             self._types.add(handler.type)
         finally:
             if is_new:
-                self._before = state()
+                self._before = first_state()
         return resources
 
     def _left(self, handler: Handler | None) -> list[str]:

@@ -56,6 +56,8 @@ except ImportError as problem:
     raise BadInput(
         "otel", "OpenTelemetry is not installed", "pip install 'blackboard-scheduler[otel]'"
     ) from problem
+except ValueError as problem:  # it reads the environment as it is imported
+    raise BadInput("otel", str(problem)) from problem
 
 Exporter = TypeVar("Exporter")
 
@@ -79,10 +81,17 @@ _EXPORTING: Final = threading.Lock()
 
 def set_up(*, measures: bool = True) -> None:
     """Sets the SDK up for traces and, if it `measures`, metrics, unless the program has set up
-    traces. Raises BadInput for an exporter that is not there.
+    traces. Raises BadInput for what the environment says and cannot be.
     """
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
+    try:
+        _set_up(measures=measures)
+    except ValueError as problem:
+        raise BadInput("otel", str(problem)) from problem
+
+
+def _set_up(*, measures: bool) -> None:
     spans = _span_exporter(os.environ)
     figures = _metric_exporter(os.environ) if measures else None
     resource = Resource.create()

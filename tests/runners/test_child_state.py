@@ -1,6 +1,7 @@
 """What one run leaves behind in its process, no other meets."""
 
 import logging
+import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_a_thread_that_was_joined_may_be_listed_a_moment_longer(
     assert "a thread" not in child_state.left(before)
     monkeypatch.setattr(child_state, "_threads", lambda: before["a thread"] + 1)
     assert "a thread" in child_state.left(before)
+
+
+def test_a_thread_that_was_joined_before_a_run_hides_none_that_the_run_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alive = threading.active_count()
+    listed = [alive + 1] * 3
+    looked = lambda: listed.pop() if listed else alive  # noqa: E731
+    monkeypatch.setattr(child_state, "_threads", looked)
+    monkeypatch.setitem(child_state._LOOKS, "a thread", looked)
+    assert child_state.first_state()["a thread"] == alive
 
 
 def test_a_dump_that_a_run_has_planned_does_not_end_the_next() -> None:

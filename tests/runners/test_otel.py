@@ -330,6 +330,18 @@ def test_an_exporter_that_is_not_there_is_refused(environ: dict[str, str], words
     assert str(refused.value).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "-1"), ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999")],
+)
+def test_what_the_sdk_refuses_is_bad_input(tmp_path: Path, name: str, value: str) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    (tmp_path / "blackboard.toml").write_text(SETTINGS)
+    done = blackboard(tmp_path, "worker", "--once", "--init", **{name: value})
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("blackboard: otel: ")
+
+
 def test_a_long_attribute_is_masked_and_stays_long() -> None:
     text = "x" * 2 * LONGEST_ERROR
     masked = _masked_values({"query": f"{text} secret-value"}, Mask({"TOKEN": "secret-value"}))
