@@ -25,9 +25,9 @@ a timeout, or when its worker is killed. A process that has left the group is no
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ from blackboard.schedule.times import format_duration, parse_duration
 GRACE = 5.0
 """Seconds between the request to end, SIGTERM, and the end, SIGKILL, after `timeout`."""
 
-_PARAMS = ("command", "shell", "env", "cwd", "timeout")
 _LEASH = "trap '' HUP INT TERM; read -r _; kill -KILL 0"
 
 
@@ -53,125 +52,93 @@ class CommandFailed(Fail):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShellCommand:
-    """The params of an item, checked."""
+class ShellParams:
+    """The params of an item. Raises BadInput naming the one that cannot be used."""
 
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: Path | None
-    timeout: timedelta | None
+    command: list[str] | str
+    shell: bool = False
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    timeout: str | None = None
+
+    def __post_init__(self) -> None:
+        such_as = 'such as ["rsync", "-a", "x", "y"]'
+        if isinstance(self.command, str) and not self.shell:
+            remedy = "a list of program and arguments; or shell = true, and /bin/sh reads the text"
+            raise BadInput("params.command", "is text", remedy)
+        if not isinstance(self.command, str) and self.shell:
+            problem = "a list never passes through a shell"
+            raise BadInput("params.shell", problem, "leave shell out")
+        program = self.command if isinstance(self.command, str) else "".join(self.command[:1])
+        if not program.strip():
+            raise BadInput("params.command", "is empty", such_as)
+        if any("\0" in one for one in (*self.command, *self.env, *self.env.values())):
+            raise BadInput("params", "a NUL is nothing that a program can be given", "leave it out")
+        for name in self.env:
+            if not name or "=" in name:
+                raise BadInput("params.env", f"{name!r} is no name of a variable")
+        if self.timeout is not None:
+            parse_duration(self.timeout, "params.timeout")
 
 
-@handler("shell")
+@handler("shell", params=ShellParams)
 def run(item: Item, ctx: Context) -> dict[str, int]:
-    """Runs the item's command. Raises CommandFailed for how it ended, BadInput for its params."""
+    """Runs the item's command. Raises CommandFailed for how it ended, BadInput for what this worker
+    cannot run.
+    """
     check_names(ctx.settings, ["allow"], of="shell", where="jobs.shell.")
     if ctx.settings.get("allow") is not True:
         remedy = "allow = true under [jobs.shell] in the worker's settings file"
         raise BadInput("jobs.shell.allow", "this worker may not run commands", remedy)
-    command = command_of(_unexposed(item))
+    params: ShellParams = item.params
+    if params.cwd is not None and not Path(params.cwd).is_dir():
+        problem = f"there is no folder {params.cwd!r} where this worker runs"
+        raise BadInput("params.cwd", problem)
     about = {
         "BLACKBOARD_ITEM": item.id,
         "BLACKBOARD_DUE": ctx.due.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "BLACKBOARD_ATTEMPT": str(ctx.attempt),
         "BLACKBOARD_FENCE": str(ctx.fence),
     }
-    code = _exit_code(command, {**child_environment(os.environ), **about, **command.env})
+    env = {**child_environment(os.environ), **about, **params.env}
+    timeout = None if params.timeout is None else parse_duration(params.timeout, "timeout")
+    code = _exit_code(_argv(params, item.written or {}), env, cwd=params.cwd, timeout=timeout)
     if code:
         raise CommandFailed(how_it_ended(code))
     return {"exit": 0}
 
 
-def _unexposed(item: Item) -> Mapping[str, Any]:
-    """The item's params, with no value of the worker's environment in `command`."""
-    written = (item.written or {}).get("command")
-    match written:
-        case str():
-            return {**item.params, "command": unescaped(written)}
-        case list():
-            for n, one in enumerate(written):
-                for name in sorted(variables(one)):
-                    problem = f"${{{name}}} would show in the list of processes"
-                    remedy = f'env = {{ {name} = "${{{name}}}" }} hands it over unseen'
-                    raise BadInput(f"command[{n}]", problem, remedy)
-    return dict(item.params)
+def _argv(params: ShellParams, written: Mapping[str, Any]) -> Sequence[str]:
+    """The arguments, with no value of the worker's environment in them. `written` are the params
+    with `${NAME}`, if they have any. Raises BadInput.
+    """
+    if isinstance(params.command, str):
+        return "/bin/sh", "-c", unescaped(written["command"]) if written else params.command
+    for number, one in enumerate(written.get("command", ())):
+        for name in sorted(variables(one)):
+            problem = f"${{{name}}} would show in the list of processes"
+            remedy = f'env = {{ {name} = "${{{name}}}" }} hands it over unseen'
+            raise BadInput(f"params.command[{number}]", problem, remedy)
+    return params.command
 
 
-def command_of(params: Mapping[str, Any]) -> ShellCommand:
-    """Raises BadInput naming the param."""
-    check_names(params, _PARAMS, of="shell")
-    timeout = params.get("timeout")
-    return ShellCommand(
-        argv=_argv(params.get("command"), shell=params.get("shell", False)),
-        env=_env(params.get("env", {})),
-        cwd=_cwd(params.get("cwd")),
-        timeout=None if timeout is None else parse_duration(timeout, "timeout"),
-    )
-
-
-def _argv(command: Any, *, shell: Any) -> tuple[str, ...]:
-    if not isinstance(shell, bool):
-        raise BadInput("shell", f"{shell!r} is neither true nor false")
-    match command:
-        case str() if shell:
-            argv: tuple[str, ...] = ("/bin/sh", "-c", _text("command", command))
-        case str():
-            remedy = "a list of program and arguments; or shell = true, and /bin/sh reads the text"
-            raise BadInput("command", "is text", remedy)
-        case list() if shell:
-            raise BadInput("shell", "a list never passes through a shell", "leave shell out")
-        case list():
-            argv = tuple(_text(f"command[{n}]", one) for n, one in enumerate(command))
-        case _:
-            raise BadInput("command", "is missing or no list", 'such as ["rsync", "-a", "x", "y"]')
-    if not argv or not argv[-1 if shell else 0].strip():
-        raise BadInput("command", "is empty", 'such as ["rsync", "-a", "x", "y"]')
-    return argv
-
-
-def _env(env: Any) -> Mapping[str, str]:
-    if not isinstance(env, Mapping):
-        raise BadInput("env", f"{env!r} is no table of variables", '{ LANG = "C" }')
-    for name, value in env.items():
-        _text(f"env.{name}", value)
-        if not _text("env", name) or "=" in name:
-            raise BadInput("env", f"{name!r} is no name of a variable")
-    return env
-
-
-def _cwd(cwd: Any) -> Path | None:
-    if cwd is None:
-        return None
-    folder = Path(_text("cwd", cwd))
-    if not folder.is_dir():
-        raise BadInput("cwd", f"there is no folder {cwd!r} where this worker runs")
-    return folder
-
-
-def _text(field: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise BadInput(field, f"{value!r} is not text", "put it in quotes")
-    if "\0" in value:
-        raise BadInput(field, "holds a NUL character, which no program can be given")
-    return value
-
-
-def _exit_code(command: ShellCommand, env: Mapping[str, str]) -> int:
+def _exit_code(
+    argv: Sequence[str], env: Mapping[str, str], *, cwd: str | None, timeout: timedelta | None
+) -> int:
     with _process_group() as group:
         try:
             process = subprocess.Popen(  # noqa: S603 - running commands is what was allowed
-                command.argv,
+                argv,
                 stdin=subprocess.DEVNULL,
-                cwd=command.cwd,
+                cwd=cwd,
                 env=env,
                 process_group=group,
             )
         except OSError as problem:
-            raise BadInput(
-                "command", f"cannot run {command.argv[0]!r}: {problem.strerror}"
-            ) from None
+            words = f"cannot run {argv[0]!r}: {problem.strerror}"
+            raise BadInput("params.command", words) from None
         try:
-            return _wait(process, command.timeout, group)
+            return _wait(process, timeout, group)
         finally:
             process.kill()  # it may have left its group
             process.wait()

@@ -14,6 +14,7 @@ import pytest
 
 from blackboard import BadInput, Context, Item
 from blackboard.handlers.context import expand
+from blackboard.handlers.params import described, with_params
 from blackboard.handlers.registry import load
 from blackboard.model import Ended, Outcome
 from blackboard.runners.process import ProcessRunner
@@ -23,6 +24,7 @@ from jobs.shell import CommandFailed, run
 from tests.support.runs import DUE, HERE, PATIENCE, Told, eventually, is_gone, with_processes
 
 ALLOWED = {"allow": True}
+PARAMS = described(shell.ShellParams, "shell")
 
 
 class Held:
@@ -53,8 +55,14 @@ def context(settings: dict[str, Any] | None = None) -> Context:
     )
 
 
+def called(item: Item, ctx: Context | None = None) -> dict[str, int]:
+    """Calls the handler as a runner does."""
+    return run(with_params(item, PARAMS), ctx or context())
+
+
 def shell_run(**params: Any) -> dict[str, int]:
-    return run(Item("nightly", "shell", params), context())
+    PARAMS.check(params)
+    return called(Item("nightly", "shell", params))
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -126,34 +134,34 @@ def test_nothing_runs_unless_the_settings_say_allow_true(
 ) -> None:
     item = Item("nightly", "shell", {"command": ["touch", str(tmp_path / "ran")]})
     with pytest.raises(BadInput, match=r"allow = true under \[jobs.shell\]"):
-        run(item, context(settings))
+        called(item, context(settings))
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
     ("params", "field"),
     [
-        ({}, "command"),
-        ({"command": []}, "command"),
-        ({"command": [""]}, "command"),
-        ({"command": " ", "shell": True}, "command"),
-        ({"command": "echo x"}, "command"),
-        ({"command": 7}, "command"),
-        ({"command": ["echo", 7]}, "command[1]"),
-        ({"command": ["echo", "a\0b"]}, "command[1]"),
-        ({"command": ["no-such-program-here"]}, "command"),
-        ({"command": ["/"]}, "command"),
-        ({"command": ["echo"], "shell": True}, "shell"),
-        ({"command": "echo", "shell": "yes"}, "shell"),
-        ({"command": ["true"], "env": ["A=b"]}, "env"),
-        ({"command": ["true"], "env": {"A": 1}}, "env.A"),
-        ({"command": ["true"], "env": {"A=B": "x"}}, "env"),
-        ({"command": ["true"], "env": {"": "x"}}, "env"),
-        ({"command": ["true"], "cwd": "no/such/folder"}, "cwd"),
-        ({"command": ["true"], "cwd": 7}, "cwd"),
-        ({"command": ["true"], "timeout": 10}, "timeout"),
-        ({"command": ["true"], "timeout": "soon"}, "timeout"),
-        ({"command": ["true"], "comand": "x"}, "comand"),
+        ({}, "params.command"),
+        ({"command": []}, "params.command"),
+        ({"command": [""]}, "params.command"),
+        ({"command": " ", "shell": True}, "params.command"),
+        ({"command": "echo x"}, "params.command"),
+        ({"command": 7}, "params.command"),
+        ({"command": ["echo", 7]}, "params.command[1]"),
+        ({"command": ["echo", "a\0b"]}, "params"),
+        ({"command": ["no-such-program-here"]}, "params.command"),
+        ({"command": ["/"]}, "params.command"),
+        ({"command": ["echo"], "shell": True}, "params.shell"),
+        ({"command": "echo", "shell": "yes"}, "params.shell"),
+        ({"command": ["true"], "env": ["A=b"]}, "params.env"),
+        ({"command": ["true"], "env": {"A": 1}}, "params.env.A"),
+        ({"command": ["true"], "env": {"A=B": "x"}}, "params.env"),
+        ({"command": ["true"], "env": {"": "x"}}, "params.env"),
+        ({"command": ["true"], "cwd": "no/such/folder"}, "params.cwd"),
+        ({"command": ["true"], "cwd": 7}, "params.cwd"),
+        ({"command": ["true"], "timeout": 10}, "params.timeout"),
+        ({"command": ["true"], "timeout": "soon"}, "params.timeout"),
+        ({"command": ["true"], "comand": "x"}, "params.comand"),
     ],
 )
 def test_a_param_that_cannot_be_used_is_named(params: dict[str, Any], field: str) -> None:
@@ -232,7 +240,7 @@ def test_a_variable_in_text_is_left_to_the_shell(
     """So its value is no argument of any process, and no code either."""
     monkeypatch.setenv("TOKEN", "canary; echo run")
     monkeypatch.setattr(subprocess, "Popen", Remembered)
-    run(expanded(command='printf "<%s>" "${TOKEN}" "$${TOKEN}"', shell=True), context())
+    called(expanded(command='printf "<%s>" "${TOKEN}" "$${TOKEN}"', shell=True))
     assert capfd.readouterr().out == "<canary; echo run>" * 2
     assert len(Remembered.seen) == 2  # the command, and what ends its group
     assert "canary" not in str(Remembered.seen)
@@ -243,12 +251,12 @@ def test_a_variable_in_a_list_is_refused_and_the_remedy_works(
 ) -> None:
     monkeypatch.setenv("TOKEN", "canary")
     with pytest.raises(BadInput) as refused:
-        run(expanded(command=["echo", "$${TOKEN}", "--token=${TOKEN}"]), context())
-    assert refused.value.field == "command[2]"
+        called(expanded(command=["echo", "$${TOKEN}", "--token=${TOKEN}"]))
+    assert refused.value.field == "params.command[2]"
     assert refused.value.remedy.startswith('env = { TOKEN = "${TOKEN}" } ')
     assert "canary" not in str(refused.value)
-    run(expanded(command=["printenv", "TOKEN"], env={"TOKEN": "${TOKEN}"}), context())
-    run(expanded(command=["echo", "$${TOKEN}"]), context())
+    called(expanded(command=["printenv", "TOKEN"], env={"TOKEN": "${TOKEN}"}))
+    called(expanded(command=["echo", "$${TOKEN}"]))
     assert capfd.readouterr().out == "canary\n${TOKEN}\n"
 
 
@@ -259,10 +267,8 @@ def test_a_command_does_not_learn_what_opens_the_store(
     monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", "canary")
     shell_run(command=["env"])
     assert "canary" not in capfd.readouterr().out
-    run(
-        expanded(command=["printenv", "MINE"], env={"MINE": "${BLACKBOARD_CONNECTION_STRING}"}),
-        context(),
-    )
+    mine = {"MINE": "${BLACKBOARD_CONNECTION_STRING}"}
+    called(expanded(command=["printenv", "MINE"], env=mine))
     assert capfd.readouterr().out == "canary\n"
 
     async def story(runner: ProcessRunner) -> None:

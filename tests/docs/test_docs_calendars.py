@@ -16,7 +16,7 @@ from jobs.calendars.aggregation import _ACCEPTED, _COLUMNS
 from jobs.calendars.cache import FOLDER
 from jobs.calendars.fetch import TIMEOUTS
 from jobs.calendars.harvest import GONE_AFTER, Status
-from jobs.calendars.params import LEAST, MEMORY, JobSettings, job_settings
+from jobs.calendars.params import _TAKEN, LEAST, MEMORY, JobSettings, job_settings
 from jobs.calendars.publish import CACHE, CALENDAR, EVENTS, REPORT
 from jobs.calendars.responses import _LONGEST_FRESH, SHARED, Limits
 from tests.deploy.files import DEPLOY, calls_in
@@ -48,9 +48,18 @@ def test_the_settings_that_are_shown_are_taken(tmp_path: Path, text: str) -> Non
     job_settings(tomllib.loads(text).get("jobs", {}).get("calendars", {}))
 
 
+def rows_of(title: str) -> dict[str, str]:
+    """The names in the table of a section, each with its default."""
+    section = CALENDARS.text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*?)`? \|.+\|$", section, re.MULTILINE))
+
+
+def test_every_param_is_explained() -> None:
+    assert tuple(rows_of("The params")) == _TAKEN
+
+
 def test_every_setting_is_explained_with_its_default() -> None:
-    found = re.findall(r"^\| `(\w+)` \| `?([^|`]*?)`? \|.+\|$", CALENDARS.text, re.MULTILINE)
-    rows = dict(found)
+    rows = rows_of("The settings")
     (shown,) = [tomllib.loads(text) for text in blocks("toml") if "[jobs" in text]
     assert set(rows) == set(shown["jobs"]["calendars"])
     assert rows["allow"] == "nothing"
