@@ -22,7 +22,7 @@ LONG = 64 << 20
 """Bytes of a log that is to be begun anew."""
 TOO_LONG = 256 << 20
 """Bytes of a log that something keeps from being begun anew."""
-LITTLE = 1 << 20
+LITTLE = 256 << 10
 """Bytes that a disk is to have left besides what the log needs to be copied."""
 WAIT = 0.1
 """Seconds that a checkpoint waits for readers and writers, at most, before it gives up."""

@@ -85,7 +85,8 @@ def test_without_the_extra(
     for name in list(sys.modules):
         if name.startswith(("blackboard.web", "blackboard.metrics", missing)):
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(package, "metrics", raising=False)
+    for name in ("web", "metrics"):
+        monkeypatch.delattr(package, name, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     assert "pip install 'blackboard-scheduler[web]'" in town.refused("serve", "--listen", "0")
 
