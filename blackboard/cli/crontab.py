@@ -28,6 +28,7 @@ from blackboard.cli.options import Chosen, cli_command, common, completing
 from blackboard.cli.output import emit, note, warn
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
+from blackboard.phrases import plural
 from blackboard.schedule.cron import Cron, idle_steps
 from blackboard.schedule.times import parse_duration
 from blackboard.schedule.zones import find_zone
@@ -417,8 +418,8 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
     users = [] if user else found.check_users(system=system)
     if found.others:
-        names = ", ".join(sorted(set(found.others)))
-        warn(f"{file}: {len(found.others)} lines of other users are left out ({names})")
+        names, lines = ", ".join(sorted(set(found.others))), plural(len(found.others), "line")
+        warn(f"{file}: left out are {lines} of other users ({names})")
     for one in found.left_out:
         warn(f"{file}:{one}")
     if found.problems:

@@ -11,6 +11,7 @@ from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.handlers.manifest import TypeEntry, described, manifest_of
 from blackboard.handlers.params import Params
+from blackboard.handlers.registry import shipped
 
 
 @cli_command("""\
@@ -31,7 +32,8 @@ def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
     if chosen.json:
         emit([_record(one) for one in manifest.types])
     else:
-        click.echo("\n\n".join(map(_text, manifest.types)) or "no jobs: name some in [board] jobs")
+        nothing = f"no jobs: name some with --jobs or [board] jobs; shipped: {', '.join(shipped())}"
+        click.echo("\n\n".join(map(_text, manifest.types)) or nothing)
     return 0
 
 

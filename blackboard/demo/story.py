@@ -153,8 +153,8 @@ class _Story(Story):
         self.output.title("4  A lock goes stale")
         self.output.say(
             f"""A live worker renews its locks at short intervals. For
-            {brief(stale[0].stale_after)}, the `stale_after` of this board, the lock of
-            {_names(stale)} was not renewed: from now on any worker may override it."""
+            {brief(stale[0].stale_after)}, the `stale_after` of this board, none was renewed of
+            {_names(stale)}: from now on any worker may override what is stale."""
         )
         self.output.pause()
 

@@ -263,7 +263,7 @@ def _sources_of_module(entry: str, base: Path) -> list[Source]:
     known = ", ".join(shipped()) or "none"
     nothing = BadInput(
         f"jobs {entry!r}",
-        f"is neither a folder or file in {base}, nor a shipped job, nor an importable module",
+        f"is no folder or file in {base}, no shipped job and no module that can be imported",
         f"shipped: {known}",
     )
     if not all(part.isidentifier() for part in entry.split(".")):

@@ -626,7 +626,7 @@ def test_the_lines_of_one_user_are_taken_from_a_crontab_of_the_system(
         "rotate": ("0 0 * * *", [*shell, "newsyslog"]),
         "nightly": ("@daily", [*shell, "/usr/bin/nightly"]),
     }
-    assert "4 lines of other users are left out (munin, operator, www)" in answer.err
+    assert "left out are 4 lines of other users (munin, operator, www)" in answer.err
     assert "-:9: @reboot" not in answer.err
     assert "-:8: @reboot" in answer.err
 
