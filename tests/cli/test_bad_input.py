@@ -106,7 +106,7 @@ VERBS = {
     "several workers without handlers": (["worker", "--processes", "3"], "jobs: no", "--jobs"),
     "jobs that are not there": (
         ["worker", "--jobs", "jbos"],
-        "jobs 'jbos': is neither",
+        "jobs 'jbos': is no folder or file in",
         "shipped:",
     ),
     "a cycle of nothing": (["worker", "--cycle", "0s", "--jobs", "jobs"], "cycle: '0s'", "90s"),
