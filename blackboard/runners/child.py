@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from blackboard.clock import SystemClock
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers import code as loaded
 from blackboard.handlers.handler import Handler
@@ -111,12 +112,15 @@ class ChildLoop:
         handler = None
         try:
             handler = _found(run.source, data.item.type)
-            if not self._types:
+            called = run.called
+            if called is None:
+                called = SystemClock().monotonic()
                 self._send(wire.CalledMessage())
             spans = self._spans(data.trace, mask)
             context = context_of(
                 data,
                 report,
+                called=called,
                 save=functools.partial(self._save, report),
                 lost=signals["lost"],
                 stopping=signals["stopping"],

@@ -98,14 +98,17 @@ def context_of(
     data: RunData,
     report: RunReport,
     *,
+    called: float = 0.0,
     save: Callable[[Any], Any],
     lost: Signal,
     stopping: Signal,
     resources: Any = None,
 ) -> Context:
-    """The `ctx` of a run. `save` gets the value that the handler saves, not yet encoded."""
+    """The `ctx` of a run. `called`: from when on its time limit counts, if it has one, in monotonic
+    seconds. `save` gets the value that the handler saves, not yet encoded.
+    """
     log = run_logger(report.log)
-    ends = None if data.allowed is None else SystemClock().monotonic() + data.allowed
+    ends = None if data.allowed is None else called + data.allowed
     return Context(
         due=data.due,
         fence=data.fence,

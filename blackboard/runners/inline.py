@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from blackboard.clock import SystemClock
 from blackboard.handlers.context import Context
 from blackboard.handlers.handler import Source
 from blackboard.handlers.params import with_params
@@ -150,6 +151,7 @@ class _InlineRun:
 
     async def _run(self, call: HandlerCall) -> Ended:
         self._began = True
+        called = SystemClock().monotonic()
         self._report.called()
         own_context(self)
         with captured(self._tail), kept_logs(self._reports.log):
@@ -159,6 +161,7 @@ class _InlineRun:
                 context = context_of(
                     call,
                     self._reports,
+                    called=called,
                     save=self._save,
                     lost=self._lost,
                     stopping=self._stopping,

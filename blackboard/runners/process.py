@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Literal
 
+from blackboard.clock import SystemClock
 from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Source
 from blackboard.model import Ended, Outcome, replace
@@ -27,16 +28,17 @@ from blackboard.runners.output import Notes, failure
 from blackboard.runners.runner import Execution, HandlerCall, Reporter
 
 START_WITHIN = 60.0
-"""Seconds in which a child is ready after its start, and has imported its module after that where
-its run may not take longer.
+"""Seconds for a child to get ready; and, after that, the least time that it has to import its
+module.
 """
 STARTS = 2 * (os.cpu_count() or 1)
 """How many children are started at a time. More would keep each other from getting ready."""
 
 
 class IdleChildren:
-    """Children that wait for their next run. At most `most` are kept, each for `rest` seconds; one
-    that is dismissed and does not end is killed after `stop_timeout` seconds.
+    """Children that wait for their next run, and who waits for a child. At most `most` children are
+    kept, each for `rest` seconds; one that is dismissed and does not end is killed after
+    `stop_timeout` seconds.
     """
 
     def __init__(self, watch: Watch, *, most: int, rest: float, stop_timeout: float) -> None:
@@ -48,6 +50,53 @@ class IdleChildren:
         """When each is dismissed, in the time of the loop; the one that waits longest is first."""
         self._timer: asyncio.TimerHandle | None = None
         self._leaving: set[asyncio.Task[None]] = set()
+        self._may_start = STARTS
+        self._line: dict[asyncio.Future[ChildProcess | None], Source] = {}
+        """Who waits for a child of a module that becomes free, or to start one, first come first
+        served."""
+
+    async def free(
+        self, source: Source, stopped: "asyncio.Future[Any] | None" = None
+    ) -> ChildProcess | None:
+        """A child that has loaded this module, and waits or becomes free before another may be
+        started. None: the caller may start one, and calls `started` after that; or `stopped` is
+        done, and it may not.
+        """
+        if (child := self.take(source)) is not None:
+            return child
+        turn: asyncio.Future[ChildProcess | None] = asyncio.get_running_loop().create_future()
+        self._line[turn] = source
+        self._call_up()
+        either = [turn] if stopped is None else [turn, stopped]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._give_up(turn)
+            raise
+        if stopped is not None and stopped.done():
+            self._give_up(turn)
+            return None
+        return turn.result()
+
+    def started(self) -> None:
+        """A child is ready, or will never be: another may be started."""
+        self._may_start += 1
+        self._call_up()
+
+    def _call_up(self) -> None:
+        while self._may_start and self._line:
+            self._may_start -= 1
+            turn = next(iter(self._line))
+            del self._line[turn]
+            turn.set_result(None)
+
+    def _give_up(self, turn: "asyncio.Future[ChildProcess | None]") -> None:
+        if not turn.done():
+            del self._line[turn]
+        elif (child := turn.result()) is not None:
+            self.put(child)
+        else:
+            self.started()
 
     def take(self, source: Source) -> ChildProcess | None:
         """The latest child that has loaded this module, or None."""
@@ -61,8 +110,15 @@ class IdleChildren:
         return None
 
     def put(self, child: ChildProcess) -> None:
-        """Keeps a child that has finished a run and left nothing behind."""
+        """Keeps a child that has finished a run and left nothing behind; or gives it to the first
+        that waits for one of its module.
+        """
         child.rest()
+        for turn, source in self._line.items():
+            if source == child.source:
+                del self._line[turn]
+                turn.set_result(child)
+                return
         loop = asyncio.get_running_loop()
         self._waiting[child] = loop.time() + self._rest
         if len(self._waiting) > self._most:
@@ -118,7 +174,6 @@ class ProcessRunner:
         self.runs = runs
         self.watch = Watch()
         self.idle = IdleChildren(self.watch, most=idle, rest=idle_after, stop_timeout=stop_timeout)
-        self.starts = asyncio.Semaphore(STARTS)
         self._running: set[_ProcessRun] = set()
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
@@ -128,20 +183,24 @@ class ProcessRunner:
         return run
 
     async def can_start(self, source: Source) -> bool:
-        """Starts a child for the next run of this module. Returns whether it could."""
+        """Starts a child for the next run of this module, unless one is free. Returns whether there
+        is one.
+        """
+        child = await self.idle.free(source)
+        if child is not None:
+            self.idle.put(child)
+            return True
         try:
             child = ChildProcess(source, self.watch)
-        except STARTING:
-            return False
-        try:
             await child.connect()
             await asyncio.wait([child.ready], timeout=START_WITHIN)
         except STARTING:
             return False
         finally:
-            if child.is_ready:
+            self.idle.started()
+            if child is not None and child.is_ready:
                 self.idle.put(child)
-            else:
+            elif child is not None:
                 child.kill()
                 await child.gone(self.stop_timeout)
         return child.is_ready
@@ -237,13 +296,17 @@ class _ProcessRun:
         return self._notes.added_to(ended)
 
     async def _call_handler(self) -> Ended:
-        try:
-            self._child = child = await self._ready_child()
-        except STARTING as problem:
-            return _not_begun(str(problem) or type(problem).__name__)
+        if isinstance(stopped := self._first, Ended):
+            return stopped
+        source = self._call.handler.source
+        self._child = child = await self._runner.idle.free(source, self._end)
         if child is None:
-            assert isinstance(self._first, Ended)
-            return self._first
+            if isinstance(stopped := self._first, Ended):
+                return stopped
+            try:
+                child = await self._new_child(source)
+            except STARTING as problem:
+                return _not_begun(str(problem) or type(problem).__name__)
         if not self._end.done():
             self._let_run(child)
         end = await self._end
@@ -251,33 +314,27 @@ class _ProcessRun:
             return self._finished(child, end)
         return await self._without_answer(child, end if isinstance(end, str) else "")
 
-    async def _ready_child(self) -> ChildProcess | None:
-        """A child that waits for a run of this module, or a new one once it is ready, or the run is
-        stopped. None: it was stopped before a child was started.
-        """
-        idle, source = self._runner.idle, self._call.handler.source
-        if not self._end.done() and (child := idle.take(source)) is not None:
-            return child
-        async with self._runner.starts:
-            if self._end.done():
-                return None
-            if (child := idle.take(source)) is not None:  # another run has ended meanwhile
-                return child
+    async def _new_child(self, source: Source) -> ChildProcess:
+        """A child that is ready, has ended, or is given up; or not yet, if the run is stopped."""
+        try:
             self._child = child = ChildProcess(source, self._runner.watch)
             await child.connect()
             either: list[asyncio.Future[Any]] = [child.ready, self._end]
             await asyncio.wait(either, timeout=START_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._runner.idle.started()
         if not child.ready.done():
             self._give_up(f"it was not ready within {START_WITHIN:g} s")
         return child
 
     def _let_run(self, child: ChildProcess) -> None:
         call = self._call
-        run = wire.RunMessage(call.handler.source, call.data, dict(call.mask.values))
+        called = SystemClock().monotonic() if child.runs else None
+        run = wire.RunMessage(call.handler.source, call.data, dict(call.mask.values), called)
         child.let_run(run, self._deadline, self._received)
         for name, reason in self._signals.items():
             child.send_signal(name, reason)
-        if child.runs > 1:
+        if called is not None:
             self._report.called()
         elif call.allowed is not None:  # its module is imported first
             allowed = max(START_WITHIN, call.allowed)

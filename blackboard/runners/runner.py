@@ -59,8 +59,8 @@ class Reporter(Protocol):
     """
 
     def called(self) -> None:
-        """The handler is called now, and its time limit counts from now: to start a process, and
-        to import a module there, is no time of the handler.
+        """The time limit counts from now: the module of the handler is imported, and what comes
+        next is to open its resources and to call it.
         """
         ...
 

@@ -40,6 +40,10 @@ class RunMessage(_Message):
     data: RunData
     secrets: dict[str, str]
     """The value of each `${NAME}` in the params, to be masked in all output."""
+    called: float | None
+    """From when on the time limit counts, in monotonic seconds of this host; None: from when the
+    module is imported, of which a CalledMessage tells.
+    """
 
 
 class SavedMessage(_Message, kw_only=True):
@@ -64,9 +68,7 @@ class ReadyMessage(_Message):
 
 
 class CalledMessage(_Message):
-    """To the worker, in a child's first run: the module is imported, and the handler is called now.
-    In later runs it is called at once.
-    """
+    """To the worker, in a child's first run: the module is imported, and the time limit counts."""
 
 
 class SaveMessage(_Message):

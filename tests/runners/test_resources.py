@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from blackboard import BadInput, Context, Item, handler
-from blackboard.model import Outcome
+from blackboard.handlers.registry import load
+from blackboard.model import Outcome, replace
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.resources import LoopResources
+from blackboard.runners.runner import Runner
 from tests.support.runs import (
     PATIENCE,
     Told,
@@ -332,3 +334,46 @@ def test_resources_that_could_not_be_opened_are_refused_where_they_are_declared(
             handler("t", resources=resources)(function)  # type: ignore[arg-type]
     handler("t", resources=contextmanager(bare))(plain)
     handler("t", resources=asynccontextmanager(async_bare))(coroutine)
+
+
+SLOW = """
+import time
+from contextlib import contextmanager
+from blackboard import handler
+
+@contextmanager
+def slow():
+    time.sleep(0.2)
+    yield
+
+@handler("easy")
+def easy(item, ctx): ...
+
+@handler("slow", resources=slow)
+def plain(item, ctx):
+    return ctx.time_left()
+
+@handler("a-slow", resources=slow)
+async def coroutine(item, ctx):
+    return ctx.time_left()
+"""
+
+
+@pytest.mark.parametrize(
+    ("on", "types"),
+    [(on_the_loop, ["a-slow"]), (with_processes, ["slow"]), (with_processes, ["easy", "slow"])],
+)
+def test_the_time_that_resources_take_to_open_is_not_left(
+    tmp_path: Path, on: Any, types: list[str]
+) -> None:
+    """The time limit counts it, in the first run of a child and in one of a child that is there."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    jobs = load(["slow.py"], tmp_path)
+
+    async def story(runner: Runner) -> None:
+        for one in types:
+            call = replace(call_of(one, jobs=jobs), allowed=600.0)
+            ended = await asyncio.wait_for(runner.start(call, Told(), math.inf).wait(), PATIENCE)
+        assert 500 < ended.result <= 599.8
+
+    on(story)

@@ -170,18 +170,36 @@ def test_a_module_whose_import_never_ends_fails_the_run(
     with_processes(story)
 
 
-def test_few_children_are_started_at_a_time_and_a_run_takes_one_that_becomes_free() -> None:
+def test_few_children_are_started_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STARTS", 1)
+
     async def story(runner: ProcessRunner) -> None:
-        runner.starts = asyncio.Semaphore(1)
-        async with runner.starts:
-            first, stopped = (runner.start(call_of("describe"), Told(), math.inf) for _ in range(2))
-            await asyncio.sleep(0)
-            stopped.stop(Outcome.CANCELLED, "not wanted")
-            assert await runner.can_start(call_of("describe").handler.source)
-            (child,) = runner.idle._waiting
-        assert (await first.wait()).result["pid"] == child.pid
-        assert (await stopped.wait()).error == "not wanted"
-        assert child.runs == 1
+        runs = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(3)]
+        await eventually(lambda: len(runner.watch._deadlines) == 1)
+        (pid,) = runner.watch._deadlines
+        os.kill(pid, signal.SIGSTOP)  # so it does not get ready
+        trying = asyncio.create_task(runner.can_start(call_of("describe").handler.source))
+        runs[1].stop(Outcome.CANCELLED, "not wanted")
+        assert (await asyncio.wait_for(runs[1].wait(), PATIENCE)).error == "not wanted"
+        assert list(runner.watch._deadlines) == [pid]
+        os.kill(pid, signal.SIGCONT)
+        assert (await runs[0].wait()).outcome is (await runs[2].wait()).outcome is Outcome.OK
+        assert await trying
+
+    with_processes(story)
+
+
+def test_a_run_that_waits_to_start_a_child_takes_one_that_becomes_free() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        await run(runner, "describe")
+        child = runner.idle.take(call_of("describe").handler.source)
+        assert child is not None
+        runner.idle._may_start = 0
+        waiting = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(2)]
+        await eventually(lambda: len(runner.idle._line) == 2)
+        runner.idle.put(child)
+        for one in waiting:
+            assert (await asyncio.wait_for(one.wait(), PATIENCE)).result["pid"] == child.pid
 
     with_processes(story)
 
