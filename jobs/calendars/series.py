@@ -198,7 +198,7 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
     try:
         times, periods = _own_times(main, changes, window), _periods(main)
         known = (*times, *(one.recurrence for one in periods))
-        places = _Places(known, start=start, written=written, days=days)
+        places = _Places(known, points, start=start, written=written, days=days)
         changes = _named(overrides, lambda one: places.one(one) or exact(one))
         own = [*_instances(times, main, changes), *periods]
         excluded = [(one, places.named(one)) for one in main.exclusions]
@@ -231,8 +231,18 @@ def _named(overrides: list[Vevent], name: Callable[[Moment], Moment]) -> list[Ve
 class _Places:
     """Says which times of a series near the window a moment names. Times are text."""
 
-    def __init__(self, times: Iterable[str], *, start: Moment, written: str, days: str) -> None:
-        """`written` is the zone in which the feed has the start, `days` that of the feed's days."""
+    def __init__(
+        self,
+        times: Iterable[str],
+        moments: Iterable[Moment],
+        *,
+        start: Moment,
+        written: str,
+        days: str,
+    ) -> None:
+        """`moments` are all that name times of the series. `written` is the zone in which the feed
+        has the start, `days` that of the feed's days.
+        """
         self._written = written
         self._exact = partial(at_start, start=start, days=days)
         self._clock = tzp.timezone(days if start.zone in {"", "UTC"} else start.zone)
@@ -240,12 +250,15 @@ class _Places:
         self._times = set(times)
         for one in self._times:
             self._on[_day(one, self._clock)].append(one)
+        self._sure = {_text(self._exact(one).time) for one in moments}
+        """What is named as it is, and meant by no other moment."""
 
     def named(self, moment: Moment) -> list[str]:
         """All times that a moment names: those of a day, the one at the hour of the start first; or
         that of an instant. An instant that is no time may mean the only one of its day: by the
         clocks in which the feed has the start, as many programs write a local time as UTC; or as a
-        midnight, which some write behind a date.
+        midnight, which some write behind a date. One in UTC is an hour of the day elsewhere: it is
+        a date where its day by the clocks of the series has no other time.
         """
         place = _text(self._exact(moment).time)
         if moment.is_day:
@@ -255,7 +268,10 @@ class _Places:
         by_clock = [_text(self._exact(replace(moment, zone=self._written)).time)]
         for wall in self._walls(moment):
             on = self._on.get(wall.date(), [])
-            if on == by_clock or (len(on) == 1 and wall.time() == time()):
+            is_date = wall.time() == time() and len(on) == 1
+            if moment.zone == "UTC":
+                is_date = is_date and self.near(moment) == on
+            if (on == by_clock or is_date) and self._sure.isdisjoint(on):
                 return on
         return []
 

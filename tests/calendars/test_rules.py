@@ -193,7 +193,6 @@ NAMING = {
     "a wall beside a zone": (f";TZID={LOS_ANGELES}", "20260909T110000Z", True),
     "a wall of another zone": (f";TZID={LOS_ANGELES}", ";TZID=Europe/Berlin:20260909T110000", True),
     "a midnight": (f";TZID={LOS_ANGELES}", ";TZID=America/Los_Angeles:20260909T000000", True),
-    "a midnight that is written as UTC": (f";TZID={LOS_ANGELES}", "20260909T000000Z", True),
     "a midnight in UTC": (f";TZID={LOS_ANGELES}", "20260909T070000Z", True),
     "a midnight beside a floating time": ("", "20260909T000000", True),
     "another hour": (f";TZID={LOS_ANGELES}", "20260909T120000Z", False),
@@ -208,7 +207,7 @@ def test_an_exclusion_and_a_change_name_a_time_of_their_series_as_an_instant_a_w
     moment = moment if ":" in moment else f":{moment}"
     series = event("e", "E").partition("DTSTART")[0] + f"DTSTART{params}:20260908T110000"
     series += "\nRRULE:FREQ=DAILY;COUNT=3"
-    change = event("e", "Changed", "20260909T200000Z", f"RECURRENCE-ID{moment}")
+    change = event("e", "Changed", "20260909T130000", f"RECURRENCE-ID{moment}")
     rest = [8, 10] if is_named else [8, 9, 10]
     for name, body, more in (
         ("EXDATE", calendar(f"{series}\nEXDATE{moment}"), []),
@@ -233,6 +232,28 @@ def test_of_several_times_a_day_none_is_meant_by_a_moment_of_another(excluded: s
     found = starts(start, rule, f"EXDATE:{excluded}")
     kept = [at for at in ("08T17", "08T19", "09T17", "09T19") if at not in excluded[6:]]
     assert found == [f"2026-09-{at}:00:00Z" for at in kept]
+
+
+@pytest.mark.parametrize(("rule", "left"), [("DAILY", [8, 9, 10]), ("DAILY;INTERVAL=3", [11, 14])])
+def test_a_midnight_in_utc_is_a_date_where_the_day_before_has_no_time(
+    rule: str, left: list[int]
+) -> None:
+    """It is five in the afternoon of that day in California: the series may have been there."""
+    excluded = "20260909T000000Z" if rule == "DAILY" else "20260908T000000Z"
+    lines = f"DTSTART;TZID={LOS_ANGELES}:20260908T180000", f"RRULE:FREQ={rule};COUNT=3"
+    body = event("e", "E").partition("DTSTART")[0] + "\n".join([*lines, f"EXDATE:{excluded}"])
+    parsed = read(calendar(body), window=window(zone=LOS_ANGELES))
+    assert [one.start[8:10] for one in parsed.occurrences] == [f"{day + 1:02d}" for day in left]
+    assert parsed.mended == (rule == "DAILY")
+
+
+def test_a_time_that_one_change_names_is_meant_by_no_other() -> None:
+    series = event("e", "E", "20260908T110000", "RRULE:FREQ=DAILY;COUNT=3")
+    exact = event("e", "Later", "20260909T120000", "RECURRENCE-ID:20260909T110000")
+    other = event("e", "Other", "20260912T110000", "RECURRENCE-ID:20260909T000000")
+    parsed = read(calendar(series, exact, other), window=window(zone=LOS_ANGELES))
+    hours = {one.start[8:13] for one in parsed.occurrences}
+    assert hours == {"08T18", "10T18", "09T19", "12T18"}
 
 
 def test_an_exclusion_of_times_in_utc_is_an_instant_also_where_the_feed_names_a_zone() -> None:
