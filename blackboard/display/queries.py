@@ -249,18 +249,23 @@ async def _statistics_if_large(board: BoardTable) -> Statistics | None:
 
 async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str] | None:
     """The items of a large board that run, and the first `limit` of those that wait; and a key, up
-    to which the tokens are those of these items. None where all items are to be read.
+    to which the tokens are those of these items. None where all items are to be read: the board is
+    small, or more than `limit` run, each of which would take a request.
     """
     if limit > LARGE or await _statistics_if_large(board) is None:
         return None
+    running = set[str]()
+    async for lock in board.locks():
+        running.add(lock.id)
+        if len(running) > limit:
+            return None
     tokens: list[tuple[str, str]] = []
     for number in range(board.shards):
         rows = board.table.scan(board.shard(number), keys.NEXT, keys.end_of(keys.NEXT), limit)
         tokens += [(row.key, str(row.data.get("item"))) async for row in rows]
     first = sorted(tokens)[:limit]
-    ids = {lock.id async for lock in board.locks()} | {item_id for _, item_id in first}
     items = list[Item]()
-    for one in ids:
+    for one in running | {item_id for _, item_id in first}:
         with suppress(BadRow):  # `check` reports it
             items += filter(None, [await board.item(one)])
     return items, first[-1][0] if len(first) == limit else keys.end_of(keys.NEXT)

@@ -61,6 +61,7 @@ from blackboard.model import (
     Run,
     State,
     Token,
+    Work,
     one_more,
     replace,
 )
@@ -80,22 +81,9 @@ LEASE_NOT_KNOWN = timedelta(hours=1)
 that cannot be read: longer than most."""
 HORIZON = timedelta(days=51 * 366)
 """How far ahead an item may be due: no repeating schedule looks further than fifty years."""
-COMPARED = (
-    "type",
-    "spec",
-    "fence",
-    "slot",
-    "ready",
-    "planned",
-    "attempt",
-    "runs",
-    "failures",
-    "once",
-    "requests",
-    "checkpoint",
-    "warned",
-)
-"""The fields that a token repeats of its item, besides its id."""
+_APART = {"id", "born", "version", "etag"}
+COMPARED = tuple(name for name in Work.__struct_fields__ if name not in _APART)
+"""The fields that a token repeats of its item, but those that are judged apart."""
 NEWER = "D10"
 REPAIR = "`blackboard doctor --repair`"
 

@@ -17,7 +17,7 @@ import json
 import re
 from base64 import b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from html.entities import html5
 from itertools import accumulate, chain
@@ -44,7 +44,7 @@ _LONGEST_ESCAPED: Final = 4_000
 _UNRESERVED = frozenset(ascii_letters + digits + "-._~")
 """Characters that no program escapes."""
 _ESCAPING = re.compile(r"[%&+\\]")
-_LETTERS = {"\n": "n", "\r": "r", "\t": "t"}
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 """Characters that a backslash and this letter stand for."""
 _BEFORE = r"\\{0,16}+"
 """Backslashes before a character: JSON within JSON doubles them. None is given back, for the search
@@ -163,8 +163,7 @@ class Mask:
             spans += [
                 (found.start(), found.end(), name)
                 for name, value in self._all
-                if (escaped := _escaped(value.strip())) is not None
-                for found in escaped.finditer(text)
+                for found in _escaped_in(text, value.strip())
             ]
         return spans
 
@@ -217,10 +216,24 @@ def _forms(value: str) -> tuple[str, ...]:
     return tuple({form: None for form in forms if len(form) >= SHORTEST})
 
 
+def _escaped_in(text: str, value: str) -> Iterator[re.Match[str]]:
+    """The places of a value in a URL, in HTML or in JSON, whichever of its characters are escaped.
+    A text without all that is never escaped of the value is not searched, which takes longer.
+    """
+    escaped = _escaped(value) if all(one in text for one in _plain_parts(value)) else None
+    return iter(()) if escaped is None else escaped.finditer(text)
+
+
+@lru_cache(maxsize=32)
+def _plain_parts(value: str) -> Collection[str]:
+    """The parts of a value that no program escapes."""
+    return set(re.findall(r"[A-Za-z0-9._~-]+", value))
+
+
 @lru_cache(maxsize=32)
 def _escaped(value: str) -> re.Pattern[str] | None:
-    """Finds a value in a URL, in HTML or in JSON, whichever of its characters are escaped. None: it
-    has no such character, or is too short or too long.
+    """Finds a value, whichever of its characters are escaped. None: it has none that a program
+    escapes, or is too short or too long.
     """
     if not SHORTEST <= len(value) <= _LONGEST_ESCAPED or _UNRESERVED.issuperset(value):
         return None

@@ -219,6 +219,27 @@ def test_of_a_large_board_few_items_are_read_for_the_same_next_runs(
     assert bool(readings) is not are_few
 
 
+def test_of_a_large_board_on_which_many_run_all_items_are_read_at_once(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read one by one those that run would take a request for each."""
+    blackboard("add", "a", "b", "c", "d", "--type", "calendars", "--every", "1h")
+    blackboard.start("a")
+    blackboard.start("b")
+
+    async def counted(board: BoardTable) -> None:
+        assert await write_statistics(board, await count(board))
+
+    async def refused(board: BoardTable, item_id: str) -> Item | None:
+        raise AssertionError(item_id)
+
+    blackboard.on_board(counted)
+    monkeypatch.setattr(queries, "LARGE", 3)
+    monkeypatch.setattr(next_, "SPARE", 0)
+    monkeypatch.setattr(BoardTable, "item", refused)
+    assert len(blackboard("next", "-n", "1", "--json").json) == 1
+
+
 def test_a_board_without_active_items_has_no_next_runs(blackboard: CommandLine) -> None:
     blackboard("init")
     assert blackboard("next").out == "nothing is due: no item of the board is active\n"

@@ -259,6 +259,17 @@ def test_a_text_of_escapes_alone_is_searched_in_time(value: str, text: str) -> N
     assert "a" not in Mask({"TOKEN": value}).text(text)
 
 
+def test_a_text_that_lacks_a_part_of_a_value_is_searched_in_time() -> None:
+    text = "a+" * 500_000
+    assert Mask({"TOKEN": f"a{' a' * 1_900}b"}).text(text) == text
+
+
+def test_a_control_character_is_masked_as_json_escapes_it() -> None:
+    value = 'p"ss\b\fw<rd'
+    said = json.dumps(value).replace("<", "\\u003c")
+    assert Mask({"TOKEN": value}).text(said) == '"${TOKEN}"'
+
+
 def test_a_joined_mask_has_both_values_of_a_name() -> None:
     both = Mask({"TOKEN": "first-value"}).joined({"TOKEN": "second-value"})
     assert both.text("first-value second-value") == "${TOKEN} ${TOKEN}"
