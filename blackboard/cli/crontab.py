@@ -241,6 +241,17 @@ def _split(line: str, *, has_user: bool) -> tuple[str, str, str]:
     return " ".join(parts[:fields]), user, _FLAGS.sub("", parts[-1], count=1)
 
 
+def _tell_of_others(found: Crontab, file: str) -> None:
+    """Warns of the lines that are not read; raises BadInput where that is all lines."""
+    if not found.others:
+        return
+    names = ", ".join(sorted(set(found.others)))
+    if not (found.items or found.left_out or found.problems):
+        problem = f"no line of {file} is of {found.user!r}: the sixth words are {names}"
+        raise BadInput("user", problem, "leave --user out where lines name no user")
+    warn(f"{file}: left out are {plural(len(found.others), 'line')} of other users ({names})")
+
+
 def _without_chance(expression: str) -> tuple[str, int]:
     """An expression with the first minute and hour in place of any of several, and the minutes up
     to the last. What it cannot be stays, to be refused.
@@ -417,9 +428,7 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     found.read(_text_of(file))
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
     users = [] if user else found.check_users(system=system)
-    if found.others:
-        names, lines = ", ".join(sorted(set(found.others))), plural(len(found.others), "line")
-        warn(f"{file}: left out are {lines} of other users ({names})")
+    _tell_of_others(found, file)
     for one in found.left_out:
         warn(f"{file}:{one}")
     if found.problems:

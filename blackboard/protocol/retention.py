@@ -33,6 +33,7 @@ its history only runs of fences up to its own are deleted: those of a new life a
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -135,34 +136,50 @@ class Pruned(Struct, frozen=True, kw_only=True):
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
     """Prunes the histories of all items that no release prunes in time, and deletes expired
     tombstones. Awaits `pause` after each page of items, before each history, which is then read and
-    deleted without another, and before the tombstones of a batch are deleted. One request, after a
-    pause, passes over all items up to the next history.
+    deleted without another, and before the tombstones of a batch are deleted.
     """
     done, now = Pruned(), await board.table.now()
     if board.clock_proven_in():
         retention = retention.without_age()
     for number in range(board.shards):
         expired: list[Item] = []
-        asked = first = ""  # keys: no run lies between them
+        histories = _Histories(board, number, pause)
         async for item in board.items_and_tombstones(number, pause=pause):
             if is_expired(item, retention=retention, now=now):
                 expired.append(item)
             elif not (
                 has_one_young_run(item, retention=retention, now=now)
                 or prunes_itself(item, retention=retention, now=now)
-            ):
-                begin, end = keys.runs_range(item.id)
-                if not asked <= begin < end <= first:
-                    await pause()
-                    row = await _first_run(board, number, begin)
-                    asked, first = begin, row.key if row is not None else keys.end_of(keys.RUN)
-                    if first < end:
-                        done += Pruned(runs=await prune(board, item.id, retention=retention))
+            ) and await histories.has(item.id):
+                done += Pruned(runs=await prune(board, item.id, retention=retention))
             if len(expired) == board.table.max_rows:
                 done += await delete_tombstones(board, expired, pause=pause)
                 expired = []
         done += await delete_tombstones(board, expired, pause=pause)
     return done
+
+
+@dataclass(slots=True)
+class _Histories:
+    """Tells which items of a shard have a history, asked in the order of their keys: one request,
+    after a pause, tells it of all items up to the next one that has.
+    """
+
+    _board: BoardTable
+    _shard: int
+    _pause: Pause
+    _without: tuple[str, str] = ("", "")
+    """Two keys between which there is no run."""
+
+    async def has(self, item_id: str) -> bool:
+        begin, end = keys.runs_range(item_id)
+        first, last = self._without
+        if first <= begin and end <= last:
+            return False
+        await self._pause()
+        row = await _first_run(self._board, self._shard, begin)
+        self._without = begin, keys.end_of(keys.RUN) if row is None else row.key
+        return row is not None and row.key < end
 
 
 def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:

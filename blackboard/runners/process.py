@@ -62,6 +62,8 @@ class IdleChildren:
         started. None: the caller may start one, and calls `started` after that; or `stopped` is
         done, and it may not.
         """
+        if stopped is not None and stopped.done():
+            return None
         if (child := self.take(source)) is not None:
             return child
         turn: asyncio.Future[ChildProcess | None] = asyncio.get_running_loop().create_future()
@@ -296,8 +298,6 @@ class _ProcessRun:
         return self._notes.added_to(ended)
 
     async def _call_handler(self) -> Ended:
-        if isinstance(stopped := self._first, Ended):
-            return stopped
         source = self._call.handler.source
         self._child = child = await self._runner.idle.free(source, self._end)
         if child is None:

@@ -282,7 +282,7 @@ class SqliteTable:
 
     @property
     def trouble(self) -> str:
-        """Why the log of the file grows; "" while it does not."""
+        """What keeps the file from being as it should; "": nothing."""
         return self._file.trouble
 
     async def revision(self) -> int:

@@ -631,6 +631,15 @@ def test_the_lines_of_one_user_are_taken_from_a_crontab_of_the_system(
     assert "-:8: @reboot" in answer.err
 
 
+def test_a_user_whom_no_line_names_is_refused(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all lines of a crontab that names none would be left out."""
+    monkeypatch.setattr("sys.stdin", piped("0 3 * * * backup.sh --all\n"))
+    refused = blackboard("import-crontab", "-", "--user", "root", code=2).err
+    assert "user: no line of - is of 'root': the sixth words are backup.sh" in refused
+
+
 def test_a_line_that_names_a_user_alone_has_no_command(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
