@@ -37,7 +37,7 @@ from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
 from blackboard.rules.wrong_clock import problem_of_times
 from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
-from blackboard.schedule.words import NO_SCHEDULE, describe
+from blackboard.schedule.words import NO_SCHEDULE, NOT_KNOWN, describe
 from blackboard.spec import Labels, RunSettings
 from blackboard.table import read
 
@@ -211,10 +211,18 @@ def _schedule(item: Item, facts: Circumstances) -> str:
         return "none: it is an election, which its leader holds until its term is over"
     schedule = _schedule_of(item, facts)
     if schedule is None:
-        is_gone = facts.settings is not None and facts.settings.has_handler
-        return repr(item.schedule) if item.schedule and not is_gone else NO_SCHEDULE
+        knows_all = facts.settings is not None and facts.settings.has_handler
+        if item.schedule and not knows_all:
+            return repr(item.schedule)
+        return no_schedule(item, facts.settings)
     counted = ", counted from its last start" if isinstance(schedule, Every) else ""
     return f"{describe(schedule)}{counted}"
+
+
+def no_schedule(item: Item, settings: RunSettings | None) -> str:
+    """Words for an item that has no schedule of its own, and none by its type as known here."""
+    is_known = settings is None or settings.has_handler or item.start is not None
+    return NO_SCHEDULE if is_known else NOT_KNOWN
 
 
 def _schedule_of(item: Item, facts: Circumstances) -> Schedule | None:

@@ -35,12 +35,12 @@ from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.upcoming import upcoming
-from blackboard.schedule.schedule import Schedule, slots_after
+from blackboard.schedule.schedule import slots_after
 from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
-from blackboard.why import ExplainedItem, explained, explained_item
+from blackboard.why import ExplainedItem, explained, explained_item, no_schedule
 
 SPARE = 64
 """Items of a large board that are read besides as many as there are runs to show: some of the first
@@ -196,8 +196,9 @@ def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: b
 def _of_item(
     board: BoardTable, item: Item, *, now: datetime, after: datetime | None, count: int
 ) -> NextTimes:
-    schedule, moments = _upcoming(board, item, now=now, after=after)
-    words = describe(schedule) if schedule else "no schedule: runs on request"
+    settings, moments = _upcoming(board, item, now=now, after=after)
+    schedule = settings.schedule
+    words = describe(schedule) if schedule else f"schedule {no_schedule(item, settings)}"
     state = "running" if item.running else item.state.value
     if item.is_paused and schedule:
         words += ", if it is resumed now"
@@ -210,8 +211,8 @@ def _of_item(
 
 def _upcoming(
     board: BoardTable, item: Item, *, now: datetime, after: datetime | None
-) -> tuple[Schedule | None, Iterator[datetime]]:
-    """The schedule of an item, and its next times. Raises BadInput that names the item where they
+) -> tuple[RunSettings, Iterator[datetime]]:
+    """The settings of an item, and its next times. Raises BadInput that names the item where they
     cannot be computed here.
     """
     with _naming(item):
@@ -221,7 +222,7 @@ def _upcoming(
         with _naming(item):
             yield from upcoming(item, settings, now=now, after=after)
 
-    return settings.schedule, times()
+    return settings, times()
 
 
 @contextmanager

@@ -48,7 +48,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.records import decoded
 from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming
-from blackboard.schedule.words import NO_SCHEDULE, describe
+from blackboard.schedule.words import describe
 from blackboard.spec import RunSettings, decode_spec
 from blackboard.tasks import in_thread
 from blackboard.web.actions import EDITABLE, OF_MANY, VERBS
@@ -56,7 +56,7 @@ from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkli
 from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage
 from blackboard.web.snapshot import Entry
-from blackboard.why import explained
+from blackboard.why import explained, no_schedule
 
 COLUMNS = (
     ("id", "id"),
@@ -244,7 +244,7 @@ def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:
         settings = settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:
         return RunSettings(), str(problem)
-    return settings, NO_SCHEDULE
+    return settings, no_schedule(item, settings)
 
 
 async def run_page(site: Site, request: Request) -> WebPage:

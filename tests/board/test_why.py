@@ -191,6 +191,18 @@ def why(
             ["schedule      none: it runs once, and again when it is requested"],
         ),
         (
+            {"schedule": "", "start": None, "stop": None, "outcome": None},
+            {"settings": replace(resolve([Spec()]), has_handler=False)},
+            Move.LEAVE,
+            ["schedule      not known here: the handler of its type, which may have one, is not"],
+        ),
+        (
+            {"schedule": ""},
+            {"settings": replace(resolve([Spec()]), has_handler=False)},
+            Move.LEAVE,
+            ["schedule      none: it runs once, and again when it is requested"],
+        ),
+        (
             {"schedule": "moon phase"},
             {"settings": None},
             Move.LEAVE,

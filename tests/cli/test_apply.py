@@ -18,6 +18,7 @@ from blackboard.protocol.additions import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
+from blackboard.schedule.words import NO_SCHEDULE
 from blackboard.settings import ItemTable, Settings, resolver
 from blackboard.spec import Spec, decode_spec, encode_spec, resolve
 from blackboard.table import ANY, Merge, Unavailable
@@ -322,7 +323,7 @@ def test_a_type_without_its_schedule_moves_its_items(blackboard: CommandLine) ->
     blackboard.finish(blackboard.start("ann"))
     blackboard.write(jobs)
     assert "none: it runs once" in blackboard("why", "ann").out
-    assert blackboard("next", "ann").out.splitlines()[0].endswith("no schedule: runs on request")
+    assert blackboard("next", "ann").out.splitlines()[0].endswith(NO_SCHEDULE)
     assert blackboard("apply").out.splitlines()[0] == "~ ann: schedule: every 4h -> unset"
     assert blackboard.item("ann").schedule == ""
     assert "nothing to do" in blackboard("apply").out

@@ -16,6 +16,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import parse_schedule
+from blackboard.schedule.words import NOT_KNOWN
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
@@ -260,7 +261,7 @@ def test_an_item_is_told_from_its_ready_time_on(blackboard: CommandLine) -> None
     assert blackboard("next", "davis", "other", "-n", "1").out.splitlines() == [
         "davis: active, every 8 hours",
         "  Mon 2035-01-01 00:00:00 UTC     2035-01-01T00:00:00Z",
-        "other: active, no schedule: runs on request",
+        f"other: active, schedule {NOT_KNOWN}",
         "  Mon 2035-01-01 00:00:00 UTC     2035-01-01T00:00:00Z",
     ]
     later = blackboard("next", "davis", "--after", "2035-01-02", "-n", "1", "--json").json
