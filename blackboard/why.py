@@ -107,6 +107,8 @@ class Circumstances:
     """Whether the reason is that its spec, or the params of its next run, are not JSON."""
     takers: int | None = None
     """Workers that have announced themselves and take the item's type; None: they were not read."""
+    seen: float = 0.0
+    """Seconds since one of them has announced itself."""
     board_paused: Mark | None = None
     """Who paused the board, if it is paused."""
     occupants: tuple[str, ...] = ()
@@ -338,7 +340,7 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         return f"{which} are full: held by {shown}; it starts when one of them ends"
     which = f"any worker that takes {item.type}"
     if facts.takers == 1:
-        which = f"the one worker that takes {item.type}"
+        which = f"the one worker that takes {item.type}, last seen {last_seen(facts.seen)},"
     elif facts.takers is not None:
         which = f"any of the {facts.takers} workers that take {item.type}"
     when = "in its next walk" if move is Move.RUN else "then"
@@ -568,6 +570,7 @@ async def explained(
         problem=problem,
         is_damaged=is_damaged,
         takers=None if is_election else len(able),
+        seen=min((one.age for one in able), default=0.0),
         is_election=is_election,
         occupants=slots.items,
         has_other_slots=slots.has_others,

@@ -144,7 +144,7 @@ def why(
                     "attempt 2 of 3 at the run that was due at 2026-11-21 08:00:00Z (1h ago) may "
                     "start at 2026-11-21 09:00:09Z (in 9s), after backing off"
                 ),
-                "the one worker that takes calendars starts it then",
+                "the one worker that takes calendars, last seen 0s ago, starts it then",
                 (
                     "ended failed at 2026-11-21 08:00:12Z (59m 48s ago) after 12s, "
                     "4 failures in a row: ValueError: boom"

@@ -108,7 +108,7 @@ def test_commands_in_the_words_of_users_and_handlers_stay_as_they_are(towns: Com
 def test_why_knows_the_workers_that_are_there(towns: CommandLine) -> None:
     appear(towns, "host:1:a")
     appear(towns, "host:2:b", types="feeds")
-    assert "the one worker that takes calendars starts it" in towns("why", "davis").out
+    assert "the one worker that takes calendars, last seen " in towns("why", "davis").out
 
 
 def test_why_says_which_runs_hold_the_slots_of_all_workers(towns: CommandLine) -> None:
@@ -309,7 +309,7 @@ def test_why_waits_for_a_paused_board_to_be_resumed(towns: CommandLine) -> None:
     assert "reschedules it" not in told
     assert "  next       it waits until the board is resumed\n" in told
     towns("resume", "--board")
-    assert "the one worker that takes calendars starts it" in towns("why", "davis").out
+    assert "the one worker that takes calendars, last seen " in towns("why", "davis").out
 
 
 def test_why_of_what_is_not_there_is_refused(towns: CommandLine) -> None:
