@@ -3,6 +3,7 @@
 Imports here are cheap: `blackboard --help` loads this module.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator
@@ -53,8 +54,13 @@ class Chosen:
 
 _CHOSEN: ContextVar[Chosen] = ContextVar("chosen")
 """Those of the command that runs. Click's own context is over where an error is printed."""
-_COMMAND = re.compile("`blackboard (?!azurite)(--board )?")
-"""A command in a text, but for the one that opens no board."""
+_COMMAND = re.compile("`blackboard (azurite|--board )?")
+"""A command in a text."""
+
+
+def program() -> str:
+    """How this program was called: as `bb` says where it was called by that."""
+    return os.environ.get("BLACKBOARD_PROG", "blackboard")
 
 
 def as_typed(text: str) -> str:
@@ -65,12 +71,13 @@ def as_typed(text: str) -> str:
     given = {"config": chosen.config, "store": chosen.store, "board": chosen.board}
 
     def typed(found: re.Match[str]) -> str:
+        first = found[1] or ""
         options = [
             f"--{name} {shlex.quote(value)} "
             for name, value in given.items()
-            if value and not (name == "board" and found[1])
+            if value and first not in {"azurite", f"--{name} "}
         ]
-        return f"`blackboard {''.join(options)}{found[1] or ''}"
+        return f"`{shlex.quote(program())} {''.join(options)}{first}"
 
     return _COMMAND.sub(typed, text)
 

@@ -7,7 +7,6 @@ its slots by the calendar.
 """
 
 import asyncio
-import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,15 @@ import msgspec
 
 from blackboard import cost
 from blackboard.cli.cost import dollars
-from blackboard.cli.options import Chosen, cli_command, common, cycle_option, number_option, typed
+from blackboard.cli.options import (
+    Chosen,
+    cli_command,
+    common,
+    cycle_option,
+    number_option,
+    program,
+    typed,
+)
 from blackboard.cli.output import emit, note
 from blackboard.cli.progress import is_shown, progress, reading
 from blackboard.cli.session import Session
@@ -335,8 +342,7 @@ def _rhythms(world: "World") -> Sequence[Rhythm]:
 def _again(ctx: click.Context) -> str:
     """The command as it was typed."""
     above = [] if ctx.parent is None else _said(ctx.parent)
-    program = os.environ.get("BLACKBOARD_PROG", "blackboard")
-    return shlex.join([program, *above, "simulate", *_said(ctx)])
+    return shlex.join([program(), *above, "simulate", *_said(ctx)])
 
 
 def _said(ctx: click.Context) -> list[str]:

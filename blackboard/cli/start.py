@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, common
+from blackboard.cli.options import Chosen, cli_command, common, program
 from blackboard.cli.output import colour, emit, is_terminal, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.clock import SystemChance, SystemClock
@@ -129,9 +129,8 @@ async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
     place = await _place(store)
     live = is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
     output = TerminalOutput(sys.stdout, colour=colour()) if live else Output(sys.stdout)
-    program = os.environ.get("BLACKBOARD_PROG", "blackboard")
     try:
-        await play(output, place, clock=SystemClock(), program=program)
+        await play(output, place, clock=SystemClock(), program=program())
     finally:
         output.close()
     title = "./bb demo --sharing" if sharing else "./bb demo"

@@ -97,6 +97,13 @@ def test_a_command_that_is_named_finds_the_board_that_was_looked_at(towns: Comma
     assert "(make one with `blackboard --store missing.db init`)" in missing
 
 
+def test_remedies_name_the_program_as_it_was_called(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BLACKBOARD_PROG", "./bb")
+    assert "has the jobs of calendars: `./bb worker`" in towns("why", "davis").out
+
+
 def test_commands_in_the_words_of_users_and_handlers_stay_as_they_are(towns: CommandLine) -> None:
     named = "see `blackboard log`"
     towns("edit", "davis", "--description", named)
