@@ -205,13 +205,24 @@ def _too_large(size: str, limit: str) -> BadInput:
     return BadInput("params", problem, "put them in a file and give its path")
 
 
+def checked_first(text: str | None, settings: RunSettings) -> str | None:
+    """When a new item is due first, or what its type says of it. Raises BadInput."""
+    text = settings.first if text is None else text
+    check_first(text, settings.timezone)
+    if text == "next" and settings.schedule is None:
+        problem = "there is no schedule whose next time could be waited for"
+        if not settings.has_handler:
+            problem += "; the handler of its type, which may have one, is not known here"
+        raise BadInput("first", problem, "now, or a time")
+    return text
+
+
 def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime | None:
     """When a new item is due first: "now", "next" by its schedule, a time, or a duration from now.
     None given: as its type says; None if that says nothing either, and then the schedule decides
     (`rules.next_run.first_slot`). Raises BadInput; NoTimeLeft where the schedule has no next time.
     """
-    text = settings.first if text is None else text
-    check_first(text, settings.timezone, has_schedule=settings.schedule is not None)
+    text = checked_first(text, settings)
     schedule = settings.schedule
     if isinstance(schedule, Once) and not is_in_time(schedule, slot_of(schedule)):
         raise NoTimeLeft("until", "it leaves no next time", "change it")

@@ -458,10 +458,7 @@ def _check_scalar(value: Any, where: str) -> None:
         raise BadInput(where, f"{repr(value)[:60]} cannot be kept", kinds) from None
 
 
-def check_first(text: str | None, zone: str, *, has_schedule: bool = True) -> None:
+def check_first(text: str | None, zone: str) -> None:
     """Refuses a `first` that cannot be read. Raises BadInput."""
-    if text == "next" and not has_schedule:
-        problem = "there is no schedule whose next time could be waited for"
-        raise BadInput("first", problem, "now, or a time")
     if text not in {None, "now", "next"}:
         parse_moment(str(text), zone, "first", NEVER)

@@ -19,12 +19,11 @@ from blackboard.cli.spec_options import warn_idle_steps, warn_misspelt, warn_unk
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
-from blackboard.inputs import check_params_size, check_size
+from blackboard.inputs import check_params_size, check_size, checked_first
 from blackboard.model import Item, replace
 from blackboard.phrases import command
 from blackboard.protocol.groups import check_held, check_no_pump
 from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
-from blackboard.spec import check_first
 
 STDIN = Path("<stdin>")
 
@@ -123,11 +122,7 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
             check_held(session.name, one.spec, item_type=item.type)
             settings = one.settings(resolve)
             check_no_pump(session.name, item.type, settings)
-            check_first(
-                settings.first if item.first is None else item.first,
-                settings.timezone,
-                has_schedule=settings.schedule is not None,
-            )
+            checked_first(item.first, settings)
     declared = [one for _, _, one in each_item(sources)]
     warn_unknown(session, [one.item.type for one in declared])
     warn_misspelt(session.settings, session.handlers)

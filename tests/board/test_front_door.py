@@ -371,7 +371,7 @@ def test_what_is_done_to_an_item_whose_lock_is_damaged_is_no_error(url: str) -> 
         (lambda board: board.add("a", "feed", every="8 parsecs"), "every: "),
         (lambda board: board.add("a", "feed", params={"x": float("nan")}), "params.x: nan"),
         (lambda board: board.add("a", "feed", params={"x": "y" * 2**20}), "params: they are"),
-        (lambda board: board.add("a", "other", first="next"), "no schedule"),
+        (lambda board: board.add("a", "other", first="next"), "the handler of its type, which may"),
         (lambda board: board.item("absent"), "no item 'absent'"),
         (lambda board: board.edit("absent", every="1h"), "no item 'absent'"),
         (lambda board: board.edit("there", unset=["x"]), "unset: there is no 'x'"),
