@@ -92,15 +92,17 @@ class Peers:
             return FIRST
         item = _hash(token.id)
         own = _weight(self._hash, item)
-        before = [one for one in peers if _weight(one.hash, item) > own]
+        before, latest = 0, token.ready
+        for one in peers:
+            if _weight(one.hash, item) > own:
+                before += 1
+                latest = max(latest, one.claimed)
         if not before:
             return FIRST
-        share = len(before) / (len(peers) + 1)
+        share = before / (len(peers) + 1)
         if urgent:
             return Turn(share, LONG_AGO)
-        latest = max(one.claimed for one in before)
-        begins = max(token.ready, latest) + len(before) * HEAD_START
-        return Turn(share, min(begins, token.ready + LONGEST))
+        return Turn(share, min(latest + before * HEAD_START, token.ready + LONGEST))
 
 
 def _hash(text: str) -> int:

@@ -283,9 +283,12 @@ class GuardedTable(ForwardingTable):
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
         request = self._breaker.begin(self._need, partition)
+        is_first = True
         try:
             async for row in self.table.scan(partition, first, last, limit):
-                self._breaker.answered(request, batch=False)
+                if is_first:  # most readers stop before the end
+                    is_first = False
+                    self._breaker.answered(request, batch=False)
                 yield row
         except TableError as trouble:
             self._breaker.ended(request, trouble, batch=False)
