@@ -32,7 +32,9 @@ from blackboard.runners.interpreter import program, python
 from blackboard.runners.output import Tail
 from blackboard.runners.secrets import NOTHING
 
-LEASE_RAN_OUT = "stopped: its lease ran out while the worker stood still"
+LEASE_RAN_OUT = (
+    "stopped: its lease ran out before a renewal was answered, or while the worker stood still"
+)
 _PIPE = 65536
 """Bytes that a pipe holds: one read takes all that was printed so far, and endless output does not
 occupy the loop."""

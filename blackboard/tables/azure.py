@@ -37,7 +37,9 @@ from blackboard.tables.azure_wire import (
 from blackboard.tables.base import MAX_VALUE, Pages, checked
 
 RANGE = 60.0
-"""Seconds to read a page of ours, at most, of however many pages of the service."""
+"""Seconds to read a page of ours, at most."""
+MOST_PAGES = 1_000
+"""Pages of the service in one of ours, at most: each is billed."""
 SKEW = 300.0
 """Seconds that the clock of this host may be wrong. If it is more off, a first request that was
 refused is sent again: its date may be the reason."""
@@ -150,6 +152,8 @@ class AzureTable:
         until = self._transport.monotonic() + RANGE
         try:
             while following not in passed and self._transport.monotonic() <= until:
+                if len(passed) == MOST_PAGES:
+                    break
                 passed.add(following)
                 url = page_url(self._url, partition, first, last, count=count, following=following)
                 request = HttpRequest("GET", url, headers=page_headers())

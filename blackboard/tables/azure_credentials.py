@@ -245,7 +245,7 @@ class Proof(Enum):
     KEY = f"check the AccountKey in {CONNECTION_STRING}, and the clock of this host"
     SIGNATURE = (
         f"the signature in {CONNECTION_STRING} must be valid now, for service t, "
-        "resource types sco and permissions raud"
+        "resource types sco and permissions raud (and c, to make the table)"
     )
     TOKEN = f"it needs the role {ROLE} on the table or its account, which takes up to 30 minutes"
 
@@ -288,7 +288,8 @@ class Credential:
         remedy = _REMEDIES.get(code, self.proof.value)
         if code == "AuthorizationFailure" and not address.emulated:
             remedy += "; or the account's firewall keeps this host out"
-        return f"{address.url} refuses {self.who}: {code} ({remedy})"
+        reason = f": {code}" if code else ""
+        return f"{address.url} refuses {self.who}{reason} ({remedy})"
 
 
 def credential_for(address: AzureAddress, lookup: Lookup, *, interactive: bool) -> Credential:

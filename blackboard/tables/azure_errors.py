@@ -32,7 +32,7 @@ from blackboard.tables.azure_wire import ServiceAnswer, is_of_the_service
 
 BAD, TOO_LARGE, TOO_MANY = 400, 413, 429
 BUSY = 1.0
-"""Seconds to wait when the service does not say how long."""
+"""Seconds to wait, at least, and when the service does not say how long."""
 LONGEST_BUSY = 30.0
 """Seconds to wait, at most, also where the service asks for more."""
 
@@ -171,12 +171,13 @@ class Errors:
 def retry_after(headers: Mapping[str, str]) -> float:
     """Seconds to wait, from a header that may have seconds, a date, or anything else."""
     text = headers.get("Retry-After", "").strip()
-    if text.isdecimal():
-        return min(float(text), LONGEST_BUSY)
     until, now = date_of(text), date_of(headers.get("Date", ""))
-    if until is None or now is None:
-        return BUSY
-    return min(max((until - now).total_seconds(), 0.0), LONGEST_BUSY)
+    asked = 0.0
+    if text.isdecimal():
+        asked = float(text)
+    elif until is not None and now is not None:
+        asked = (until - now).total_seconds()
+    return min(max(asked, BUSY), LONGEST_BUSY)
 
 
 def _cause(error: BaseException) -> BaseException:

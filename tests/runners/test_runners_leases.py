@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from blackboard.model import Outcome, replace
+from blackboard.runners.child_process import LEASE_RAN_OUT
 from blackboard.runners.guard_process import NEAR, Watch
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
@@ -60,7 +61,7 @@ def test_a_child_is_killed_when_its_lease_runs_out(how: str) -> None:
         execution.extend(time.monotonic())
         ended = await asyncio.wait_for(execution.wait(), PATIENCE)
         assert ended.outcome is Outcome.FAILED
-        assert ended.error == "stopped: its lease ran out while the worker stood still"
+        assert ended.error == LEASE_RAN_OUT
         assert ended.output == "about to\n"
 
     with_processes(story)
@@ -319,7 +320,7 @@ def test_a_child_ends_past_its_lease_while_its_worker_is_stopped(how: str) -> No
         assert psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED
         worker.send_signal(signal.SIGCONT)
         error = msgspec.json.decode(worker.stdout.readline())
-        assert error == "stopped: its lease ran out while the worker stood still"
+        assert error == LEASE_RAN_OUT
 
 
 LOOP_THAT_STANDS = """

@@ -295,4 +295,5 @@ def test_who_is_refused_hears_the_code_and_the_remedy(
     found = who_asks(ANN, said)
     line = found.refusal(azure_address(ANN), code)
     assert line.startswith(f"{ANN} refuses {found.who}: {code} (")
+    assert found.refusal(azure_address(ANN), "").startswith(f"{ANN} refuses {found.who} (")
     assert remedy in line
