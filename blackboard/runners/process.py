@@ -5,15 +5,17 @@ loop goes on and its leases are renewed. To stop a handler is to kill its proces
 what it started.
 
 A child that ended a run well and left nothing behind is kept for a while for another run of the
-same module: to start one costs 50 ms and more, a run in a started child less than one. After a
-number of runs another child takes its place, so that an undetected leak does not grow for ever.
+same module: to start one costs 50 ms and more, a run in a started child less than one. So short
+runs share a few children, and longer ones have one each. After a number of runs another child takes
+its place, so that an undetected leak does not grow for ever.
 """
 
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from blackboard.clock import SystemClock
 from blackboard.errors import LeaseLost
@@ -33,6 +35,18 @@ module.
 """
 STARTS = 2 * (os.cpu_count() or 1)
 """How many children are started at a time. More would keep each other from getting ready."""
+SOON = 0.1
+"""Seconds in which a child is likely to become free where runs are short. Of a module that has
+`STARTS` children, another is started for a run that has waited for so long.
+"""
+
+
+class _Waiting(NamedTuple):
+    """Who waits for a child of a module."""
+
+    source: Source
+    since: float
+    """In the time of the loop."""
 
 
 class IdleChildren:
@@ -51,53 +65,78 @@ class IdleChildren:
         self._timer: asyncio.TimerHandle | None = None
         self._leaving: set[asyncio.Task[None]] = set()
         self._may_start = STARTS
-        self._line: dict[asyncio.Future[ChildProcess | None], Source] = {}
-        """Who waits for a child of a module that becomes free, or to start one, first come first
-        served."""
+        self._alive = Counter[Source]()
+        """The children of each module, idle or not, with those that may be started now."""
+        self._line: dict[asyncio.Future[ChildProcess | None], _Waiting] = {}
+        """Who waits for a child that becomes free, or to start one, first come first served."""
+        self._calling: asyncio.TimerHandle | None = None
 
     async def free(
         self, source: Source, stopped: "asyncio.Future[Any] | None" = None
     ) -> ChildProcess | None:
         """A child that has loaded this module, and waits or becomes free before another may be
-        started. None: the caller may start one, and calls `started` after that; or `stopped` is
+        started. None: the caller may `start` one, and calls `started` after that; or `stopped` is
         done, and it may not.
         """
         if stopped is not None and stopped.done():
             return None
         if (child := self.take(source)) is not None:
             return child
-        turn: asyncio.Future[ChildProcess | None] = asyncio.get_running_loop().create_future()
-        self._line[turn] = source
-        self._call_up()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[ChildProcess | None] = loop.create_future()
+        self._line[turn] = _Waiting(source, loop.time())
+        self._call_up(turn)
         either = [turn] if stopped is None else [turn, stopped]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._give_up(turn)
+            self._give_up(turn, source)
             raise
         if stopped is not None and stopped.done():
-            self._give_up(turn)
+            self._give_up(turn, source)
             return None
         return turn.result()
+
+    def start(self, source: Source) -> ChildProcess:
+        """Starts a child, which is not ready yet. Raises OSError."""
+        try:
+            child = ChildProcess(source, self._watch)
+        except BaseException:
+            self._alive[source] -= 1
+            raise
+        child.ended.add_done_callback(lambda _: self._alive.subtract([source]))
+        return child
 
     def started(self) -> None:
         """A child is ready, or will never be: another may be started."""
         self._may_start += 1
-        self._call_up()
+        self._call_up(*self._line)
 
-    def _call_up(self) -> None:
-        while self._may_start and self._line:
-            self._may_start -= 1
-            turn = next(iter(self._line))
-            del self._line[turn]
-            turn.set_result(None)
+    def _call_up(self, *turns: "asyncio.Future[ChildProcess | None]") -> None:
+        """Lets those of these start a child who may."""
+        loop = asyncio.get_running_loop()
+        for turn in turns:
+            source, since = self._line[turn]
+            if self._may_start and (self._alive[source] < STARTS or since + SOON <= loop.time()):
+                self._may_start -= 1
+                self._alive[source] += 1
+                del self._line[turn]
+                turn.set_result(None)
+        if self._may_start and self._line and self._calling is None:
+            first = next(iter(self._line.values()))
+            self._calling = loop.call_at(first.since + SOON, self._call_again)
 
-    def _give_up(self, turn: "asyncio.Future[ChildProcess | None]") -> None:
+    def _call_again(self) -> None:
+        self._calling = None
+        self._call_up(*self._line)
+
+    def _give_up(self, turn: "asyncio.Future[ChildProcess | None]", source: Source) -> None:
         if not turn.done():
             del self._line[turn]
         elif (child := turn.result()) is not None:
             self.put(child)
         else:
+            self._alive[source] -= 1
             self.started()
 
     def take(self, source: Source) -> ChildProcess | None:
@@ -116,8 +155,8 @@ class IdleChildren:
         that waits for one of its module.
         """
         child.rest()
-        for turn, source in self._line.items():
-            if source == child.source:
+        for turn, waiting in self._line.items():
+            if waiting.source == child.source:
                 del self._line[turn]
                 turn.set_result(child)
                 return
@@ -129,8 +168,9 @@ class IdleChildren:
             self._timer = loop.call_later(self._rest, self._dismiss_rested)
 
     async def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._calling):
+            if timer is not None:
+                timer.cancel()
         while self._waiting:
             self._dismiss_first()
         while self._leaving:
@@ -163,8 +203,7 @@ class IdleChildren:
 
 
 class ProcessRunner:
-    """`idle`: how many children are kept for another run; with fewer than slots, each round of
-    short runs starts some anew, which takes longer than the runs. `idle_after`: for how many
+    """`idle`: how many children are kept for another run, at most. `idle_after`: for how many
     seconds. `stop_timeout`: seconds in which a stopped process ends. `runs`: the most runs of one
     child.
     """
@@ -193,7 +232,7 @@ class ProcessRunner:
             self.idle.put(child)
             return True
         try:
-            child = ChildProcess(source, self.watch)
+            child = self.idle.start(source)
             await child.connect()
             await asyncio.wait([child.ready], timeout=START_WITHIN)
         except STARTING:
@@ -317,7 +356,7 @@ class _ProcessRun:
     async def _new_child(self, source: Source) -> ChildProcess:
         """A child that is ready, has ended, or is given up; or not yet, if the run is stopped."""
         try:
-            self._child = child = ChildProcess(source, self._runner.watch)
+            self._child = child = self._runner.idle.start(source)
             await child.connect()
             either: list[asyncio.Future[Any]] = [child.ready, self._end]
             await asyncio.wait(either, timeout=START_WITHIN, return_when=asyncio.FIRST_COMPLETED)

@@ -204,6 +204,33 @@ def test_a_run_that_waits_to_start_a_child_takes_one_that_becomes_free() -> None
     with_processes(story)
 
 
+def test_short_runs_share_few_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STARTS", 2)
+    monkeypatch.setattr(process, "SOON", math.inf)
+
+    async def story(runner: ProcessRunner) -> None:
+        runs = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(20)]
+        pids = {(await one.wait()).result["pid"] for one in runs}
+        assert len(pids) <= 2
+
+    with_processes(story)
+
+
+def test_a_run_that_waits_beside_long_ones_gets_a_child_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "STARTS", 1)
+
+    async def story(runner: ProcessRunner) -> None:
+        long, _ = await started(runner, "never-ends", how="sleep")
+        ended = await asyncio.wait_for(run(runner, "describe"), PATIENCE)
+        assert ended.outcome is Outcome.OK
+        long.stop(Outcome.CANCELLED, "enough")
+        await long.wait()
+
+    with_processes(story)
+
+
 def test_after_the_end_nothing_that_is_said_to_a_run_matters() -> None:
     async def story(runner: ProcessRunner) -> None:
         execution = runner.start(call_of("describe"), Told(), math.inf)
