@@ -58,7 +58,7 @@ from blackboard.runners.output import (
 )
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.runner import RunData
-from blackboard.runners.secrets import Mask
+from blackboard.runners.secrets import Mask, mask_of_worker
 from blackboard.runners.signals import LoopSignal, ThreadSignal
 from blackboard.subscribers import Events
 from blackboard.table import read
@@ -164,7 +164,7 @@ class LocalRun:
     def _called(self, held: Holding, save: Save) -> Ended:
         """Calls the handler. Values from the environment in its params are masked in the result."""
         try:
-            item, mask, checkpoint = given(held, os.environ)
+            item, mask, checkpoint = given(held, os.environ, mask_of_worker(os.environ))
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
         except Exception as problem:  # noqa: BLE001 - the board's side waits for an answer

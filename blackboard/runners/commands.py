@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from blackboard.bus import REDIS_URL
 from blackboard.runners import guard
-from blackboard.tables.azure_address import CONNECTION_STRING
+from blackboard.runners.secrets import OPENING
 
 _ENDS_WITHIN = 5.0
 """Seconds that the end of a killed command is waited for."""
@@ -20,8 +19,7 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for processes in which handlers run, or which they start: without the secrets
     that open the store and the bus. A job that needs one can be given it under another name.
     """
-    secrets = {CONNECTION_STRING, REDIS_URL}
-    return {name: text for name, text in environ.items() if name not in secrets}
+    return {name: text for name, text in environ.items() if name not in OPENING}
 
 
 async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess.Process:

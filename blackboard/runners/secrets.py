@@ -23,12 +23,14 @@ from html.entities import html5
 from itertools import accumulate, chain
 from string import ascii_letters, digits
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import msgspec
 
+from blackboard.bus import REDIS_URL
 from blackboard.handlers.context import variables
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, cut_front, cut_middle, left_out
+from blackboard.tables.azure_address import CONNECTION_STRING
 
 SHORTEST: Final = 6
 """Characters of the shortest value, or form of one, that is masked."""
@@ -194,9 +196,27 @@ NOTHING: Final = Mask({})
 """The mask of a run without secrets."""
 
 
-def mask_of(params: Mapping[str, Any], environ: Mapping[str, str]) -> Mask:
-    """The mask of a run whose params are expanded from `environ`."""
-    return Mask({name: environ[name] for name in variables(params) if name in environ})
+OPENING: Final = (CONNECTION_STRING, REDIS_URL)
+"""The environment variables of a worker that open its store and its bus."""
+
+
+def mask_of_worker(environ: Mapping[str, str]) -> Mask:
+    """The mask of runs without secrets of their own: of what is in the variables of `OPENING`."""
+    found = [(name, environ[name]) for name in OPENING if name in environ]
+    return Mask({}, others=[(name, part) for name, text in found for part in _parts(text)])
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A connection string or a URL, and the keys, signatures and passwords in it."""
+    yield text
+    yield from re.findall(r"(?i:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)", text)
+    for found in re.finditer(r"\bsig=([^&;]+)|://[^/@:]*:([^@/]+)@", text):
+        yield unquote(found[found.lastindex or 0])
+
+
+def values_in(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """The values that params are expanded to from `environ`, by name."""
+    return {name: environ[name] for name in variables(params) if name in environ}
 
 
 def _plain(string: str) -> str:

@@ -28,7 +28,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import RESTARTS
 from blackboard.rules.due import time_limit
 from blackboard.runners.runner import HandlerCall, Runner
-from blackboard.runners.secrets import NOTHING, Mask, mask_of
+from blackboard.runners.secrets import Mask, mask_of_worker, values_in
 from blackboard.schedule.times import format_duration
 from blackboard.spec import params_of
 from blackboard.subscribers import Events
@@ -64,6 +64,8 @@ class Runs:
     fails, because its worker is to end and cannot wait, or because it is a pump: its partition is
     this worker's, which would take it again at once."""
     _limits: "TimeLimits" = field(init=False)
+    _mask: Mask = field(init=False)
+    """The mask of runs without secrets of their own."""
     _probing: asyncio.Task[None] | None = None
     """Tries to start a child process, after none could be started."""
     _failures: int = 0
@@ -73,6 +75,7 @@ class Runs:
 
     def __post_init__(self) -> None:
         self._limits = TimeLimits(self.board.clock)
+        self._mask = mask_of_worker(self.environ)
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Runs claims, beside everything else. A claim without a slot is put back: it was answered
@@ -155,7 +158,7 @@ class Runs:
         if handler is None:  # its lock named a type that is taken here, its item another
             return Ended(outcome=Outcome.FAILED, error=f"no handler here for {claim.type!r}")
         try:
-            item, mask, checkpoint = given(held, self.environ)
+            item, mask, checkpoint = given(held, self.environ, self._mask)
             allowed = time_limit(claim.settings, claim.slot)
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
@@ -235,20 +238,19 @@ def _stop(held: Holding | None, allowed: float) -> None:
         held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {longest}")
 
 
-def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask, Any]:
+def given(held: Holding, environ: Mapping[str, str], mask: Mask) -> tuple[HandlerItem, Mask, Any]:
     """The item as its handler gets it, the mask for all that the handler reports, and the
-    checkpoint where the run goes on.
+    checkpoint where the run goes on. `mask` is that of the worker.
 
     Raises BadInput naming a variable that `environ` lacks, or a value that cannot be given to a
     handler.
     """
     claim = held.claim
     params = written = params_of(claim.spec, claim.item.once)
-    mask = NOTHING
     if is_expanded(claim.spec) or is_expanded(claim.item.once):
         params = expand(written, environ)
         if params != written:
-            mask = mask_of(written, environ)
+            mask = mask.joined(values_in(written, environ))
     item = HandlerItem(
         id=claim.id,
         type=claim.type,

@@ -13,7 +13,7 @@ import pytest
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.runners.output import Tail
-from blackboard.runners.secrets import NOTHING, SHORTEST, Mask, mask_of
+from blackboard.runners.secrets import NOTHING, SHORTEST, Mask, mask_of_worker, values_in
 from blackboard.tables.base import MAX_VALUE
 
 TOKEN = 'ca/na+ry="ü"\\: 99'
@@ -241,12 +241,12 @@ def test_the_variables_that_params_name_are_masked_and_no_others() -> None:
     params = {"a": ["${TOKEN}", {"b": "${HOST_NAME}:${MISSING}"}], "c": "$${OTHER}", "${KEY}": 1}
     environ = dict.fromkeys(("TOKEN", "HOST_NAME", "OTHER", "KEY"), "")
     environ = {name: f"value-of-{name}" for name in environ}
-    told = mask_of(params, environ).text(" ".join(environ.values()))
+    told = Mask(values_in(params, environ)).text(" ".join(environ.values()))
     assert told == "${TOKEN} ${HOST_NAME} value-of-OTHER value-of-KEY"
 
 
 def test_what_names_no_variable_is_handed_through() -> None:
-    for mask in (NOTHING, mask_of({"a": ["x", 1, None]}, {})):
+    for mask in (NOTHING, Mask(values_in({"a": ["x", 1, None]}, {}))):
         assert mask.text(TOKEN) == TOKEN
 
 
@@ -274,3 +274,25 @@ def test_a_joined_mask_has_both_values_of_a_name() -> None:
     both = Mask({"TOKEN": "first-value"}).joined({"TOKEN": "second-value"})
     assert both.text("first-value second-value") == "${TOKEN} ${TOKEN}"
     assert both.joined({"TOKEN": "first-value"}) is both
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "secret"),
+    [
+        ("BLACKBOARD_CONNECTION_STRING", "AccountName=ann;AccountKey=abc+/==;X=y", "abc+/=="),
+        (
+            "BLACKBOARD_CONNECTION_STRING",
+            "TableEndpoint=https://ann;SharedAccessSignature=sv=1&sig=uB7x%2Fq0%3D&se=2",
+            "uB7x/q0=",
+        ),
+        ("BLACKBOARD_REDIS_URL", "rediss://ann:p%40ssword@host:1/0", "p@ssword"),
+        ("BLACKBOARD_REDIS_URL", "redis://:password@host", "password"),
+    ],
+)
+def test_what_opens_the_store_or_the_bus_is_masked_in_every_run(
+    variable: str, text: str, secret: str
+) -> None:
+    mask = mask_of_worker({variable: text, "OTHER": "plain text"})
+    told = mask.text(f"{text} {secret} {quote(secret)} plain text")
+    assert told == f"${{{variable}}} ${{{variable}}} ${{{variable}}} plain text"
+    assert mask.values == {}

@@ -95,6 +95,7 @@ every = "8h"
 params = { token = "${CANARY}" }
 """
 JOBS = """
+import os
 from urllib.parse import quote
 
 from blackboard import handler
@@ -121,6 +122,14 @@ def plain(item, ctx):
 @handler("fails", every="8h")
 async def fails(item, ctx):
     raise RuntimeError(f"{say(item, ctx)} were not enough")
+
+
+@handler("dumps", every="8h")
+async def dumps(item, ctx):
+    found = {name: text for name, text in os.environ.items() if name.startswith("BLACKBOARD")}
+    print(found)
+    ctx.log.warning("%s", found)
+    return found
 
 
 @handler("breaks", every="8h")
@@ -328,7 +337,7 @@ def test_no_worker_tells_a_secret(
     monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", store.said)
     board = ("--board", f"worked_{name}")
     here = ("--store", store.url, *board)
-    kinds = {"works": "ok", "plain": "ok", "fails": "failed", "breaks": "failed"}
+    kinds = {"works": "ok", "plain": "ok", "dumps": "ok", "fails": "failed", "breaks": "failed"}
     for kind in kinds if store.code is None else ():
         listener.says(*here, "add", kind, "--type", kind, "--set", "token=${CANARY}")
     done = ran(store, *board, "worker", "--until-idle", "-v")

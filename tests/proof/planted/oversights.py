@@ -17,6 +17,7 @@ from blackboard.protocol.rows import data_of
 from blackboard.rules import due, transitions
 from blackboard.rules.due import Move
 from blackboard.rules.transitions import LateMove, late_move, passed_over, released, unlocked
+from blackboard.runners.secrets import Mask
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Merge, Op, Replace
@@ -159,9 +160,9 @@ async def claims_until_it_is_drained(worker: Worker) -> None:
 _honest_drain = Worker._drain
 
 
-def gives_no_once(held: Holding, environ: Mapping[str, str]) -> Any:
+def gives_no_once(held: Holding, environ: Mapping[str, str], mask: Mask) -> Any:
     claim = replace(held.claim, item=replace(held.claim.item, once=""))
-    return _honest_given(replace(held, claim=claim), environ)
+    return _honest_given(replace(held, claim=claim), environ, mask)
 
 
 _honest_given = running.given
