@@ -203,6 +203,9 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "items": ItemTable,
 }
 
+_OPTIONS = {"tz": "timezone"}
+"""Options of commands that settings have under another name."""
+
 _ENTRIES = {"types": TypeTable, "jobs": dict[str, Any], "calendars": list[str]}
 """The kinds of the entries of tables whose names are free."""
 
@@ -407,11 +410,13 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
     if name and "unknown" in problem:
         kind = RouteTable if path[:2] == ("notify", "routes") else _TABLES.get(section, Settings)
         names = kind.__struct_fields__
-        near = difflib.get_close_matches(field, names, 1)
+        near = difflib.get_close_matches(_OPTIONS.get(field, field), names, 1)
         home = next((one for one, of in _TABLES.items() if field in of.__struct_fields__), None)
         remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
         if home and home != section and not near:
             remedy = f"write it below [{home}]"
+        elif section == "items" and not near:
+            remedy = f"for its handler, params = {{ {field} = ... }}; {remedy}"
         problem = "there is no such setting"
     elif name:
         problem, remedy = "it is missing", f"add a line {field} = ..."

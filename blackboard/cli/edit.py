@@ -319,7 +319,7 @@ Examples:
   blackboard rm "test-*" --yes
 """)
 @ids_argument()
-@click.option("--yes", is_flag=True, help="Do not ask when a glob matches several.")
+@click.option("--yes", is_flag=True, help="Do not ask before what a glob matches is removed.")
 @reason_option
 @common()
 def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool, reason: str) -> int:
@@ -329,7 +329,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool, 
 
     async def check(_: BoardTable, items: Sequence[Item]) -> None:
         by_glob = [item for item in items if item.id not in ids]
-        if len(by_glob) > 1 and not yes and not _confirmed(by_glob):
+        if by_glob and not yes and not _confirmed(by_glob):
             raise BlackboardError("nothing removed")
 
     async def remove(board: BoardTable, item: Item) -> Answer:
@@ -348,8 +348,8 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool, 
 
 
 def _confirmed(items: Sequence[Item]) -> bool:
+    removed = plural(len(items), "item")
+    named = shown(some([item.id for item in items], NAMED))
     if not sys.stdin.isatty():
-        problem = f"this would remove {plural(len(items), 'item')}"
-        raise BadInput("id", problem, "say so with --yes")
-    names = shown(some([item.id for item in items], NAMED))
-    return confirmed(f"Remove {plural(len(items), 'item')} ({names})?")
+        raise BadInput("id", f"this would remove {removed}: {named}", "say so with --yes")
+    return confirmed(f"Remove {removed} ({named})?")

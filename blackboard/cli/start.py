@@ -137,10 +137,10 @@ async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
     return svg_of(texts_of(output.pictures[DRAWN], colour=True), title=title)
 
 
-async def _served(url: str) -> None:
+async def _served(url: str, at_end: bool) -> None:  # noqa: FBT001 - as it is called
     """Print the page's address, and open it if there is a screen; at the end, wait for Ctrl-C."""
-    if not url:
-        note("the page goes on until Ctrl-C")
+    if at_end:
+        note(f"{url} goes on until Ctrl-C")
         await asyncio.Event().wait()
     note(f"the board in a browser: {url}")
     if sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():

@@ -24,11 +24,12 @@ from blackboard.display.columns import (
     worker_name,
 )
 from blackboard.display.layout import ANSI, RESET, Line, Style, chosen, table, text_of
+from blackboard.display.layout import cropped as cut
 from blackboard.model import Run
 from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.status import BoardStatus
 
-WIDTH = 78
+WIDTH = 80
 """Columns of a line in a file or a pipe, and of a paragraph at the most."""
 INDENT = "   "
 _BOARD = ("id", "start", "stop", "running", "outcome", "next", "worker")
@@ -59,7 +60,8 @@ class Output:
     @property
     def width(self) -> int:
         """Columns of what is indented, at the most."""
-        return WIDTH - len(INDENT)
+        is_file = not self._stream.isatty()
+        return WIDTH - len(INDENT) if is_file else min(_columns(), WIDTH - len(INDENT))
 
     def write(self, lines: Sequence[str]) -> None:
         """Writes lines that stay."""
@@ -72,15 +74,20 @@ class Output:
 
     def say(self, text: str) -> None:
         """A paragraph, wrapped to the width."""
-        self.write(
-            textwrap.wrap(
-                " ".join(text.split()),
-                width=min(self.width, WIDTH) + len(INDENT),
-                initial_indent=INDENT,
-                subsequent_indent=INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+        self.write(self._wrapped(" ".join(text.split()), INDENT))
+
+    def rows(self, lines: Iterable[str]) -> None:
+        """Lines, each of which goes on further to the right where it is too long."""
+        self.write([part for line in lines for part in self._wrapped(line, INDENT * 2)])
+
+    def _wrapped(self, text: str, below: str) -> list[str]:
+        return textwrap.wrap(
+            text,
+            width=min(self.width + len(INDENT), WIDTH),
+            initial_indent=INDENT,
+            subsequent_indent=below,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
 
     def lines(self, lines: Iterable[str]) -> None:
@@ -117,8 +124,7 @@ class TerminalOutput(Output):
 
     @property
     def width(self) -> int:
-        """One column is left free: a line that ends in the last one may or may not wrap."""
-        return max(self._size.columns - 1 - len(INDENT), 1)
+        return _columns()
 
     def write(self, lines: Sequence[str]) -> None:
         self._said += lines
@@ -132,7 +138,8 @@ class TerminalOutput(Output):
             self._stream.write(_ALL)
             self._painted = ()
             self._paint(self._said, ())
-        fitting = cropped(picture, size.lines - 1)
+        lines = [cut(line, self.width) for line in picture]
+        fitting = cropped(lines, size.lines - 1)
         self._paint([], ["", *indented(fitting, colour=self.colour)])
 
     def _paint(self, said: Sequence[str], picture: Sequence[str]) -> None:
@@ -151,6 +158,13 @@ class TerminalOutput(Output):
         self._stream.write("\n" + _SHOW if self._painted else _SHOW)
         self._painted = ()
         self._stream.flush()
+
+
+def _columns() -> int:
+    """Columns of a terminal for what is indented. One is left free: a line that ends in the last
+    one may or may not wrap.
+    """
+    return max(shutil.get_terminal_size().columns - 1 - len(INDENT), 1)
 
 
 def indented(lines: Sequence[Line], *, colour: bool) -> list[str]:

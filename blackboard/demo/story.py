@@ -54,11 +54,11 @@ async def play(
     *,
     clock: Clock,
     program: str,
-    served: Callable[[str], Awaitable[None]] | None = None,
+    served: Callable[[str, bool], Awaitable[None]] | None = None,
 ) -> None:
     """Play all acts, in an empty folder. `program` is the command as the reader calls it. With
-    `served` the board is in a browser as well: it is called with the address, and once more, with
-    "", at the end of the story, for as long as the page is to go on.
+    `served` the board is in a browser as well: it is called with the address and false, and once
+    more with true at the end of the story, for as long as the page is to go on.
     Raises BlackboardError when an act does not happen in time.
     """
     today = clock.now().date()
@@ -71,14 +71,15 @@ async def play(
             AsyncExitStack() as stack,
         ):
             if served is not None:
-                await served(await stack.enter_async_context(demo_pages(folder)))
+                url = await stack.enter_async_context(demo_pages(folder))
+                await served(url, False)
             story = _Story(board=board, workers=workers, output=output, clock=clock, folder=folder)
             taken_over, last = await story.play()
             output.close()
             runs = [run async for run in board.runs(taken_over)]
             story.end(runs, board=last, today=today, program=program)
             if served is not None:
-                await served("")
+                await served(url, True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,7 +225,7 @@ class _Story(Story):
 
     def _files(self) -> None:
         self.output.title(f"The files, in {self.folder.out}")
-        self.output.lines(files_in(self.folder.out))
+        self.output.rows(files_in(self.folder.out))
         town, _ = BROKEN
         for name, problem in failed_feeds(self.folder.out / f"{town}.report.json"):
             self.output.say(
@@ -234,7 +235,7 @@ class _Story(Story):
 
     def _week(self, town: str, today: date) -> None:
         self.output.title(f"The next days in {town}, and who announced what")
-        self.output.lines(week_in(self.folder.out / f"{town}.json", today=today))
+        self.output.rows(week_in(self.folder.out / f"{town}.json", today=today))
 
 
 def _in_full_swing(board: BoardStatus) -> bool:

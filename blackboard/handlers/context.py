@@ -21,6 +21,7 @@ from msgspec import Struct
 from blackboard.errors import BadInput
 from blackboard.rules.next_run import LONGEST_AFTER
 from blackboard.schedule.times import duration_of
+from blackboard.schedule.words import duration_in_words
 from blackboard.spec import DEEPEST
 
 MOST = 2**53
@@ -276,6 +277,7 @@ def reason_of(answer: HandlerAnswer) -> str:
     """The reason; where none was given, the name of the answer."""
     reason = str(answer)
     if isinstance(answer, Retry):
-        asked = f"asked for a retry in {math.ceil(seconds_until(answer)):,} s"
+        after = timedelta(seconds=math.ceil(seconds_until(answer)))
+        asked = f"asked for a retry in {duration_in_words(after)}"
         return f"{reason} ({asked})" if reason else asked
     return reason or type(answer).__name__.lower()

@@ -197,12 +197,20 @@ def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
         try:
             found += handlers_in(import_source(source), source)
         except (Exception, SystemExit) as problem:
-            where = str(Path(source.folder, source.module)) if source.folder else source.module
-            words = f"cannot import {where}: {_in_a_line(problem)}"
+            if isinstance(problem, BadInput) and problem.field == "jobs":  # it lacks a package
+                raise BadInput(field, problem.problem, problem.remedy) from problem
+            words = f"cannot import {_where(source)}: {_in_a_line(problem)}"
             raise BadInput(field, words, _remedy(problem, source)) from problem
     if not found:
         raise BadInput(field, "there is no handler in it", "mark one with @handler")
     return found
+
+
+def _where(source: Source) -> str:
+    """The file or the folder of a module; its name where it is installed."""
+    path = Path(source.folder, *source.module.split("."))
+    file = path.with_suffix(".py")
+    return str(file if file.is_file() else path) if source.folder else source.module
 
 
 def _remedy(problem: BaseException, source: Source) -> str:

@@ -55,14 +55,19 @@ def _without_limits(schedule: Schedule) -> str:
 
 def describe_duration(interval: timedelta) -> str:
     """An interval in words: "every hour", "every 1 day and 12 hours"."""
-    parts, rest = [], interval
+    words = duration_in_words(interval)
+    return "every " + (words.removeprefix("1 ") if words.count(" ") == 1 else words)
+
+
+def duration_in_words(duration: timedelta) -> str:
+    """A duration in words: "5 minutes", "1 day and 12 hours"."""
+    parts, rest = [], duration
     for name, unit in zip(_UNIT_NAMES, UNITS.values(), strict=True):
-        if name != "week" or not interval % unit:
+        if name != "week" or not duration % unit:
             number, rest = divmod(rest, unit)
             if number:
                 parts.append(f"{number} {name}" + ("s" if number > 1 else ""))
-    words = _join(parts)
-    return "every " + (words[2:] if len(parts) == 1 and words.startswith("1 ") else words)
+    return _join(parts)
 
 
 def _describe_fields(fields: Fields) -> str:

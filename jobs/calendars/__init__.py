@@ -1,22 +1,7 @@
 """Type `calendars`: one calendar for a city out of all the iCalendar feeds of its groups.
 
-An item is a city. Its params:
-
-    feeds      addresses, or objects with url, name and primary, or the text of a list (see
-               `params.py`); of an event in several feeds the copy of a primary one is kept
-    feeds_file the path of a list on the worker's machine, in place of `feeds`; each run reads it
-    timezone   the city's zone, an IANA name; also that of times that name none
-    days       how many days the calendar covers, 90 by default
-    from       its first day, as 2026-08-21; by default the day the run is due
-    private    whether events marked as private or confidential are included; false by default
-    out        the folder for ID.ics, ID.json, ID.report.json and ID.cache.json
-
-JobSettings, `[jobs.calendars]`:
-
-    allow      what may be fetched besides public addresses: a list of addresses, networks, hosts,
-               host:port, or "file" for files of this machine
-    memory     what all readers of feeds may take together, 512MiB by default
-    deadline   the time for bringing in all feeds, 5m by default
+An item is a city; its params are `CalendarParams`, the settings of `[jobs.calendars]` are
+`JobSettings`, and docs/calendars.md explains both.
 
 Feeds are parsed in child processes that can be killed, so no feed can stop a run; a feed that fails
 is in the report and spoils nothing. Not promised: that a calendar is complete. What a feed leaves
@@ -32,6 +17,8 @@ from typing import Any
 
 from blackboard import BadInput, Context, Item, handler
 
+from .params import CalendarParams, RunContext, city_of, job_settings
+
 for _package in ("httpx2", "icalendar"):
     if find_spec(_package) is None:
         raise BadInput(
@@ -41,11 +28,10 @@ for _package in ("httpx2", "icalendar"):
         )
 
 
-@handler("calendars", every="8h", timeout="10m", retries=2, fenced=True)
+@handler("calendars", every="8h", timeout="10m", retries=2, fenced=True, params=CalendarParams)
 def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
     """Makes the calendar of a city; the result is the summary of the run."""
     from .aggregation import aggregate_city  # noqa: PLC0415 - workers that only list it wait less
-    from .params import RunContext, city_of, job_settings  # noqa: PLC0415
 
     run = RunContext(
         fence=ctx.fence,

@@ -234,16 +234,13 @@ class Policy:
     """A network, and the one port of it that is meant, if one is."""
     hosts: frozenset[tuple[str, int | None]] = frozenset()
 
-    def refusal(self, host: str, port: int, addresses: Iterable[Address]) -> str:
-        """Why not to connect, or "" when every one of the host's addresses is allowed."""
+    def refused(self, host: str, port: int, addresses: Iterable[Address]) -> Address | None:
+        """The first of the host's addresses that is not allowed."""
         name = host.lower().rstrip(".")
         if {(name, None), (name, port)} & self.hosts:
-            return ""
-        for address in addresses:
-            why = why_refused(address)
-            if why and not self._allows(address, port):
-                return f"{address} is {why}"
-        return ""
+            return None
+        found = (one for one in addresses if why_refused(one) and not self._allows(one, port))
+        return next(found, None)
 
     def _allows(self, address: Address, port: int) -> bool:
         plain = _plain(address)

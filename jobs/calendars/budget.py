@@ -2,8 +2,8 @@
 
 The processor time of each series, and of each time zone that a feed defines, is limited by a timer
 of this process's own processor time, so a busy machine refuses nothing that an idle one takes. Code
-that does not return to the interpreter is ended from outside: the parent kills the process at its
-deadline.
+that does not return to the interpreter is ended from outside: the kernel kills the process when a
+feed has used up its processor time.
 """
 
 import gc

@@ -193,16 +193,21 @@ class Vevent:
         return (self.sequence, 0, self.order)
 
 
-def read_vevent(block: Block, number: int, zones: Zones, order: str) -> Vevent:
-    """Reads a VEVENT; ValueError or OverflowError when it has no start."""
+def read_vevent(
+    block: Block, number: int, zones: Zones, order: str, *, series: str | None = None
+) -> Vevent:
+    """Reads a VEVENT. `series` is the zone of the series that it changes, if that is there.
+    ValueError or OverflowError when it has no start.
+    """
     line = block.first("DTSTART")
     if line is None:
         raise ValueError("an event without DTSTART")
     zones.unknown.clear()
-    member = Vevent(block, number, zones.moment(line, block), order=order)
+    start = zones.moment(line, block, zones.of_end(block))
+    member = Vevent(block, number, start, order=order)
     member.place = plain_words(without_markup(plain(block.value("LOCATION"), 2_000)))
     member.title = plain_words(without_markup(plain(block.value("SUMMARY"), 2_000)))
-    return _Reading(block, zones, member).read()
+    return _Reading(block, zones, member).read(start.zone if series is None else series)
 
 
 class _Reading:
@@ -213,14 +218,15 @@ class _Reading:
         self._zones = zones
         self._member = member
 
-    def read(self) -> Vevent:
+    def read(self, series: str) -> Vevent:
+        """`series` is the zone of local times in its RECURRENCE-ID."""
         member = self._member
         member.start = self._within(member.start, "a start")
         member.end = self._end()
         self._make_days()
         override = self._block.first("RECURRENCE-ID")
         if override is not None:
-            member.recurrence = self._only(override, "a RECURRENCE-ID")
+            member.recurrence = self._only(override, "a RECURRENCE-ID", series)
             member.this_and_future = "THISANDFUTURE" in override.params.upper()
             if "THISANDPRIOR" in override.params.upper():
                 member.mended.append("RANGE=THISANDPRIOR is not followed")
@@ -245,12 +251,9 @@ class _Reading:
             self._member.mended.append(f"{what} in the year {moment.wall.year} is cut")
         return cut
 
-    def _moment(self, line: Line) -> Moment:
-        return self._zones.moment(line, self._block, self._member.start.zone)
-
-    def _only(self, line: Line, what: str) -> Moment | None:
+    def _only(self, line: Line, what: str, local: str) -> Moment | None:
         try:
-            return self._within(self._moment(line), what)
+            return self._within(self._zones.moment(line, self._block, local), what)
         except (ValueError, OverflowError) as problem:
             self._member.mended.append(str(problem))
             return None
@@ -301,7 +304,7 @@ class _Reading:
 
     def _end_beside(self, start: Moment, line: Line) -> Moment | None:
         """The end that a line says, as a day beside a day and a time beside a time."""
-        said = self._only(line, "an end")
+        said = self._only(line, "an end", start.zone)
         if said is None:
             return None
         end = end_beside(said, start, days=self._zones.of_days(self._block.zone)).within()

@@ -231,6 +231,8 @@ class Fetcher:
             raise FetchFailed(problem, why=Why.REFUSED)
         if not self._policy.files:
             problem = "not an http or https address; files are not allowed"
+            if scheme:
+                problem += ' (allow = ["file"] under [jobs.calendars])'
             raise FetchFailed(problem, why=Why.REFUSED)
         return await self._from_file(address)
 

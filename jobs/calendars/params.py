@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
-from blackboard.inputs import check_names, number_of
+from blackboard.inputs import check_names
 from blackboard.schedule.times import parse_duration
 
 from .addresses import Policy, name_from, policy
@@ -85,12 +87,51 @@ def _feeds_in(line: str, above: str) -> Iterator[Listed]:
         yield Listed(one.rstrip("\"'>,;"), name, bool(marks))
 
 
-_TAKEN = ("feeds", "feeds_file", "timezone", "days", "from", "private", "out")
-_MOST_DAYS = 1_000
 _MOST_FEEDS = 2_000
 _LONGEST_LIST = 4_000_000
 _EARLIEST, _LATEST = 1900, 2200
 _NO_ADDRESS = 'not a feed: an address is missing, or {"url": ..., "name": ...}'
+
+
+class CalendarParams(msgspec.Struct, frozen=True, kw_only=True):
+    """The params of an item. Raises BadInput naming the one that cannot be used."""
+
+    feeds: list[Any] | str | None = None
+    """Addresses, or tables with url, name and primary; or the text of a list."""
+    feeds_file: str | None = None
+    """The path of such a list, which each run reads."""
+    timezone: str | None = None
+    days: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 90
+    first: date | None = msgspec.field(name="from", default=None)
+    private: bool = False
+    out: str = "out"
+
+    def __post_init__(self) -> None:
+        if self.feeds is None and self.feeds_file is None:
+            remedy = "addresses, or the text of a list; or the path of one as feeds_file"
+            raise BadInput("params.feeds", "is missing", remedy)
+        if self.feeds is not None and self.feeds_file is not None:
+            raise BadInput("params.feeds_file", "stands beside feeds", "leave one")
+        if self.timezone is not None:
+            _check_zone(self.timezone)
+        if self.first is not None:
+            _check_first(self.first)
+        if not self.out.strip() or "\0" in self.out:
+            raise BadInput("params.out", f"{self.out!r} is no folder", "a path like out/cities")
+
+
+def _check_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise BadInput(
+            "params.timezone", f"{name!r} is no time zone", "an IANA name like Europe/Paris"
+        ) from None
+
+
+def _check_first(day: date) -> None:
+    if not _EARLIEST <= day.year <= _LATEST:
+        raise BadInput("params.from", f"{day} is out of range", f"{_EARLIEST} to {_LATEST}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,88 +162,32 @@ class City:
 
 def city_of(
     item_id: str,
-    params: Mapping[str, Any],
+    params: CalendarParams,
     *,
     due: datetime,
     zone: str = "UTC",
     allowed: Policy | None = None,
 ) -> City:
-    """Reads an item's params, and the file of its list where that is `allowed`. `from` is by
-    default the day of `due` in the city's zone, so that a retry asks for the same days. `zone` is
-    the item's own, for when `timezone` is not given.
+    """Reads the file of an item's list, where that is `allowed`. `from` is by default the day of
+    `due` in the city's zone, so that a retry asks for the same days. `zone` is the item's own, for
+    when `timezone` is not given.
 
     Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `CityFeed`.
     """
-    check_names(params, _TAKEN, of="calendars", where="params.")
-    named = _zone(params.get("timezone", zone))
-    first = _first(params.get("from"), due.astimezone(ZoneInfo(named)).date())
-    if not _EARLIEST <= first.year <= _LATEST:
-        raise BadInput("params.from", f"{first} is out of range", f"{_EARLIEST} to {_LATEST}")
-    private = _switch("params.private", params.get("private", False))
-    window = Window(first, _days(params.get("days", 90)), named, private)
+    named = params.timezone or zone
+    first = params.first or due.astimezone(ZoneInfo(named)).date()
+    window = Window(first, params.days, named, params.private)
     feeds = _feeds(params, allowed or Policy())
-    return City(id=item_id, feeds=feeds, window=window, out=_out(params.get("out", "out")))
+    return City(id=item_id, feeds=feeds, window=window, out=Path(params.out).expanduser())
 
 
-def _zone(name: Any) -> str:
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, TypeError, OSError):
-        raise BadInput(
-            "params.timezone", f"{name!r} is no time zone", "an IANA name like Europe/Paris"
-        ) from None
-    return str(name)
-
-
-def _days(value: Any) -> int:
-    number = number_of(value.strip()) if isinstance(value, str) else value
-    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= _MOST_DAYS:
-        raise BadInput("params.days", f"{value!r} is not a number of days", f"1 to {_MOST_DAYS}")
-    return number
-
-
-def _first(value: Any, today: date) -> date:
-    if value in (None, "", "today"):
-        return today
-    if isinstance(value, datetime):
-        return value.date()
-    if isinstance(value, date):
-        return value
-    try:
-        return date.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise BadInput("params.from", f"{value!r} is no day", "like 2026-08-21, or today") from None
-
-
-def _switch(where: str, value: Any) -> bool:
-    """True or false, also as text: "true", "no". Raises BadInput."""
-    said = value.strip().lower() if isinstance(value, str) else value
-    if said in (True, "true", "yes"):
-        return True
-    if said in (False, "false", "no"):
-        return False
-    raise BadInput(where, f"{value!r} is neither true nor false")
-
-
-def _out(value: Any) -> Path:
-    if not isinstance(value, str | Path) or not str(value).strip() or "\0" in str(value):
-        raise BadInput("params.out", f"{value!r} is no folder", "a path like out/cities")
-    return Path(value).expanduser()
-
-
-def _feeds(params: Mapping[str, Any], allowed: Policy) -> tuple[CityFeed, ...]:
-    given = params.get("feeds")
-    if given is not None and "feeds_file" in params:
-        raise BadInput("params.feeds_file", "stands beside feeds", "leave one")
-    if "feeds_file" in params:
-        listed = _in_file(params["feeds_file"], allowed)
-    elif isinstance(given, str):
-        listed = read_feeds(given)
-    elif isinstance(given, list | tuple):
-        listed = [_listed(entry) for entry in given]
+def _feeds(params: CalendarParams, allowed: Policy) -> tuple[CityFeed, ...]:
+    if params.feeds_file is not None:
+        listed = _in_file(params.feeds_file, allowed)
+    elif isinstance(params.feeds, str):
+        listed = read_feeds(params.feeds)
     else:
-        remedy = "addresses, or the text of a list; or the path of one as feeds_file"
-        raise BadInput("params.feeds", "is missing or no list", remedy)
+        listed = [_listed(entry) for entry in params.feeds or ()]
     if not listed:
         raise BadInput("params.feeds", "has no feed in it", "one address or more")
     if len(listed) > _MOST_FEEDS:
@@ -210,7 +195,7 @@ def _feeds(params: Mapping[str, Any], allowed: Policy) -> tuple[CityFeed, ...]:
     return tuple(_made_feed(one, number) for number, one in enumerate(listed, start=1))
 
 
-def _in_file(given: Any, allowed: Policy) -> list[Listed]:
+def _in_file(given: str, allowed: Policy) -> list[Listed]:
     """The feeds of a list that is a file. Of a line without an address nothing is shown: the file
     may be something else.
     """
@@ -223,7 +208,7 @@ def _in_file(given: Any, allowed: Policy) -> list[Listed]:
             raise BadInput(field_name, f"{given!r} is no file")
         with path.open(encoding="utf-8", errors="replace") as file:
             text = file.read(_LONGEST_LIST + 1)
-    except (OSError, TypeError, ValueError, RuntimeError) as problem:
+    except (OSError, ValueError, RuntimeError) as problem:
         raise BadInput(field_name, f"{given!r} cannot be read: {problem}") from None
     if len(text) > _LONGEST_LIST:
         long = f"{given!r} has more than {_LONGEST_LIST:,} characters"
@@ -234,11 +219,13 @@ def _in_file(given: Any, allowed: Policy) -> list[Listed]:
 def _listed(entry: Any) -> Listed:
     """An entry of a list. One that is no address gets "": the others are fetched all the same."""
     said = entry if isinstance(entry, Mapping) else {"url": entry}
-    url, name = said.get("url"), said.get("name")
+    url, name, primary = said.get("url"), said.get("name"), said.get("primary", False)
+    if not isinstance(primary, bool):
+        raise BadInput("params.feeds", f"primary: {primary!r} is neither true nor false")
     return Listed(
         url.strip() if isinstance(url, str) else "",
         " ".join(name.split()) if isinstance(name, str) else "",
-        _switch("params.feeds", said.get("primary", False)),
+        primary,
     )
 
 
@@ -268,7 +255,7 @@ class JobSettings:
     """Seconds for bringing in all feeds; what is not there then has failed."""
     readers: int = 2
     parse_deadline: float = 60.0
-    """Seconds for one feed, after which its reader is killed."""
+    """Seconds of processor time for one feed, after which its reader is killed."""
     places: Path | None = None
     """The folder in which runs share the places of readers."""
 

@@ -5,7 +5,8 @@ and series that are over are passed over before they cost anything. Events marke
 confidential are left out and counted, unless they are asked for.
 
 It is started by path, not as part of a package, because the folder of a job may be loaded under any
-name. It dies with its parent, and takes no more memory than it was given.
+name. It dies with its parent, and takes no more memory, and no more processor time for a feed, than
+it was given.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from contextlib import suppress
+from itertools import count
 from typing import BinaryIO
 
 import msgspec
@@ -100,24 +102,27 @@ class _Feed:
         occurrences: list[Occurrence] = []
         characters = 0
         for uid, numbers in self._groups().items():
-            numbered: dict[int, int] = {}
-            public = self._public(numbers, self._happenings(numbers))
-            if len(public) > LONG_SERIES and len(occurrences) + len(public) > FEED_EVENTS * 0.9:
-                self._skip(TooMuch("its series make too many events together"), len(numbers))
+            is_full = len(occurrences) == FEED_EVENTS
+            public = [] if is_full else self._public(numbers, self._happenings(numbers))
+            room = FEED_EVENTS * 0.9 if len(public) > LONG_SERIES else FEED_EVENTS
+            if is_full or len(occurrences) + len(public) > room:
+                self._skip(TooMuch(f"the feed has more than {FEED_EVENTS:,} events"), len(numbers))
                 continue
-            for one in public:
-                if one.member not in numbered:
-                    numbered[one.member] = len(texts)
-                    texts.append(text_of_vevent(self._events[one.member], uid, self._base))
-                text = numbered[one.member]
-                occurrences.append(Occurrence(text, one.start, one.end, one.recurrence))
-                characters += len(texts[text].description) + _TEXT_BESIDES
-            if len(occurrences) > FEED_EVENTS:
-                problem = f"more than {FEED_EVENTS:,} events"
-                return Parsed(meaning=meaning, error=problem, large=True)
-            if characters > FEED_TEXT:
-                problem = f"more than {FEED_TEXT >> 20} Mi characters of text"
-                return Parsed(meaning=meaning, error=problem, large=True)
+            said = {
+                member: text_of_vevent(self._events[member], uid, self._base)
+                for member in dict.fromkeys(one.member for one in public)
+            }
+            more = sum(len(said[one.member].description) + _TEXT_BESIDES for one in public)
+            if characters + more > FEED_TEXT:
+                much = f"more than {FEED_TEXT >> 20} Mi characters of text"
+                self._skip(TooMuch(f"the feed has {much}"), len(numbers))
+                continue
+            characters += more
+            places = dict(zip(said, count(len(texts))))
+            texts += said.values()
+            occurrences += [
+                Occurrence(places[one.member], one.start, one.end, one.recurrence) for one in public
+            ]
         seen = len(self._events)
         error = self._problem if seen and self._skipped == seen else ""
         return Parsed(
@@ -147,13 +152,12 @@ class _Feed:
         }
 
     def _happenings(self, numbers: list[int]) -> list[Instance]:
-        members: list[Vevent] = []
+        kinds: dict[bool, list[int]] = {True: [], False: []}
         for number in numbers:
-            try:
-                order = self._orders[number]
-                members.append(read_vevent(self._events[number], number, self._zones, order))
-            except (ValueError, OverflowError) as problem:
-                self._skip(problem, 1)
+            kinds[self._events[number].first("RECURRENCE-ID") is None].append(number)
+        members = self._members(kinds[True], None)
+        series = max(members, key=lambda one: one.rank).start.zone if members else None
+        members += self._members(kinds[False], series)
         try:
             found, dropped = instances_of(
                 members, self._window, edges=self._edges, budget=self._budget
@@ -167,6 +171,16 @@ class _Feed:
                 self._mended += 1
                 self._mending = self._mending or " ".join(member.mended[0].split())[:200]
         return found
+
+    def _members(self, numbers: list[int], series: str | None) -> list[Vevent]:
+        members: list[Vevent] = []
+        for number in numbers:
+            block, order = self._events[number], self._orders[number]
+            try:
+                members.append(read_vevent(block, number, self._zones, order, series=series))
+            except (ValueError, OverflowError) as problem:
+                self._skip(problem, 1)
+        return members
 
     def _public(self, numbers: list[int], found: list[Instance]) -> list[Instance]:
         """Without what is private. A change to a private series that does not say is private; a
@@ -206,15 +220,17 @@ def _made_uid(block: Block) -> str:
     return hashlib.sha256(order.encode("utf-8", "surrogatepass")).hexdigest()[:32] + "@no-uid"
 
 
-def main(parent: int, memory: int) -> None:
-    """Serves feeds until its input ends."""
+def main(parent: int, memory: int, seconds: float) -> None:
+    """Serves feeds until its input ends, or one takes more than so many seconds of processor time:
+    then SIGPROF ends this process, whatever it does.
+    """
     die_with(parent)
     reset_signals(())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit(memory)
     warnings.simplefilter("ignore")
-    while _serve(sys.stdin.buffer, sys.stdout.buffer, memory):
-        pass
+    while _serve(sys.stdin.buffer, sys.stdout.buffer, memory, seconds):
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _limit(memory: int) -> None:
@@ -225,13 +241,14 @@ def _limit(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _serve(source: BinaryIO, sink: BinaryIO, memory: int) -> bool:
+def _serve(source: BinaryIO, sink: BinaryIO, memory: int, seconds: float) -> bool:
     head = source.read(HEAD.size)
     if len(head) < HEAD.size:
         return False
     request, body = HEAD.unpack(head)
     ask = msgspec.json.decode(source.read(request), type=Ask)
     feed = source.read(body)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         answer = msgspec.json.encode(parse(feed, ask))
     except (MemoryError, RecursionError):

@@ -1,5 +1,8 @@
 """A few child processes that parse feeds, each killed when a feed takes it beyond its deadline.
 
+The deadline is one of processor time, so a busy machine refuses no feed that an idle one takes; the
+kernel keeps it. How long a feed may take by the clock is bounded, too, but generously.
+
 They start when the first feed needs parsing: a run on unchanged feeds starts none.
 
 **SharedPlaces.** Several cities may be aggregated at a time, each in a process of its own, and the
@@ -16,6 +19,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -94,7 +98,7 @@ package = types.ModuleType("calendars_child")
 package.__path__ = [sys.argv[1]]
 sys.modules["calendars_child"] = package
 from calendars_child.parser import main
-main(int(sys.argv[2]), int(sys.argv[3]))
+main(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
 """
 """Makes this folder a package without running its `__init__`, which is for workers."""
 
@@ -111,9 +115,19 @@ class ParserPool:
     """At most `size` processes, for the length of an `async with`."""
 
     def __init__(
-        self, *, size: int, deadline: float, memory: int, folder: Path | None = None
+        self,
+        *,
+        size: int,
+        deadline: float,
+        memory: int,
+        folder: Path | None = None,
+        longest: float = 300.0,
     ) -> None:
+        """`deadline` is the processor time for a feed, `longest` its time by the clock, in seconds;
+        `memory` is bytes for each process, `folder` that of `SharedPlaces`.
+        """
         self._deadline = deadline
+        self._longest = longest
         self._memory = memory
         self._places = SharedPlaces(size, folder)
         self._turns = asyncio.Semaphore(size)
@@ -148,14 +162,18 @@ class ParserPool:
             process = self._idle.pop() if self._idle else await self._start()
             begins()
             try:
-                async with asyncio.timeout(self._deadline):
+                async with asyncio.timeout(self._longest):
                     parsed = await _exchange(process, body, ask)
             except TimeoutError:
                 await self._end(process)
-                return Parsed(error=f"takes more than {self._deadline:g} s to read")
+                return Parsed(error=f"is not read after {self._longest:g} s")
             except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):
                 await self._end(process)
-                return Parsed(error=f"its reader died: {how_it_ended(await process.wait())}")
+                code = await process.wait()
+                if code == -signal.SIGPROF:
+                    much = f"more than {self._deadline:g} s of processor time"
+                    return Parsed(error=f"takes {much} to read")
+                return Parsed(error=f"its reader died: {how_it_ended(code)}")
             except BaseException:
                 await self._end(process)
                 raise
@@ -171,7 +189,8 @@ class ParserPool:
         place = await self._places.take()
         try:
             process = await asyncio.create_subprocess_exec(
-                *python("-c", program(_BOOT), _FOLDER, str(os.getpid()), str(self._memory)),
+                *python("-c", program(_BOOT), _FOLDER),
+                *map(str, (os.getpid(), self._memory, self._deadline)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-PARSER = 10
+PARSER = 11
 """Raise it when the same bytes would give other events: cached ones are then parsed again."""
 
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, 23, 59, 59, tzinfo=UTC)
@@ -64,6 +64,9 @@ class Window(msgspec.Struct, frozen=True):
     def end(self) -> date:
         """The first day after the window."""
         return self.first + timedelta(days=self.days)
+
+    def has(self, day: date) -> bool:
+        return self.first <= day < self.end
 
     def covers(self, other: "Window") -> bool:
         """Whether events expanded for this window hold all of the other's."""

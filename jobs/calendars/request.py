@@ -22,7 +22,7 @@ import httpx2
 
 from blackboard.clock import Clock
 
-from .addresses import Address, Policy
+from .addresses import Address, Policy, why_refused
 from .responses import (
     HEAD,
     BadEncoding,
@@ -130,7 +130,7 @@ class Requester:
             own["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         begun = self._clock.monotonic()
         try:
-            addresses = await self._judged(url)
+            addresses = await self._judged(url, is_listed=len(way) < 2)
         finally:
             seconds.connect += self._clock.monotonic() - begun
         problem: Exception | None = None
@@ -151,7 +151,10 @@ class Requester:
         assert problem is not None, "a host that was judged has an address"
         raise NoConnection(f"no connection: {error_line(problem)}")
 
-    async def _judged(self, url: httpx2.URL) -> list[Address]:
+    async def _judged(self, url: httpx2.URL, *, is_listed: bool) -> list[Address]:
+        """The addresses of a host. How to allow one is said of a listed feed alone, as a server
+        may redirect to whatever it likes.
+        """
         port = _port_of(url)
         try:
             async with asyncio.timeout(self._limits.connect):
@@ -161,9 +164,12 @@ class Requester:
             raise TimedOut(problem) from None
         except (OSError, ValueError):
             raise FetchFailed(f"the host {url.host!r} is not known") from None
-        refusal = self._policy.refusal(url.host, port, addresses)
-        if refusal:
-            raise FetchFailed(f"refused: {refusal}", why=Why.REFUSED)
+        refused = self._policy.refused(url.host, port, addresses)
+        if refused is not None:
+            problem = f"refused: {refused} is {why_refused(refused)}"
+            place = f"[{refused}]:{port}" if refused.version == 6 else f"{refused}:{port}"
+            allow = f' (allow = ["{place}"] under [jobs.calendars])' if is_listed else ""
+            raise FetchFailed(f"{problem}{allow}", why=Why.REFUSED)
         if not addresses:
             raise FetchFailed(f"the host {url.host!r} has no address")
         return addresses

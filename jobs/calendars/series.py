@@ -3,11 +3,11 @@
 A series is its recurring VEVENT with its exclusions, additions and overrides. Its rules are
 expanded as those of schedules. An exclusion or an override names one time, as an instant, whatever
 zone it is written in, or what may be meant instead (`_Places`); an exclusion that is a day names
-all times of that day. An override is there even if its time is excluded.
-Publishers also give one UID to several VEVENTs that are no series:
+all times of that day. An override is there even if its time is excluded, unless its SEQUENCE says
+that the exclusion is later. Publishers also give one UID to several VEVENTs that are no series:
 
     SEQUENCE differs in each                    versions of one event: the highest is kept
-    the same start, title and place             the same event twice: one is kept
+    the same start, title and place             the same event twice: one is kept, also of overrides
     an impossible RECURRENCE-ID                 each an event of its own
     anything else                               each an event of its own
 
@@ -21,13 +21,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import IntEnum
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from icalendar.timezone import tzp
 
 from blackboard.schedule.rrule import expansion
 
-from .budget import SERIES_EVENTS, Budget, TooMuch
+from .budget import SERIES_EVENTS, Budget
 from .events import Vevent
 from .records import Edges, Window, instant_of, instant_text, is_day
 from .rules import Rule, at_start, has_start, meant_start, until_of
@@ -86,9 +87,15 @@ def instances_of(
             found += [_single(member) for member in overrides]
     inside = [one for one in found if edges.meet(one.start, one.end)]
     kept = _once(inside)
+    repeated = len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
     if len(kept) > SERIES_EVENTS:
-        raise TooMuch(f"one series makes more than {SERIES_EVENTS:,} events")
-    return kept, len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
+        members[0].mended.append(_cut("one UID"))
+        kept = sorted(kept, key=lambda one: one.start)[:SERIES_EVENTS]
+    return kept, repeated
+
+
+def _cut(what: str) -> str:
+    return f"{what}: the times after the first {SERIES_EVENTS:,} are left out"
 
 
 def _without_impossible_ids(members: list[Vevent]) -> list[Vevent]:
@@ -160,7 +167,7 @@ def _places_of_one(same: list[R]) -> list[R]:
 
 def _once(found: list[Instance]) -> list[Instance]:
     """One for each time, title and place. Where there is an override, only its RECURRENCE-ID
-    counts.
+    counts; but two of them that show the same from start to end are one.
     """
     times: defaultdict[str, list[Instance]] = defaultdict(list)
     for one in found:
@@ -172,7 +179,11 @@ def _once(found: list[Instance]) -> list[Instance]:
             kept.append(best)
         else:
             kept += _places(same)
-    return kept
+    shown: dict[tuple[str, ...], Instance] = {}
+    for one in kept:
+        key = (one.start, one.end, one.title, one.place)
+        shown[key] = max(shown.get(key, one), one, key=lambda each: each.rank)
+    return list(shown.values())
 
 
 def _single(member: Vevent, *, shared: bool = False) -> Instance:
@@ -202,16 +213,22 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
         changes = _named(overrides, lambda one: places.one(one) or exact(one))
         own = [*_instances(times, main, changes), *periods]
         excluded = [(one, places.named(one)) for one in main.exclusions]
-        taken = {place for _one, named in excluded for place in named}
-        taken |= {_text(one.recurrence.time) for one in changes if one.recurrence}
+        over = {place for _one, named in excluded for place in named}
+        over |= {_text(exact(one).time) for one in main.exclusions}
+        changed = [(one, _text(one.recurrence.time)) for one in changes if one.recurrence]
+        taken = over.union(place for _one, place in changed)
         found = [one for one in own if one.recurrence not in taken]
         idle = [(main, "EXDATE", one) for one, named in excluded if not named]
-        changed = [(one, one.recurrence) for one in overrides if one.recurrence]
-        idle += [(one, "RECURRENCE-ID", at) for one, at in changed if not places.named(at)]
+        named = [(one, one.recurrence) for one in overrides if one.recurrence]
+        idle += [(one, "RECURRENCE-ID", at) for one, at in named if not places.named(at)]
         shown = {one.recurrence for one in found}
         for member, name, moment in idle:
-            if shown.intersection(places.near(moment)):
+            is_old = member.sequence < main.sequence and window.has(moment.wall.date())
+            if is_old or shown.intersection(places.near(moment)):
                 member.mended.append(f"{name} {moment.text} is no time of its series")
+        changes = [
+            one for one, place in changed if place not in over or one.sequence >= main.sequence
+        ]
     except MemoryError:
         raise
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
@@ -310,9 +327,15 @@ def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> dict[st
     )
     firsts = [main.start.time] if has_start(main.rules, main.start) else []
     added = [one.time for one in main.additions]
-    times = {_text(one): one for one in (*firsts, *added, *near(main.rules))}
-    for one in near(main.exceptions):
-        times.pop(_text(one), None)
+    times = {_text(one): one for one in (*firsts, *added)}
+    for rule in main.rules:
+        found = list(islice(near(rule), SERIES_EVENTS + 1))
+        if len(found) > SERIES_EVENTS:
+            main.mended.append(_cut(f"FREQ={rule['FREQ']}"))
+        times |= {_text(one): one for one in found[:SERIES_EVENTS]}
+    for rule in main.exceptions:
+        for one in near(rule):
+            times.pop(_text(one), None)
     return times
 
 
@@ -339,17 +362,14 @@ def _instances(times: dict[str, date], main: Vevent, overrides: list[Vevent]) ->
         yield _instance(member, _span(member, one + moved), place, origin)
 
 
-def _near(rules: list[Rule], *, start: Moment, begin: datetime, stop: datetime) -> Iterator[date]:
-    """The times of rules from one wall time to another."""
-    for rule in rules:
-        until = until_of(rule)
-        for number, wall in enumerate(expansion(rule, start.wall).after(begin - _SECOND)):
-            one = replace(start, wall=wall).time
-            if wall > stop or (until is not None and one > until):
-                break
-            if number == SERIES_EVENTS:
-                raise TooMuch(f"FREQ={rule['FREQ']} makes more than {SERIES_EVENTS:,} events")
-            yield one
+def _near(rule: Rule, *, start: Moment, begin: datetime, stop: datetime) -> Iterator[date]:
+    """The times of a rule from one wall time to another."""
+    until = until_of(rule)
+    for wall in expansion(rule, start.wall).after(begin - _SECOND):
+        one = replace(start, wall=wall).time
+        if wall > stop or (until is not None and one > until):
+            break
+        yield one
 
 
 def _periods(main: Vevent) -> list[Instance]:

@@ -5,7 +5,8 @@ date marked as a time and a time marked as a date, 24:00, AM and PM, and a date 
 broken line after it. A zone is, in this order, one that is known by its name, the feed's own
 VTIMEZONE, one that is probably meant (`zone_names.py`); else the feed's X-WR-TIMEZONE, unless that
 is UTC, which many programs write by default; else the city's zone, which also holds for floating
-times. A floating time beside a start is one of the start's zone.
+times. A floating start is one of the zone that its end names, where the feed names none; a floating
+time beside a start is one of the start's zone.
 
 Weeks and days of a DURATION are nominal: a day later is the same hour of the next day, whatever the
 clocks do in between. Hours, minutes and seconds are exact (RFC 5545, 3.3.6).
@@ -153,9 +154,7 @@ class Zones:
 
     def name(self, tzid: str, block: Block) -> str:
         """The zone for a TZID, which may be empty, or unknown: it is then noted."""
-        name = zone_name(tzid)
-        own = self._own.get((block.calendar, name)) or self._of_any.get(name, "")
-        found = known_zone(tzid) or own or guessed_zone(tzid)
+        found = self._found(tzid, block)
         if found:
             return found
         self.unknown |= {
@@ -163,13 +162,25 @@ class Zones:
         }
         return self.of_days(block.zone)
 
+    def _found(self, tzid: str, block: Block) -> str:
+        name = zone_name(tzid)
+        own = self._own.get((block.calendar, name)) or self._of_any.get(name, "")
+        return known_zone(tzid) or own or guessed_zone(tzid)
+
+    def of_end(self, block: Block) -> str | None:
+        """The zone that an end names, for a start that names none in a feed that names none."""
+        line = block.first("DTEND")
+        if line is None or guessed_zone(block.zone) not in {"", "UTC"}:
+            return None
+        return self._found(_tzid(line), block) or None
+
     def of_days(self, calendar: str) -> str:
         """The zone in which a day of the feed begins."""
         return zone_of_days(calendar, self._city)
 
     def moment(self, line: Line, block: Block, local: str | None = None) -> Moment:
         """The single date or time of a property; ValueError when it is none. `local` is the zone of
-        the start, beside which it stands; None for the start itself.
+        the start, beside which it stands; None where there is none.
         """
         found = self.periods(line, block, local)
         if not found:
@@ -182,8 +193,7 @@ class Zones:
         """All dates or times of a property, each with the text after its slash: an end, a duration,
         or nothing.
         """
-        found = _TZID.search(line.params)
-        tzid = (found[1] or found[2] or "").strip() if found else ""
+        tzid = _tzid(line)
         day = _DATE_ONLY.search(line.params) is not None
         parts = [part.partition("/") for part in line.value.split(",")]
         return [
@@ -216,6 +226,11 @@ class Zones:
         minutes = int(offset[1:3]) * 60 + int(offset[-2:])
         there = timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes))
         return Moment(cut(wall).replace(tzinfo=there).astimezone(UTC).replace(tzinfo=None), "UTC")
+
+
+def _tzid(line: Line) -> str:
+    found = _TZID.search(line.params)
+    return (found[1] or found[2] or "").strip() if found else ""
 
 
 def _clocks(zone: Block) -> str:

@@ -24,7 +24,7 @@ import pytest
 
 from blackboard.cli import called, start
 from blackboard.demo.feeds import BROKEN, TOWNS, feeds_of
-from blackboard.demo.output import TerminalOutput, cropped
+from blackboard.demo.output import Output, TerminalOutput, cropped
 from blackboard.display.layout import Line, Style
 from blackboard.tables.azurite import Emulator
 from tests.house.test_wheel import Installed, installed, wheel
@@ -361,6 +361,9 @@ class Terminal(io.StringIO):
         self.lines = [""]
         self.row = self.column = 0
 
+    def isatty(self) -> bool:
+        return True
+
     def write(self, text: str) -> int:
         for part in re.findall(r"\x1b\[\?25[lh]|\x1b\[\d*[FJKHm]|\r|\n|[^\x1b\r\n]+", text):
             self._obey(part)
@@ -449,6 +452,27 @@ def test_another_size_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     live.show(picture("a", "b"))
     assert terminal.text == ["one", *shown(["a", "b"])]
     assert live.width == 26
+
+
+def test_what_is_wider_than_the_terminal_breaks_between_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live, terminal = screen(monkeypatch, height=9)
+    live.rows(["16 .ics   227 kB  for any program that reads iCalendar"])
+    live.show(picture("a" * 50))
+    assert terminal.text[:2] == [
+        "   16 .ics   227 kB  for any program",
+        "      that reads iCalendar",
+    ]
+    assert max(map(len, terminal.text)) < 40
+
+
+def test_a_dumb_terminal_has_its_width_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    sized(monkeypatch, width=40, height=9)
+    assert Output(Terminal(9)).width == 36
+    assert Output(io.StringIO()).width == 77
+    sized(monkeypatch, width=200, height=9)
+    assert Output(Terminal(9)).width == 77
 
 
 @pytest.mark.parametrize(

@@ -363,7 +363,12 @@ def test_shipped_jobs_are_found_without_importing_them() -> None:
         ({"bad": "x = 1\nimport no_such_thing\n"}, "bad.py", "({file}:2)"),
         ({"bad": "\n\n1 / 0\n"}, "bad.py", "ZeroDivisionError: division by zero ({file}:3)"),
         ({"bad": "raise SystemExit(1)\n"}, "bad.py", "SystemExit: 1"),
-        ({"bad": "import no_such_thing\n"}, ".", "cannot import"),
+        ({"bad": "import no_such_thing\n"}, ".", "cannot import {folder}/bad.py: "),
+        (
+            {"bad": "from blackboard import BadInput\nraise BadInput('jobs', 'x is missing', 'y')"},
+            ".",
+            "jobs '.': x is missing (y)",
+        ),
         ({"bad": good("t").replace("'t'", "'t', every='x'")}, "bad.py", "handler 't' ({file}:2)"),
         ({"broken_module": "1 / 0\n"}, "broken_module", "ZeroDivisionError"),
         ({"a": good("t"), "b": good("t")}, ".", "the type 't' has two handlers"),

@@ -102,6 +102,15 @@ BAD = [
     ("an unknown table", "[wroker]\nslots = 1", "wroker", 1, "did you mean worker?"),
     ("a typo in a type", '[types.a]\n\nevry = "1h"', "evry", 3, "did you mean every?"),
     ("a typo in an item", '[[items]]\nid = "a"\ntyp = "t"', "typ", 3, "did you mean type?"),
+    ("an option of an item", '[[items]]\nid = "a"\ntz = "UTC"', "tz", 3, "did you mean timezone?"),
+    ("an option of a type", '[types.a]\ntz = "UTC"', "tz", 2, "did you mean timezone?"),
+    (
+        "a param beside the settings of its item",
+        '[[items]]\nid = "a"\ngreeting = "x"',
+        "greeting",
+        3,
+        "for its handler, params = { greeting = ... }",
+    ),
     ("no hint for nonsense", "[worker]\nzzzz = 1", "zzzz", 2, "known here: cycle, slots"),
     ("a missing type", '\n[[items]]\nid = "a"', "type", 2, "it is missing (add"),
     (

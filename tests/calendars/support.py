@@ -3,16 +3,17 @@
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import icalendar
 
+from blackboard.handlers.params import described
 from jobs.calendars.addresses import policy
 from jobs.calendars.aggregation import aggregate_city
-from jobs.calendars.params import JobSettings, RunContext, city_of
+from jobs.calendars.params import CalendarParams, JobSettings, RunContext, city_of
 from jobs.calendars.parser import parse
 from jobs.calendars.records import Ask, Parsed, Window
 from jobs.calendars.responses import Fetched
@@ -57,6 +58,14 @@ def times(parsed: Parsed) -> list[tuple[str, str, str]]:
     return sorted((parsed.texts[one.text].title, one.start, one.end) for one in parsed.occurrences)
 
 
+def params_of(said: Mapping[str, Any]) -> CalendarParams:
+    """The params of an item as its handler gets them."""
+    declared = described(CalendarParams, "calendars")
+    declared.check(said)
+    made: CalendarParams = declared.made(said)
+    return made
+
+
 def aggregate(
     out: Path,
     feeds: Sequence[Any] | str,
@@ -69,7 +78,7 @@ def aggregate(
 ) -> dict[str, Any]:
     """A whole run for a town; the answer is its summary."""
     said = {"timezone": "America/New_York", "from": first, **params}
-    city = city_of(name, {"feeds": feeds, "out": str(out), **said}, due=DUE)
+    city = city_of(name, params_of({"feeds": feeds, "out": str(out), **said}), due=DUE)
     quiet = logging.Logger("quiet")  # noqa: LOG001 - below no other, so it prints nothing
     quiet.addHandler(logging.NullHandler())
     return asyncio.run(aggregate_city(city, settings=settings, run=run or RunContext(log=quiet)))

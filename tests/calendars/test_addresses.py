@@ -95,8 +95,20 @@ def test_public_addresses_are_not(address: str) -> None:
 def test_the_settings_allow_what_they_name_and_no_more(
     allow: list[str], host: str, port: int, addresses: list[str], *, allowed: bool
 ) -> None:
-    refusal = policy(allow).refusal(host, port, map(ip_address, addresses))
-    assert (refusal == "") is allowed
+    refused = policy(allow).refused(host, port, map(ip_address, addresses))
+    assert (refused is None) is allowed
+
+
+@pytest.mark.parametrize(
+    ("host", "entry"), [("127.0.0.1", "127.0.0.1:{port}"), ("[::1]", "[::1]:{port}")]
+)
+def test_a_refusal_names_what_would_allow_a_listed_address(host: str, entry: str) -> None:
+    with serving({"/": Answer(ONE)}) as site:
+        with pytest.raises(FetchFailed) as caught:
+            fetched(f"http://{host}:{site.port}/", allow=Policy())
+        entry = entry.format(port=site.port)
+        assert str(caught.value).endswith(f' (allow = ["{entry}"] under [jobs.calendars])')
+        assert policy([entry]) != Policy()
 
 
 @pytest.mark.parametrize("allow", [["a b"], [""], [3], 7, ["10.0.0.0/99"], ["host:port"], ["u@h"]])
@@ -142,6 +154,13 @@ def test_no_spelling_of_a_host_reaches_this_machine_or_its_network(host: str) ->
             fetched(f"http://{host}:{site.port}/", allow=Policy())
         assert not site.asked
     assert str(caught.value).startswith(("refused: ", "not a well-formed address"))
+
+
+def test_a_refusal_names_nothing_that_would_allow_a_redirect() -> None:
+    away = Answer(status=302, headers={"Location": "http://169.254.169.254/"})
+    with serving({"/": away}) as site, pytest.raises(FetchFailed) as caught:
+        fetched(site.url("/"), allow=policy(["127.0.0.1"]))
+    assert str(caught.value).endswith("169.254.169.254 is a link-local address")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

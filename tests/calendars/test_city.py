@@ -9,13 +9,14 @@ import pytest
 from blackboard import BadInput
 from jobs.calendars.addresses import Policy
 from jobs.calendars.params import CityFeed, Listed, city_of, read_feeds
+from tests.calendars.support import params_of
 
 DUE = datetime(2026, 8, 21, 2, tzinfo=UTC)
 FEEDS = ["https://a.org/one.ics"]
 
 
 def city(**params: Any) -> Any:
-    return city_of("town", {"feeds": FEEDS, **params}, due=DUE)
+    return city_of("town", params_of({"feeds": FEEDS, **params}), due=DUE)
 
 
 def test_everything_but_the_feeds_has_a_default() -> None:
@@ -27,25 +28,23 @@ def test_everything_but_the_feeds_has_a_default() -> None:
 
 def test_the_first_day_is_that_of_the_due_time_in_the_citys_zone() -> None:
     assert city(timezone="America/Los_Angeles").window.first == date(2026, 8, 20)
-    assert city(timezone="America/Los_Angeles", **{"from": "today"}).window.first == date(
-        2026, 8, 20
+    assert city(timezone="America/Los_Angeles", **{"from": "2026-09-01"}).window.first == date(
+        2026, 9, 1
     )
 
 
 def test_the_zone_is_that_of_the_item_unless_the_params_name_one() -> None:
     params = {"feeds": FEEDS}
-    assert city_of("t", params, due=DUE, zone="Asia/Tokyo").window.zone == "Asia/Tokyo"
+    assert city_of("t", params_of(params), due=DUE, zone="Asia/Tokyo").window.zone == "Asia/Tokyo"
     both = {**params, "timezone": "Europe/Paris"}
-    assert city_of("t", both, due=DUE, zone="Asia/Tokyo").window.zone == "Europe/Paris"
+    assert city_of("t", params_of(both), due=DUE, zone="Asia/Tokyo").window.zone == "Europe/Paris"
 
 
 def test_a_param_that_means_nothing_is_refused_by_name() -> None:
-    with pytest.raises(BadInput, match=r"^params\.dayz: means nothing .*it takes .* days"):
+    with pytest.raises(
+        BadInput, match=r"^params\.dayz: there is no such field \(did you mean days\?"
+    ):
         city(dayz=30)
-
-
-def test_days_may_come_as_text_from_a_command_line() -> None:
-    assert city(days="30").window.days == 30
 
 
 def test_feeds_are_addresses_objects_or_the_text_of_a_list() -> None:
@@ -70,11 +69,8 @@ def test_a_source_may_be_primary() -> None:
         city(feeds=[{"url": "https://a.org/one.ics", "primary": "perhaps"}])
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"), [(True, True), ("true", True), ("no", False), (False, False)]
-)
-def test_private_events_may_be_asked_for(said: Any, *, expected: bool) -> None:
-    assert city(private=said).window.private is expected
+def test_private_events_may_be_asked_for() -> None:
+    assert city(private=True).window.private is True
     assert city().window.private is False
     with pytest.raises(BadInput, match=r"params\.private"):
         city(private="perhaps")
@@ -97,7 +93,6 @@ def test_a_feed_keeps_the_name_it_has_and_needs_no_good_one() -> None:
 @pytest.mark.parametrize(
     ("field", "params"),
     [
-        ("params.feeds", {"feeds": None}),
         ("params.feeds", {"feeds": []}),
         ("params.feeds", {"feeds": ""}),
         ("params.feeds", {"feeds": "# only a comment\n"}),
@@ -110,7 +105,7 @@ def test_a_feed_keeps_the_name_it_has_and_needs_no_good_one() -> None:
         ("params.days", {"days": 0}),
         ("params.days", {"days": -1}),
         ("params.days", {"days": 100_000}),
-        ("params.days", {"days": "many"}),
+        ("params.days", {"days": "30"}),
         ("params.days", {"days": True}),
         ("params.days", {"days": 1.5}),
         ("params.from", {"from": "yesterday"}),
@@ -194,13 +189,13 @@ FILES = Policy(files=True)
 def test_a_list_of_feeds_may_be_a_file_that_each_run_reads(tmp_path: Path) -> None:
     listed = tmp_path / "feeds.txt"
     listed.write_text("# One\nhttps://a.org/one.ics\n\nroot:x:0:0\n")
-    made = city_of("town", {"feeds_file": str(listed)}, due=DUE, allowed=FILES)
+    made = city_of("town", params_of({"feeds_file": str(listed)}), due=DUE, allowed=FILES)
     assert [(one.url, one.name) for one in made.feeds] == [
         ("https://a.org/one.ics", "One"),
         ("", "feed 2"),
     ]
     listed.write_text("\n".join(f"https://{'a' * 90}.org/{number}.ics" for number in range(505)))
-    made = city_of("town", {"feeds_file": str(listed)}, due=DUE, allowed=FILES)
+    made = city_of("town", params_of({"feeds_file": str(listed)}), due=DUE, allowed=FILES)
     assert len(made.feeds) == 505
 
 
@@ -212,14 +207,14 @@ def test_a_list_of_feeds_may_be_a_file_that_each_run_reads(tmp_path: Path) -> No
         ({"feeds_file": "/dev/zero"}, FILES, "is no file"),
         ({"feeds_file": "nowhere/feeds.txt"}, FILES, "is no file"),
         ({"feeds_file": "a\0b"}, FILES, "feeds_file"),
-        ({"feeds_file": 7}, FILES, "cannot be read"),
+        ({"feeds_file": 7}, FILES, "fits nothing"),
     ],
 )
 def test_a_list_that_cannot_be_read_is_refused(
     params: dict[str, Any], allowed: Policy, problem: str
 ) -> None:
     with pytest.raises(BadInput, match=problem) as refused:
-        city_of("town", params, due=DUE, allowed=allowed)
+        city_of("town", params_of(params), due=DUE, allowed=allowed)
     assert refused.value.field == "params.feeds_file"
 
 
@@ -227,4 +222,4 @@ def test_of_a_list_that_is_too_long_no_part_is_read(tmp_path: Path) -> None:
     listed = tmp_path / "feeds.txt"
     listed.write_text(f"# {'x' * 4_000_000}\nhttps://a.org/one.ics")
     with pytest.raises(BadInput, match="more than 4,000,000 characters"):
-        city_of("town", {"feeds_file": str(listed)}, due=DUE, allowed=FILES)
+        city_of("town", params_of({"feeds_file": str(listed)}), due=DUE, allowed=FILES)

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.calendars import budget, series
 from jobs.calendars import parser as expand
+from jobs.calendars.budget import SERIES_EVENTS
 from jobs.calendars.rules import fits
 from tests.calendars.support import FEEDS, calendar, event, read, times, window
 
@@ -174,27 +175,29 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("start", "rule"), BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_left_out_with_the_reason_and_the_rest_stays(
+def test_a_bomb_is_cut_or_left_out_with_the_reason_and_the_rest_stays(
     start: str, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "SERIES_SECONDS", 0.3)
     parsed = read(calendar(event("b", "Bomb", start, f"RRULE:{rule}"), event("g", "Good")))
-    assert [title for title, _start, _end in times(parsed)] == ["Good"]
-    assert parsed.skipped == 1
-    assert parsed.problem
-    assert not parsed.error
+    assert [title for title, _start, _end in times(parsed) if title != "Bomb"] == ["Good"]
+    assert len(parsed.occurrences) <= SERIES_EVENTS + 1
+    assert (parsed.skipped, parsed.mended, parsed.error) in {(1, 0, ""), (0, 1, "")}
+    assert parsed.problem or parsed.mending
 
 
 UNITS = [("HOUR", 24), ("MINUTE", 60), ("SECOND", 60)]
 
 
 @pytest.mark.parametrize("freq", ["DAILY", "HOURLY", "WEEKLY", "YEARLY", "MINUTELY"])
-def test_a_rule_of_many_times_a_step_is_refused_before_it_takes_memory(freq: str) -> None:
+def test_a_rule_of_many_times_a_step_is_cut_before_it_takes_memory(freq: str) -> None:
     times_a_step = [f"BY{unit}={','.join(map(str, range(end)))}" for unit, end in UNITS]
     bomb = event("b", "Bomb", "20260901T180000Z", f"RRULE:FREQ={freq};{';'.join(times_a_step)}")
     parsed = read(calendar(bomb, event("g", "Good")))
-    assert ([one.title for one in parsed.texts], parsed.skipped) == (["Good"], 1)
-    assert parsed.problem == f"FREQ={freq} makes more than 5,000 events"
+    titles = [title for title, _start, _end in times(parsed)]
+    assert (titles.count("Good"), parsed.skipped, parsed.mended) == (1, 0, 1)
+    assert 0 < titles.count("Bomb") <= SERIES_EVENTS
+    assert parsed.mending == f"FREQ={freq}: the times after the first 5,000 are left out"
 
 
 SLOW_ZONE = (
@@ -231,6 +234,30 @@ def test_what_takes_long_uses_up_the_time_of_its_feed_and_the_rest_stays(
     assert (given[0], given[-1]) == (0.1, budget.LAST_SECONDS)
 
 
+def test_of_a_feed_beyond_a_bound_the_first_events_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expand, "FEED_EVENTS", 3)
+    parsed = read(calendar(*(event(f"{n}", f"E{n}") for n in range(5))))
+    assert [title for title, _start, _end in times(parsed)] == ["E0", "E1", "E2"]
+    assert (parsed.error, parsed.skipped) == ("", 2)
+    assert parsed.problem == "the feed has more than 3 events"
+
+
+def test_of_a_feed_beyond_a_bound_of_text_the_first_events_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expand, "FEED_TEXT", 2 << 20)
+    long = f"DESCRIPTION:{'x' * 32_000}"
+    many = [event(f"{n}", f"S{n}", "20260822T180000Z", "RRULE:FREQ=DAILY", long) for n in range(2)]
+    parsed = read(calendar(many[0], event("g", "Good"), many[1]))
+    assert {title for title, _start, _end in times(parsed)} == {"Good"}
+    parsed = read(calendar(many[0].replace("DAILY", "WEEKLY"), event("g", "Good"), many[1]))
+    assert {title for title, _start, _end in times(parsed)} == {"Good", "S0"}
+    assert (parsed.error, parsed.skipped) == ("", 1)
+    assert parsed.problem == "the feed has more than 2 Mi characters of text"
+
+
 def test_long_series_leave_room_for_the_other_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expand, "FEED_EVENTS", 100)
     monkeypatch.setattr(expand, "LONG_SERIES", 10)
@@ -240,26 +267,10 @@ def test_long_series_leave_room_for_the_other_events(monkeypatch: pytest.MonkeyP
     assert (parsed.error, parsed.skipped > 0) == ("", True)
 
 
-@pytest.mark.parametrize(
-    ("name", "bound", "problem"),
-    [
-        ("FEED_EVENTS", 3, "more than 3 events"),
-        ("FEED_TEXT", 3 << 20, "more than 3 Mi characters of text"),
-    ],
-)
-def test_a_feed_beyond_a_bound_is_refused_with_the_bound(
-    monkeypatch: pytest.MonkeyPatch, name: str, bound: int, problem: str
-) -> None:
-    monkeypatch.setattr(expand, name, bound)
-    long = f"DESCRIPTION:{'x' * 32_000}"
-    many = [event(f"{n}", "S", "20260822T180000Z", "RRULE:FREQ=DAILY", long) for n in range(2)]
-    parsed = read(calendar(*many))
-    assert (parsed.error, parsed.large, parsed.occurrences) == (problem, True, ())
-
-
-def test_a_feed_of_nothing_but_bombs_is_refused() -> None:
-    parsed = read(calendar(event("b", "Bomb", "19700101T000000Z", "RRULE:FREQ=SECONDLY")))
-    assert parsed.error == "FREQ=SECONDLY makes more than 5,000 events"
+def test_no_exception_of_a_long_rule_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "SERIES_EVENTS", 3)
+    none = event("b", "None", "20260901T180000Z", "RRULE:FREQ=DAILY;COUNT=3", "EXRULE:FREQ=HOURLY")
+    assert read(calendar(none)).occurrences == ()
 
 
 @pytest.mark.parametrize("freq", ["SECONDLY", "HOURLY", "DAILY", "WEEKLY", "YEARLY"])
@@ -281,9 +292,16 @@ def test_a_short_rule_by_the_second_is_no_bomb() -> None:
     assert starts(body) == [f"2026-09-01T18:00:0{second}Z" for second in range(3)]
 
 
-def test_a_series_beyond_the_bound_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("added", ["RRULE:FREQ=DAILY", "RDATE:20260901T180000Z,20260830T180000Z"])
+def test_of_a_series_beyond_the_bound_the_first_times_are_kept(
+    monkeypatch: pytest.MonkeyPatch, added: str
+) -> None:
     monkeypatch.setattr(series, "SERIES_EVENTS", 3)
-    assert read(calendar(WEEKLY, event("g", "Good"))).skipped == 1
+    parsed = read(calendar(f"{WEEKLY}\n{added}", event("g", "Good")))
+    found = [start for title, start, _end in times(parsed) if title == "Weekly"]
+    assert found == sorted(found)[:3]
+    assert (len(found), len(times(parsed)), parsed.skipped, parsed.mended) == (3, 4, 0, 1)
+    assert parsed.mending.endswith("the times after the first 3 are left out")
 
 
 @pytest.mark.parametrize("start", ["", "tomorrow", "20260931T180000Z", "99999999"])

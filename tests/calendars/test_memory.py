@@ -88,7 +88,7 @@ def test_a_reader_asks_for_no_more_than_the_system_lets_it_have() -> None:
         import os, resource
         from jobs.calendars.parser import main
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-        main(os.getppid(), 2 << 30)
+        main(os.getppid(), 2 << 30, 60)
         print(resource.getrlimit(resource.RLIMIT_AS))
         """
     )

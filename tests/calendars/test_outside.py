@@ -115,9 +115,9 @@ def test_a_long_event_of_an_ended_series_is_in_the_window() -> None:
 def test_an_ended_series_is_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers: list[int] = []
 
-    def noted(block: object, number: int, *others: object) -> Vevent:
+    def noted(block: object, number: int, *others: object, **more: object) -> Vevent:
         numbers.append(number)
-        return read_vevent(block, number, *others)  # type: ignore[arg-type]
+        return read_vevent(block, number, *others, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(parser, "read_vevent", noted)
     old = [

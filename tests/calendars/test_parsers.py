@@ -48,9 +48,37 @@ def test_a_feed_beyond_its_deadline_is_an_answer_and_the_next_is_read() -> None:
     async def go() -> None:
         async with ParserPool(size=1, deadline=0.5, memory=2 << 30) as parsers:
             slow = await parsers.parse(HEAVY, Ask(window()))
-            assert slow.error == "takes more than 0.5 s to read"
+            assert slow.error == "takes more than 0.5 s of processor time to read"
         async with ParserPool(size=1, deadline=30, memory=2 << 30) as parsers:
             assert len((await parsers.parse(ONE, Ask(window()))).occurrences) == 1
+
+    asyncio.run(go())
+    assert children() == []
+
+
+def test_a_feed_is_refused_for_the_processor_time_that_it_takes_not_for_its_wait() -> None:
+    """A busy host lets a reader wait."""
+
+    async def go() -> None:
+        async with ParserPool(size=1, deadline=0.3, memory=2 << 30) as parsers:
+            await parsers.parse(ONE, Ask(window()))
+            (process,) = children()
+            process.suspend()
+            asyncio.get_running_loop().call_later(0.4, process.resume)
+            assert len((await parsers.parse(ONE, Ask(window()))).occurrences) == 1
+
+    asyncio.run(go())
+
+
+def test_a_feed_whose_reader_stands_still_is_an_answer() -> None:
+    async def go() -> None:
+        async with ParserPool(size=1, deadline=30, memory=2 << 30, longest=0.1) as parsers:
+            still = await parsers.parse(ONE, Ask(window()), begins=stop)
+            assert still.error == "is not read after 0.1 s"
+
+    def stop() -> None:
+        for process in children():
+            process.suspend()
 
     asyncio.run(go())
     assert children() == []

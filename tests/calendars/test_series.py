@@ -140,6 +140,48 @@ def test_a_bad_end_moves_no_series_and_loses_none(
         assert (instant_of(end) - instant_of(begin)).total_seconds() == seconds
 
 
+BESIDE_A_ZONE = {
+    "a floating start": ("", "", "DTSTART:20260902T200000", days(2)),
+    "in a calendar of another zone": (
+        "Asia/Tokyo",
+        "",
+        "DTSTART:20260902T200000",
+        days(2, at="T11:00:00Z"),
+    ),
+    "in a calendar that names UTC": ("UTC", "", "DTSTART:20260902T200000", days(2)),
+    "a series": ("", "RRULE:FREQ=WEEKLY;COUNT=2", "DTSTART:20260902T200000", days(2, 9)),
+    "a start in UTC": ("", "", "DTSTART:20260902T180000Z", days(2)),
+    "a start in a zone": (
+        "",
+        "",
+        "DTSTART;TZID=Asia/Tokyo:20260902T200000",
+        days(2, at="T11:00:00Z"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("calendars", "rule", "start", "expected"), BESIDE_A_ZONE.values(), ids=BESIDE_A_ZONE
+)
+def test_a_floating_start_is_of_the_zone_of_its_end_where_the_calendar_names_none(
+    calendars: str, rule: str, start: str, expected: list[str]
+) -> None:
+    head = f"X-WR-TIMEZONE:{calendars}\n" if calendars else ""
+    end = "DTEND;TZID=Europe/Berlin:20260902T213000"
+    parsed = read(calendar("\n".join(filter(None, ["UID:e", start, end, rule])), head=head))
+    assert sorted(one.start for one in parsed.occurrences) == expected
+    assert {one.end[11:16] for one in parsed.occurrences} == {"19:30"}
+
+
+def test_a_zone_of_an_end_that_is_not_known_says_nothing_of_the_start() -> None:
+    body = calendar("UID:e\nDTSTART:20260902T140000\nDTEND;TZID=Nowhere:20260902T150000")
+    parsed = read(body)
+    assert [(one.start, one.end) for one in parsed.occurrences] == [
+        (days(2)[0], days(2, at="T19:00:00Z")[0])
+    ]
+    assert parsed.mending == "the time zone 'Nowhere' is not known"
+
+
 @pytest.mark.parametrize("end", ["DTEND:", "DTEND:xx", "DTEND;VALUE=DATE:20260902"])
 def test_an_end_that_cannot_be_used_leaves_the_duration(end: str) -> None:
     parsed = read(calendar(event("1", "E", "20260902T180000Z", end, "DURATION:PT5H")))
@@ -341,6 +383,63 @@ def test_a_change_with_another_title_takes_the_place_of_its_series() -> None:
     assert found == ["Chess", "Yoga"]
 
 
+VERSIONS_OF_A_CHANGE = {
+    "is newer than the series": ("SEQUENCE:3", days(2, 10, 16, 23)),
+    "is as old": ("SEQUENCE:2", days(2, 10, 16, 23)),
+    "is older": ("SEQUENCE:1", days(2, 16, 23)),
+}
+
+
+@pytest.mark.parametrize(
+    ("sequence", "expected"), VERSIONS_OF_A_CHANGE.values(), ids=VERSIONS_OF_A_CHANGE
+)
+@pytest.mark.parametrize("excluded", ["EXDATE:20260909T180000Z", "EXDATE;VALUE=DATE:20260909"])
+def test_a_change_is_over_where_a_later_version_of_its_series_excludes_it(
+    sequence: str, expected: list[str], excluded: str
+) -> None:
+    series = f"{WEEKLY}\nSEQUENCE:2\n{excluded}"
+    change = event("w", "Moved", "20260910T180000Z", "RECURRENCE-ID:20260909T180000Z", sequence)
+    for blocks in ([series, change], [change, series]):
+        assert starts(calendar(*blocks)) == expected
+
+
+def test_an_excluded_change_of_all_later_times_still_changes_the_later_ones() -> None:
+    change = event(
+        "w", "Later", "20260910T180000Z", "RECURRENCE-ID;RANGE=THISANDFUTURE:20260909T180000Z"
+    )
+    series = f"{WEEKLY}\nSEQUENCE:2\nEXDATE:20260909T180000Z"
+    assert starts(calendar(series, change)) == days(2, 17, 24)
+
+
+def test_an_older_change_at_no_time_of_its_series_is_shown_and_noted() -> None:
+    """It may be left from before the series was ended."""
+    series = f"{WEEKLY}\nSEQUENCE:2"
+    change = event("w", "Weekly", "20260930T180000Z", "RECURRENCE-ID:20260930T180000Z")
+    parsed = read(calendar(series, change))
+    assert sorted(one.start for one in parsed.occurrences) == days(2, 9, 16, 23, 30)
+    assert parsed.mending == "RECURRENCE-ID 20260930T180000Z is no time of its series"
+    newer = read(calendar(series, f"{change}\nSEQUENCE:3"))
+    assert (len(newer.occurrences), newer.mended) == (5, 0)
+    other_days = read(calendar(series, change), window=window("2026-09-15", days=10))
+    assert (len(other_days.occurrences), other_days.mended) == (2, 0)
+
+
+@pytest.mark.parametrize("title", ["Weekly", "Concert"])
+def test_two_changes_of_a_series_to_the_same_time_are_one_where_their_titles_are_the_same(
+    title: str,
+) -> None:
+    changes = [
+        event("w", "Weekly", "20260910T200000Z", "RECURRENCE-ID:20260909T180000Z"),
+        event("w", title, "20260910T200000Z", "RECURRENCE-ID:20260910T180000Z"),
+    ]
+    parsed = read(calendar(WEEKLY, *changes))
+    same = title == "Weekly"
+    assert (len(parsed.occurrences), parsed.repeated) == ((4, 1) if same else (5, 0))
+    again = read(calendar(*reversed(changes), WEEKLY))
+    places = [sorted(one.recurrence for one in each.occurrences) for each in (parsed, again)]
+    assert places[0] == places[1]
+
+
 NAMES = {
     "commas": (r"(UTC+03:00) Athens\, Minsk", '"(UTC+03:00) Athens, Minsk"'),
     "escaped on both sides": (r"(UTC+03:00) Athens\, Minsk", r'"(UTC+03:00) Athens\, Minsk"'),
@@ -419,6 +518,21 @@ def test_a_change_that_names_a_day_is_of_the_time_on_that_day() -> None:
     )
     moved = "2026-09-03T04:00:00Z"
     assert starts(body, window=LOS_ANGELES) == [EVENINGS[0], moved, *EVENINGS[2:]]
+
+
+def test_a_change_in_utc_names_a_local_time_by_the_clocks_of_its_series() -> None:
+    """The series has another time at that hour of UTC."""
+    series = choir(
+        "DTSTART;TZID=America/Los_Angeles:20260901T130000", "RRULE:FREQ=DAILY;BYHOUR=13,20;COUNT=4"
+    )
+    moved = choir("RECURRENCE-ID:20260902T200000", "DTSTART:20260903T050000Z")
+    first = ["2026-09-01T20:00:00Z", EVENINGS[0], "2026-09-02T20:00:00Z"]
+    for blocks in ([series, moved], [moved, series]):
+        parsed = read(calendar(*blocks), window=LOS_ANGELES)
+        found = sorted(one.start for one in parsed.occurrences)
+        assert (found, parsed.mended) == ([*first, "2026-09-03T05:00:00Z"], 0)
+    alone = read(calendar(moved), window=LOS_ANGELES).occurrences
+    assert [one.start for one in alone] == ["2026-09-03T05:00:00Z"]
 
 
 def test_each_period_has_the_zone_of_its_own_line() -> None:

@@ -167,11 +167,12 @@ def test_rm_says_that_an_item_was_running(towns: CommandLine) -> None:
     assert towns.ids() == ["dayton", "montclair"]
 
 
-def test_rm_of_several_by_glob_needs_a_yes(towns: CommandLine) -> None:
+def test_rm_of_a_glob_needs_a_yes(towns: CommandLine) -> None:
     told = towns.refused("rm", "da*")
-    assert told == "id: this would remove 2 items (say so with --yes)"
-    towns("rm", "mont*")
-    towns("rm", "da*", "--yes")
+    assert told == "id: this would remove 2 items: davis, dayton (say so with --yes)"
+    assert towns.refused("rm", "mont*").startswith("id: this would remove 1 item: montclair")
+    towns("rm", "mont*", "--yes")
+    towns("rm", "davis", "dayton")
     assert towns.ids() == []
 
 
@@ -210,15 +211,26 @@ class Keyboard(StringIO):
 
 
 @pytest.mark.parametrize(
-    ("typed", "code", "left"),
-    [("y\n", 0, ["montclair"]), ("n\n", 1, ["davis", "dayton", "montclair"])],
+    ("glob", "typed", "code", "asked", "left"),
+    [
+        ("da*", "y\n", 0, "2 items (davis, dayton)", ["montclair"]),
+        ("da*", "n\n", 1, "2 items (davis, dayton)", ["davis", "dayton", "montclair"]),
+        ("m*", "n\n", 1, "1 item (montclair)", ["davis", "dayton", "montclair"]),
+    ],
 )
 def test_rm_asks_on_a_terminal(
-    towns: CommandLine, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, left: list[str]
+    *,
+    towns: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    glob: str,
+    typed: str,
+    code: int,
+    asked: str,
+    left: list[str],
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Keyboard(typed))
-    said = towns("rm", "da*", code=code)
-    assert "Remove 2 items (davis, dayton)?" in said.err
+    said = towns("rm", glob, code=code)
+    assert f"Remove {asked}?" in said.err
     assert towns.ids() == left
 
 

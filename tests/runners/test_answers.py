@@ -19,8 +19,8 @@ from blackboard.runners.secrets import NOTHING, Mask
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
 
 OK, FAILED = Outcome.OK, Outcome.FAILED
-BUSY = "busy (asked for a retry in 300 s)"
-BAD = "429 Too Many Requests, token ${TOKEN} (asked for a retry in 300 s)"
+BUSY = "busy (asked for a retry in 5 minutes)"
+BAD = "429 Too Many Requests, token ${TOKEN} (asked for a retry in 5 minutes)"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ BAD = "429 Too Many Requests, token ${TOKEN} (asked for a retry in 300 s)"
         ("retry", Ended(outcome=FAILED, error=BAD, retry_after=300.0)),
         (
             "retry-silently",
-            Ended(outcome=FAILED, error="asked for a retry in 2 s", retry_after=1.5),
+            Ended(outcome=FAILED, error="asked for a retry in 2 seconds", retry_after=1.5),
         ),
         ("skip", Ended(outcome=OK, error="the feed is closed on Sundays, token ${TOKEN}")),
         ("fail", Ended(outcome=FAILED, error="no such feed, token ${TOKEN}", final=True)),
@@ -126,7 +126,7 @@ class Silent(Fail):
     [
         (Closed(), "closed on Sundays"),
         (NotFound("h7"), "h7 is not there"),
-        (Busy("h7"), "h7 (asked for a retry in 31,622,400 s)"),
+        (Busy("h7"), "h7 (asked for a retry in 366 days)"),
         (Silent(7), "silent"),
     ],
 )
