@@ -25,7 +25,7 @@ from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_l
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import check_types
-from blackboard.clock import SystemClock
+from blackboard.clock import Clock, SystemClock
 from blackboard.display.columns import (
     ACTION_COLUMNS,
     MOMENT,
@@ -53,6 +53,8 @@ MOST = 100_000
 """The most runs that are shown at once."""
 BETWEEN_LOOKS = 2.0
 """Seconds between two looks for runs that have ended, if a look does not take longer."""
+ALL_AGAIN = 60.0
+"""Seconds between two looks at the runs of all items, also of those that have not changed."""
 BEHIND = timedelta(minutes=10)
 """How long before it is written a run may have stopped, by its worker's clock, to be shown."""
 
@@ -222,27 +224,23 @@ async def _follow(
     clock = SystemClock()
     async with session.board() as board:
         query = query_at(await board.table.now())
-
-        async def read(query: RunQuery, limit: int) -> list[Run]:
-            found, _ = await newest_runs(board, await items_of(board), query, limit=limit)
-            return [run for _, run in found]
-
-        async def read_recent() -> list[Run]:
-            since = await board.table.now() - BEHIND
-            return await read(replace(query, since=since), MOST)
-
-        check_types(session, types, {one.type for one in await items_of(board)})
-        seen = await board.revision()
-        earlier, found = await read_recent(), await read(query, number)
-        known = _show_new(found, set(), show) | {(one.id, one.fence) for one in earlier}
+        recent = _RecentRuns(board, query, clock)
+        seen, items = await board.revision(), await items_of(board)
+        check_types(session, types, {one.type for one in items})
+        await recent.among(items)
+        found, _ = await newest_runs(board, items, query, limit=number)
+        for _, run in reversed(found):
+            show(run)
+        recent.unknown([run for _, run in found])
         is_away = False
         while True:
             began = clock.monotonic()
             try:
                 revision = await board.revision()
                 if revision is None or revision != seen:
-                    found = await _unless_gone(read_recent())
-                    known, seen = _show_new(found, known, show), revision
+                    for run in await recent.among(await _unless_gone(items_of(board))):
+                        show(run)
+                    seen = revision
             except (Busy, Unavailable) as trouble:
                 if not is_away:
                     note(f"store: {trouble}; it is asked again")
@@ -252,20 +250,41 @@ async def _follow(
             await clock.sleep(max(BETWEEN_LOOKS, clock.monotonic() - began))
 
 
-def _show_new(
-    found: Sequence[Run], known: set[tuple[str, int]], show: Callable[[Run], None]
-) -> set[tuple[str, int]]:
-    """Shows the runs that are not `known` by id and fence, the oldest first; returns all of them as
-    known.
+class _RecentRuns:
+    """The runs that have stopped of late. After the first look only those of items that have
+    changed are read; once in a while all, for a late run may change nothing but the history.
     """
-    for one in reversed(found):
-        if (one.id, one.fence) not in known:
-            show(one)
-    return {(one.id, one.fence) for one in found}
+
+    def __init__(self, board: BoardTable, query: RunQuery, clock: Clock) -> None:
+        self._board = board
+        self._query = query
+        self._clock = clock
+        self._etags: dict[str, str] = {}
+        self._all_at = clock.monotonic()
+        self._known: dict[tuple[str, int], datetime] = {}
+        """When each run stopped, by its id and fence."""
+
+    async def among(self, items: Sequence[Item]) -> list[Run]:
+        """The runs of these items that were not read before, the oldest first."""
+        if self._clock.monotonic() >= self._all_at:
+            self._etags, self._all_at = {}, self._clock.monotonic() + ALL_AGAIN
+        changed = [one for one in items if self._etags.get(one.id) != one.etag]
+        since = await self._board.table.now() - BEHIND
+        query = replace(self._query, since=since)
+        found, _ = await newest_runs(self._board, changed, query, limit=MOST)
+        self._etags = {one.id: one.etag for one in items}
+        self._known = {key: stop for key, stop in self._known.items() if stop >= since}
+        return self.unknown([run for _, run in found])
+
+    def unknown(self, found: Sequence[Run]) -> list[Run]:
+        """Those of these runs, the newest first, that were not read before; the oldest first."""
+        new = [one for one in reversed(found) if (one.id, one.fence) not in self._known]
+        self._known |= {(one.id, one.fence): one.stop for one in found}
+        return new
 
 
-async def _unless_gone(reading: Awaitable[list[Run]]) -> list[Run]:
-    """The runs; none where the last of the items is gone, and its tombstone, too."""
+async def _unless_gone(reading: Awaitable[Sequence[Item]]) -> Sequence[Item]:
+    """The items; none where the last of them is gone, and its tombstone, too."""
     with suppress(BadInput):
         return await reading
     return []

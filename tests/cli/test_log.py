@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from blackboard.cli import log
 from blackboard.clock import SystemClock
 from blackboard.display.layout import measure, text_of
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
-from blackboard.model import LogLine, Outcome, Run, replace
+from blackboard.model import Item, LogLine, Outcome, Run, replace
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable
@@ -409,6 +410,43 @@ def test_the_items_of_a_quiet_board_are_not_read_while_runs_are_followed(
     lines = towns("log", "--follow", "-n", "1").out.splitlines()
     assert [line.split()[2] for line in lines] == ["backup", "keene"]
     assert [look for look in readings if look] == [3]
+
+
+def test_the_history_of_an_item_that_has_not_changed_is_not_read_while_runs_are_followed(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But once a minute: a late run may change nothing but the history."""
+    read: list[tuple[int, list[str]]] = []
+    looks = 0
+
+    def next_run() -> None:
+        towns.on_board(lambda board: run_now(board, "keene"))
+        towns.finish(towns.start("keene"))
+
+    async def counted(board: BoardTable, items: Sequence[Item], *rest: Any, **how: Any) -> Any:
+        read.append((looks, [one.id for one in items]))
+        return await newest_runs(board, items, *rest, **how)
+
+    class Stepped(SystemClock):
+        def monotonic(self) -> float:
+            return super().monotonic() + (60.0 if looks == 4 else 0.0)
+
+        async def sleep(self, _: float) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 5:
+                raise KeyboardInterrupt
+            if looks in {2, 3, 4}:
+                await asyncio.to_thread(next_run)
+
+    monkeypatch.setattr(log, "SystemClock", Stepped)
+    monkeypatch.setattr(log, "newest_runs", counted)
+    lines = towns("log", "--follow", "-n", "1").out.splitlines()
+    assert [line.split()[2] for line in lines] == ["backup", "keene", "keene", "keene"]
+    first, whole = read[0][1], read[-1][1]
+    assert first == whole
+    assert len(first) > 1
+    assert [ids for look, ids in read if look in {2, 3}] == [["keene"], ["keene"]]
 
 
 def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(
