@@ -82,7 +82,7 @@ CHECKED_SOONER = 0.9
 """The mean time between two checks, as a share of the longest: see `election.py`."""
 PAGE = 1_000
 """Rows of a page on Azure."""
-LARGEST_EXAMINED = 20_000
+LARGEST_EXAMINED = 200_000
 """Items of the largest board that the coordinator examines."""
 COUNTED_IN, EXAMINED_IN = 1, 2
 """Requests besides those for items, locks and tokens: the row of the counts, which is written; the

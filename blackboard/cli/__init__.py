@@ -201,11 +201,14 @@ def _end_when_asked() -> None:
 
 
 def _open_streams() -> None:
-    """Opens the streams that the caller has closed; what is written to them is discarded."""
-    for name in ("stdin", "stdout", "stderr"):
+    """Opens the streams that the caller has closed. What is written to stderr is discarded; what is
+    written to stdout fails, as on a full disk: a command that cannot answer has not succeeded.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+            flags = os.O_WRONLY if name == "stderr" else os.O_RDONLY
+            stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # noqa: SIM115, PTH123
+            setattr(sys, name, stream)
 
 
 def _flushed(code: int) -> int:
@@ -281,7 +284,8 @@ def _failure(error: Exception) -> tuple[str, int] | None:
             problem = f"the output cannot be written in {encoding} (set PYTHONIOENCODING=utf-8)"
             return problem, NOT_WRITTEN
         case OSError(errno=number, filename=None) if number in _OF_OUTPUT:
-            problem = f"{error.strerror} (what was asked for may be done)"
+            reason = "it is closed" if number == errno.EBADF else error.strerror
+            problem = f"{reason} (what was asked for may be done)"
             return f"the output cannot be written: {problem}", NOT_WRITTEN
     return None
 

@@ -22,7 +22,7 @@ from blackboard.cli.item_files import (
 )
 from blackboard.cli.many import for_each, recording, steps
 from blackboard.cli.options import Chosen, cli_command, common, reason_option
-from blackboard.cli.output import emit, note, warn, wrapped
+from blackboard.cli.output import emit, first_of_each, note, warn, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
 from blackboard.cli.progress import counted
 from blackboard.cli.session import Session, completed, confirmed, keeping_all
@@ -207,7 +207,7 @@ class _Apply:
             if self.dry_run:
                 emit(plan.record() | {"dry_run": True})
         elif not asks:
-            _print_lines(plan, now=now)
+            _print_lines(plan, now=now, whole=self.dry_run)
             if self.dry_run and plan.steps:
                 click.echo("dry run: nothing was changed")
 
@@ -305,8 +305,14 @@ async def _read_all(board: BoardTable) -> dict[str, Item]:
         }
 
 
-def _print_lines(plan: ApplyPlan, *, now: datetime, err: bool = False) -> None:
-    click.echo("\n".join(wrapped(line, margin="  ") for line in plan.lines(now)), err=err)
+def _print_lines(plan: ApplyPlan, *, now: datetime, whole: bool = False, err: bool = False) -> None:
+    """Print the plan; the `whole` plan, or the first items that are added, changed and removed."""
+    lines, kept = [*plan.lines(now)], list[str]()
+    for line, more in first_of_each(lines, lambda line: line[0]):
+        kept.append(line)
+        if more:
+            kept.append(f"{line[0]} ... and {more:,} more (--dry-run shows all)")
+    click.echo("\n".join(wrapped(one, margin="  ") for one in (lines if whole else kept)), err=err)
 
 
 async def _add(

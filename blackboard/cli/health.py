@@ -3,12 +3,10 @@
 import asyncio
 import os
 import socket
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
 
 import click
 from msgspec.structs import asdict
@@ -23,7 +21,7 @@ from blackboard.cli.options import (
     overdue_option,
     types_option,
 )
-from blackboard.cli.output import JSON, emit, paused_words, wrapped
+from blackboard.cli.output import JSON, emit, first_of_each, paused_words, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, completed
 from blackboard.cli.spec_options import check_types
@@ -37,10 +35,6 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION
 from blackboard.phrases import plural
 from blackboard.schedule.times import parse_duration
-
-MOST_LINES = 20
-"""The most lines about problems of one kind."""
-Thing = TypeVar("Thing")
 
 
 @cli_command("""\
@@ -103,26 +97,12 @@ def check_command(
 def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
     if not alarms:
         yield f"all well: {plural(items, 'item')}"
-    for alarm, more in _first_of_each(alarms, lambda one: one.kind):
+    for alarm, more in first_of_each(alarms, lambda one: one.kind):
         problem = alarm.problem if alarm.kind == "failing" else as_typed(alarm.problem)
         words = f"{shown(alarm.id)}  {shown(problem)}"
         yield wrapped(words, first=f"{alarm.kind:<9}")
         if more:
             yield f"{alarm.kind:<9}... and {more:,} more (--json has all)"
-
-
-def _first_of_each(
-    found: Sequence[Thing], kind_of: Callable[[Thing], object]
-) -> Iterator[tuple[Thing, int]]:
-    """The first things of each kind, `MOST_LINES` at the most; the last of them with the number of
-    those that are left out.
-    """
-    total, seen = Counter(map(kind_of, found)), Counter[object]()
-    for one in found:
-        kind = kind_of(one)
-        seen[kind] += 1
-        if seen[kind] <= MOST_LINES:
-            yield one, total[kind] - MOST_LINES if seen[kind] == MOST_LINES else 0
 
 
 COUNTED = {
@@ -182,7 +162,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 
 
 def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
-    for one, more in _first_of_each(report.findings, lambda one: (one.code, _fate(one))):
+    for one, more in first_of_each(report.findings, lambda one: (one.code, _fate(one))):
         words = f"{shown(one.subject)}  {shown(as_typed(one.problem))}{_fate(one)}"
         yield wrapped(words, first=f"{one.code:<8}")
         if more:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from blackboard.board import operator
-from blackboard.cli.output import emit, note, paused_words, warn
+from blackboard.cli.output import emit, first_of_each, note, paused_words, warn
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
@@ -165,7 +165,7 @@ async def note_pause(board: BoardTable) -> None:
 
 
 async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> int:
-    """Print the answers; the exit code, 1 where one is no."""
+    """Print the answers, for people the first ones; the exit code, 1 where one is no."""
     if json:
         now, resolution = await board.table.now(), board.table.resolution
         views = []
@@ -174,10 +174,12 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
             view = as_json(item_record(status, board.labels(one.item)))
             views.append(view | {"changed": one.changed, "message": one.words})
         emit(views)
-    for one in answers:
-        line = shown(f"{one.item.id} {one.words}")
-        if one.no:
-            note(line)
-        elif not json:
-            click.echo(line)
+    for one, more in first_of_each(answers, lambda one: one.no):
+        lines = [shown(f"{one.item.id} {one.words}")]
+        lines += [f"... and {more:,} more (--json has all)"] * bool(more)
+        for line in lines:
+            if one.no:
+                note(line)
+            elif not json:
+                click.echo(line)
     return 1 if any(one.no for one in answers) else 0

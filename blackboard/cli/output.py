@@ -7,9 +7,10 @@ text in a row is decoded.
 import os
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -33,6 +34,9 @@ from blackboard.phrases import exactly
 from blackboard.records import as_json
 
 JSON = dict[str, Any]
+Thing = TypeVar("Thing")
+MOST_LINES = 20
+"""The most lines of one kind, where there may be as many as there are items."""
 
 
 # ---- for people, and on stderr
@@ -68,6 +72,20 @@ def hung(line: str) -> str:
     """A line as wide as the terminal; the rest follows below it, with the same indent."""
     text = line.lstrip(" ")
     return wrapped(text, first=line[: len(line) - len(text)])
+
+
+def first_of_each(
+    found: Sequence[Thing], kind_of: Callable[[Thing], object]
+) -> Iterator[tuple[Thing, int]]:
+    """The first things of each kind, `MOST_LINES` at the most; the last of them with the number of
+    those that are left out.
+    """
+    total, seen = Counter(map(kind_of, found)), Counter[object]()
+    for one in found:
+        kind = kind_of(one)
+        seen[kind] += 1
+        if seen[kind] <= MOST_LINES:
+            yield one, total[kind] - MOST_LINES if seen[kind] == MOST_LINES else 0
 
 
 def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = False) -> str:

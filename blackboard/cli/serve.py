@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -99,12 +100,14 @@ def serve_command(
     def serves(url: str) -> None:
         nonlocal begun
         begun = True
-        if chosen.json:
-            emit({"url": url}, in_a_line=True)
-        else:
-            click.echo(url)
+        with suppress(OSError):  # it serves also where nothing takes its address
+            if chosen.json:
+                emit({"url": url}, in_a_line=True)
+            else:
+                click.echo(url)
+            sys.stdout.flush()
+        if not chosen.json:
             note("Ctrl-C ends it")
-        sys.stdout.flush()
 
     async def work() -> None:
         async with session.board() as table:

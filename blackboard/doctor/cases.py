@@ -1,31 +1,43 @@
-"""Reads the rows of a shard and groups them by id: all of them in one pass, or those of one id at
-one moment.
+"""Reads the rows of a shard: all of them in one pass, which finds the ids whose rows disagree; and
+those of one id at one moment, by which it is judged.
 
-Each shard is read once, the items first. That is no snapshot: an item that was written meanwhile
-looks broken. Rows that were read between two readings of an item with the same etag are of one
-moment, because each batch that moves a token or a lock writes the item. So the items are read once
-more in one range, however many look broken (`Cases.moved`), and the rows of those that have changed
-one by one (`look`).
+The pass reads the other rows before the items, and keeps of each only what its item has to agree
+with. That is no snapshot: an item that was written meanwhile looks broken. So what the rows of an
+item say together is reported only of rows that were read between two readings of the item with the
+same etag (`look`): they are of one moment, because each batch that moves a token or a lock writes
+the item.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
+from operator import attrgetter
 
-from blackboard.doctor.diagnosis import BadCaseRow, Case, Finding, Unreadable, judged_in
+from blackboard.doctor.diagnosis import (
+    COMPARED,
+    BadCaseRow,
+    Case,
+    Finding,
+    LastRun,
+    Unreadable,
+    judged_in,
+)
 from blackboard.model import VERSION, Item, Lock, Run, Token, replace
 from blackboard.protocol import keys
+from blackboard.protocol.batches import token_of
 from blackboard.protocol.reading import UNREADABLE_MARK, BoardTable, Pause, mark_in, paged
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import version_of
-from blackboard.table import Etag, Row, just_after, read
+from blackboard.table import Row, read
 
 LOOKS = 5
 """Tries to read an item at one moment, while others keep writing it."""
 NAMELESS = "does not say which item it is of: it is damaged, or of another program"
 FAMILIES = (keys.ITEM, keys.LOCK, keys.NEXT, keys.RUN)
 """The families of rows in a shard; the row of a pause has none."""
+_said = attrgetter("id", "born", *COMPARED)
+"""Returns what a token has to say as its item does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +64,18 @@ class Examination:
         return self.quick and not self.repair
 
 
-class Cases:
-    """The rows of one shard, grouped by id."""
+class Shard:
+    """One pass over the rows of a shard. Ids are as they stand in keys."""
 
-    def __init__(self, board: BoardTable, shard: int) -> None:
+    def __init__(self, board: BoardTable, number: int) -> None:
         self._board = board
-        self._shard = shard
-        self._items: dict[str, Etag] = {}
-        """The etags of the rows of items, by key."""
-        self.by_part: dict[str, Case] = {}
-        """By the id as it stands in their keys."""
+        self.number = number
+        self._left: dict[str, Lock | LastRun | int] = {}
+        """By key what no item was found for: locks, the newest run of each id under the fence 0,
+        and digests of tokens."""
+        self.doubtful: dict[str, set[str]] = {}
+        """Ids with a row that cannot be judged, or that does not agree with another; and the keys
+        of such tokens."""
         self.foreign: list[Finding] = []
         """Findings about rows that belong to no id."""
         self.rows = Counter[str]()
@@ -69,122 +83,158 @@ class Cases:
         self.paused = False
         """Whether the shard has the row of a board that is paused."""
 
-    async def moved(self, parts: Collection[str], *, pause: Pause | None) -> set[str]:
-        """Those of some ids whose items were written, added or removed since they were read; ids
-        are as they stand in keys.
+    async def cases(self, request: Examination) -> AsyncIterator[tuple[Case, Item]]:
+        """The items that can be read, each with a case of those of its rows that agree with it.
+        After the last one `doubtful` has all ids with a row that is left over.
         """
-        if not parts:
-            return set()
-        by_key = {f"{keys.ITEM}{one}": one for one in parts}
-        partition, end = self._board.shard(self._shard), just_after(max(by_key))
-        rows = self._board.table.scan(partition, min(by_key), end)
-        again = {row.key: row.etag async for row in paged(rows, pause) if row.key in by_key}
-        return {one for key, one in by_key.items() if again.get(key) != self._items.get(key)}
+        scan, partition = self._board.table.scan, self._board.shard(self.number)
+        last = keys.end_of(keys.NEXT) if request.without_histories else None
+        async for row in paged(scan(partition, keys.LOCK, last), request.pause):
+            self._add(row)
+        async for row in paged(scan(partition, "", keys.LOCK), request.pause):
+            if (item := self._add(row)) is not None:
+                yield self._case_of(item), item
+        for key in self._left:
+            self.doubt(key)
 
-    def add(self, row: Row) -> None:
-        """Adds a row to the case of its id, or to the foreign ones if it belongs to none."""
+    def doubt(self, key: str) -> None:
+        """Notes that the row with this key may not be as it should."""
+        found = self.doubtful.setdefault(_part(key), set())
+        if key.startswith(keys.NEXT):
+            found.add(key)
+
+    def _add(self, row: Row) -> Item | None:
+        """Counts a row, and keeps what its item needs of it. Returns an item itself."""
         if row.key == keys.MAINTENANCE:
             self._add_pause(row)
-        elif row.key.startswith(FAMILIES):
-            if row.key.startswith(keys.ITEM):
-                self._items[row.key] = row.etag
-            self.rows[f"{row.key.partition(':')[0]}:"] += 1
-            self._add_of_item(row)
-        else:
-            in_the_way = keys.LOCK < row.key < keys.end_of(keys.NEXT)
-            partition = self._board.shard(self._shard)
-            problem = f"no row of {partition} has such a key: nothing reads it (delete it)"
-            if in_the_way:
-                problem = f"no row of {partition} has such a key: each walk reads it (delete it)"
-            finding = Finding(code="D9", subject=row.key, problem=problem, grave=in_the_way)
-            self.foreign.append(finding)
+            return None
+        if not row.key.startswith(FAMILIES):
+            self._add_foreign(row)
+            return None
+        self.rows[f"{row.key.partition(':')[0]}:"] += 1
+        try:
+            record = _record_in(self._board, row)
+        except Unreadable:
+            self.doubt(row.key)
+            return None
+        match record:
+            case Item():
+                return record
+            case Lock():
+                self._left[row.key] = record
+            case Token():
+                self._left[row.key] = hash(_said(record))
+            case Run():
+                self._left.setdefault(keys.run_key(record.id, 0), LastRun.of(record))
+        return None
+
+    def _case_of(self, item: Item) -> Case:
+        lock = self._left.pop(keys.lock_key(item.id), None)
+        newest = self._left.pop(keys.run_key(item.id, 0), None)
+        key, tokens = keys.next_key(item.ready, item.id), dict[str, Token]()
+        if item.waits and self._left.get(key) == hash(_said(item)):
+            del self._left[key]
+            tokens[key] = token_of(item)
+        return Case(
+            part=keys.encode_id(item.id),
+            id=item.id,
+            shard=self.number,
+            item=item,
+            lock=lock if isinstance(lock, Lock) else None,
+            tokens=tokens,
+            newest=newest if isinstance(newest, LastRun) else None,
+            highest=newest.fence if isinstance(newest, LastRun) else 0,
+        )
 
     def _add_pause(self, row: Row) -> None:
         self.paused = True
         if mark_in(row) is UNREADABLE_MARK:
-            subject = f"{self._board.shard(self._shard)} {row.key}"
+            subject = f"{self._board.shard(self.number)} {row.key}"
             problem = (
                 "cannot be read: the board is paused, by whom and why is lost "
                 "(`blackboard resume --board` ends it)"
             )
             self.foreign.append(Finding(code="D7", subject=subject, problem=problem, grave=False))
 
-    def _add_of_item(self, row: Row) -> None:
-        """Adds a row to the case that its key names, whatever its columns say."""
-        part, item_id = _part(row.key), row.data.get("item")
-        case = self.by_part.get(part) or Case(part=part, id=part or row.key, shard=self._shard)
-        if row.key.startswith(keys.RUN):
-            case = replace(case, highest=max(case.highest, keys.fence_in(row.key) or 0))
-        try:
-            if version_of(row.data) <= VERSION:
-                if not isinstance(item_id, str):
-                    raise Unreadable("D9", NAMELESS)
-                if row.key.startswith(keys.RUN) and not keys.fence_in(row.key):
-                    raise Unreadable("D9", "no run has such a fence")
-            if isinstance(item_id, str) and keys.encode_id(item_id) == part:
-                case = replace(case, id=item_id)
-            case = self._with(case, row)
-        except Unreadable as trouble:
-            bad = BadCaseRow(
-                etag=row.etag,
-                code=trouble.code,
-                problem=trouble.problem,
-                age=self._board.table.age(row),
-                has_nonce="nonce" in row.data,
-            )
-            case = replace(case, bad={**case.bad, row.key: bad})
-        self.by_part[part] = case
-
-    def _with(self, case: Case, row: Row) -> Case:
-        """The case with the record in a row. Raises Unreadable."""
-        if row.key.startswith(keys.ITEM):
-            item = judged_in(Item, row)
-            return replace(case, item=replace(item, result="", error="", warnings=()))
-        if row.key.startswith(keys.LOCK):
-            return replace(case, lock=judged_in(Lock, row, age=self._board.table.age(row)))
-        if row.key.startswith(keys.NEXT):
-            return replace(case, tokens={**case.tokens, row.key: judged_in(Token, row)})
-        run = judged_in(Run, row)
-        if case.newest is not None:
-            return case
-        run = replace(run, result="", error="", warnings=(), output="", log=())
-        return replace(case, newest=run)
+    def _add_foreign(self, row: Row) -> None:
+        in_the_way = keys.LOCK < row.key < keys.end_of(keys.NEXT)
+        means = "each walk reads it" if in_the_way else "nothing reads it"
+        problem = f"no row of {self._board.shard(self.number)} has such a key: {means} (delete it)"
+        finding = Finding(code="D9", subject=row.key, problem=problem, grave=in_the_way)
+        self.foreign.append(finding)
 
 
-async def read_shard(board: BoardTable, shard: int, request: Examination) -> Cases:
-    """All rows of one shard, grouped by id."""
-    partition, cases = board.shard(shard), Cases(board, shard)
-    ranges: list[tuple[str, str | None]] = [("", keys.LOCK), (keys.LOCK, keys.end_of(keys.NEXT))]
-    if not request.without_histories:
-        ranges.append((keys.end_of(keys.NEXT), None))
-    for first, last in ranges:
-        async for row in paged(board.table.scan(partition, first, last), request.pause):
-            cases.add(row)
-    return cases
-
-
-async def look(board: BoardTable, case: Case, request: Examination) -> Case | None:
-    """The rows of an id at one moment; None when the item keeps changing, as healthy ones do."""
-    partition, item_key = board.shard(case.shard), f"{keys.ITEM}{case.part}"
+async def look(
+    board: BoardTable, shard: int, part: str, tokens: Collection[str], request: Examination
+) -> Case | None:
+    """The rows of an id, as it stands in keys, at one moment; `tokens` are keys of its tokens
+    beside the one that the item names. None when the item keeps changing, as healthy ones do.
+    """
+    partition, item_key = board.shard(shard), f"{keys.ITEM}{part}"
     for _ in range(LOOKS):
-        cases = Cases(board, case.shard)
-        cases.by_part[case.part] = Case(part=case.part, id=case.id, shard=case.shard)
+        case = Case(part=part, id=part, shard=shard)
         first = await read(board.table, partition, item_key)
         if first is not None:
-            cases.add(first)
-        item = cases.by_part[case.part].item
+            case = _with(board, case, first)
+        item = case.item
         named = {keys.next_key(item.ready, item.id)} if item else set()
-        for key in (*sorted(named | case.etags.keys()), f"{keys.LOCK}{case.part}"):
+        for key in (*sorted(named.union(tokens)), f"{keys.LOCK}{part}"):
             if (row := await read(board.table, partition, key)) is not None:
-                cases.add(row)
+                case = _with(board, case, row)
         if not request.without_histories:
-            family = f"{keys.RUN}{case.part}:"
+            family = f"{keys.RUN}{part}:"
             async for row in board.table.scan(partition, family, keys.end_of(family)):
-                cases.add(row)
+                case = _with(board, case, row)
         again = await read(board.table, partition, item_key)
         if (first and first.etag) == (again and again.etag):
-            return cases.by_part[case.part]
+            return case
     return None
+
+
+def _with(board: BoardTable, case: Case, row: Row) -> Case:
+    """The case with one more of its rows, whatever the columns of that say."""
+    item_id = row.data.get("item")
+    if isinstance(item_id, str) and keys.encode_id(item_id) == case.part:
+        case = replace(case, id=item_id)
+    case = replace(case, id=case.id or row.key)
+    if row.key.startswith(keys.RUN):
+        case = replace(case, highest=max(case.highest, keys.fence_in(row.key) or 0))
+    try:
+        record = _record_in(board, row)
+    except Unreadable as trouble:
+        bad = BadCaseRow(
+            etag=row.etag,
+            code=trouble.code,
+            problem=trouble.problem,
+            age=board.table.age(row),
+            has_nonce="nonce" in row.data,
+        )
+        return replace(case, bad={**case.bad, row.key: bad})
+    match record:
+        case Item():
+            return replace(case, item=record)
+        case Lock():
+            return replace(case, lock=record)
+        case Token():
+            return replace(case, tokens={**case.tokens, row.key: record})
+        case Run():
+            return replace(case, newest=case.newest or LastRun.of(record))
+
+
+def _record_in(board: BoardTable, row: Row) -> Item | Lock | Token | Run:
+    """The record in a row of an item. Raises Unreadable."""
+    if version_of(row.data) <= VERSION:
+        if not isinstance(row.data.get("item"), str):
+            raise Unreadable("D9", NAMELESS)
+        if row.key.startswith(keys.RUN) and not keys.fence_in(row.key):
+            raise Unreadable("D9", "no run has such a fence")
+    if row.key.startswith(keys.ITEM):
+        return judged_in(Item, row)
+    if row.key.startswith(keys.LOCK):
+        return judged_in(Lock, row, age=board.table.age(row))
+    if row.key.startswith(keys.NEXT):
+        return judged_in(Token, row)
+    return judged_in(Run, row)
 
 
 def _part(key: str) -> str:

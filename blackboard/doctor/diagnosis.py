@@ -136,6 +136,18 @@ class BadCaseRow(Struct, frozen=True, kw_only=True):
     """Whether it may be a lock that its holder still finds to be its own."""
 
 
+class LastRun(Struct, frozen=True, gc=False):
+    """What the newest run of an item has to agree with."""
+
+    fence: int
+    outcome: Outcome
+    stop: datetime
+
+    @classmethod
+    def of(cls, run: Run) -> "LastRun":
+        return cls(run.fence, run.outcome, run.stop)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """What the rows of one shard say about one id at one moment."""
@@ -146,12 +158,11 @@ class Case:
     """The id, or its part of the keys where no row says it."""
     shard: int
     item: Item | None = None
-    """Without result, error and warnings: they are not judged, and may be long."""
     lock: Lock | None = None
     tokens: Mapping[str, Token] = field(default_factory=dict)
     """Waiting tokens by their keys."""
-    newest: Run | None = None
-    """The run with the highest fence of those that can be read, without its long texts."""
+    newest: LastRun | None = None
+    """The run with the highest fence of those that can be read."""
     highest: int = 0
     """The highest fence in the keys of its history that a run can have."""
     bad: Mapping[str, BadCaseRow] = field(default_factory=dict)
@@ -357,7 +368,7 @@ def _history(case: Case, item: Item) -> Problems:
         yield "D6", f"says {has}, but its newest run {run.outcome} at {stamp(run.stop)}"
 
 
-def _speaks_for(run: Run, case: Case, item: Item) -> bool:
+def _speaks_for(run: LastRun, case: Case, item: Item) -> bool:
     """Whether an item that does not run should agree with its newest run. A run of an earlier life,
     one that came back late, or one below another that cannot be read, may differ from the item.
     """

@@ -8,9 +8,8 @@ Workers may write meanwhile. What looks broken is reported only if it is broken 
 has changed since is left alone, and judged anew.
 
 A quick examination, as the coordinator makes it each hour, takes one request for the workers, one
-for the board's own partition, those that read the locks and tokens, and those that read the items,
-once more where some look broken. It takes a few more for each item that looked broken and has
-changed meanwhile.
+for the board's own partition, those that read the locks and tokens, and those that read the items;
+and a few more for each item that looks broken, or was written meanwhile.
 
 Not promised: that a clean board stays clean, or that everything that is reported can be repaired.
 History is never rewritten; a repair deletes the runs beyond the number that is kept, and none for
@@ -18,12 +17,12 @@ its age: no command knows whether the clock is right.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from blackboard.doctor.board_rows import NO_BOARD, examine_others
-from blackboard.doctor.cases import LOOKS, Examination, look, read_shard
+from blackboard.doctor.cases import LOOKS, Examination, Shard, look
 from blackboard.doctor.diagnosis import (
     LEASE_NOT_KNOWN,
     REPAIR,
@@ -34,14 +33,14 @@ from blackboard.doctor.diagnosis import (
     repair_ops,
 )
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import Member, State, TypesTaken, replace
+from blackboard.model import Item, Member, State, TypesTaken, replace
 from blackboard.phrases import plural, since, some, span
 from blackboard.protocol import keys
 from blackboard.protocol.groups import is_group
 from blackboard.protocol.leaders import LOST, open_elections
 from blackboard.protocol.members import served_types, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
-from blackboard.protocol.reading import PAGE, BoardTable
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.rules.due import lease
 from blackboard.table import Conflict, Op, Refused, Unknown, read
@@ -50,8 +49,11 @@ TRIES = 5
 """Tries to judge and repair one item that others keep changing."""
 LARGEST_SKEW = 5.0
 """Seconds between the store's clock and this host's that are not reported."""
+LOOKED_AT = 100
+"""Items that are looked at between two calls of `pause`: each takes a few requests."""
 MENDED = {"D1", "D2", "D3", "D4", "D5", "D6", "D8", "D11"}
-"""The findings about items that a repair mends."""
+"""The findings about items that a repair mends. They are about several rows, or about a time that
+only a wrong clock explains."""
 MOST_NAMED = 5
 """Shards that a finding names, at most."""
 
@@ -109,32 +111,30 @@ async def _examine_items(
     `served` are the types that its workers take.
     """
     report, types, paused = DoctorReport(), Counter[str](), list[int]()
-    pause = request.pause
     now = await board.table.now()
-    for shard in range(board.shards):
-        cases = await read_shard(board, shard, request)
-        report.items += cases.rows[keys.ITEM]
-        report.waiting += cases.rows[keys.NEXT]
-        report.locks += cases.rows[keys.LOCK]
-        report.runs += cases.rows[keys.RUN]
-        judge = _Judge(board, request, served, now, cases.paused)
-        if cases.paused:
-            paused.append(shard)
-        doubtful = []
-        for number, case in enumerate(cases.by_part.values()):
-            if pause is not None and number % PAGE == 0:
-                await pause()
-            if case.item is not None and case.item.state is State.ACTIVE:
-                types[case.item.type] += 1
-            report.tombstones += case.item is not None and case.item.state is State.REMOVED
-            if diagnose(case, judge.bounds(case)):
-                doubtful.append(case)
-        moved = await cases.moved([case.part for case in doubtful], pause=pause)
-        for number, case in enumerate(doubtful):
-            if pause is not None and (number % PAGE == 0 or case.part in moved):
-                await pause()
-            report.findings += await judge.findings(case, has_moved=case.part in moved)
-        report.findings += cases.foreign
+    for number in range(board.shards):
+        shard, told = Shard(board, number), dict[str, list[Finding]]()
+        judge = _Judge(board, request, served, now, shard)
+        async for case, item in shard.cases(request):
+            if item.state is State.ACTIVE:
+                types[item.type] += 1
+            report.tombstones += item.state is State.REMOVED
+            found = diagnose(case, judge.bounds(item))
+            if any(one.code in MENDED for one in found):
+                shard.doubt(keys.item_key(case.id))
+            elif found:
+                told[case.part] = found
+        for looked, (part, tokens) in enumerate(sorted(shard.doubtful.items())):
+            if request.pause is not None and looked % LOOKED_AT == 0:
+                await request.pause()
+            told[part] = await judge.findings(part, tokens)
+        report.findings += [one for part in sorted(told) for one in told[part]] + shard.foreign
+        report.items += shard.rows[keys.ITEM]
+        report.waiting += shard.rows[keys.NEXT]
+        report.locks += shard.rows[keys.LOCK]
+        report.runs += shard.rows[keys.RUN]
+        if shard.paused:
+            paused.append(number)
     report.items -= report.tombstones
     report.findings += await _half_paused(board, paused)
     return report, types
@@ -184,17 +184,16 @@ async def _items_of(board: BoardTable, request: Examination, served: TypesTaken)
 
 @dataclass(slots=True)
 class _Judge:
-    """Judges what looks broken in one shard, and repairs it."""
+    """Judges the items of one shard, and repairs them."""
 
     _board: BoardTable
     _request: Examination
     _served: TypesTaken
     _now: datetime
-    _paused: bool
+    _shard: Shard
 
-    def bounds(self, case: Case) -> Bounds:
-        """The conditions by which a case is judged."""
-        item = case.item
+    def bounds(self, item: Item | None) -> Bounds:
+        """The conditions by which an item is judged."""
         planning = planning_of(self._board, item) if item else None
         return Bounds(
             now=self._now,
@@ -205,33 +204,31 @@ class _Judge:
             planning=planning,
             unplanned=why_unplanned(self._board, item) if item else "",
             served=item is not None and item.type in self._served,
-            paused=self._paused,
+            paused=self._shard.paused,
         )
 
-    async def findings(self, case: Case, *, has_moved: bool) -> list[Finding]:
-        """What is wrong with a case, read anew if its item has changed; repaired, if that is
-        requested.
+    async def findings(self, part: str, tokens: Collection[str]) -> list[Finding]:
+        """What is wrong with the rows of an id at one moment, as `look` reads them; repaired, if
+        that is requested.
         """
         mended: list[Finding] = []
         found: list[Finding] = []
-        current = None if has_moved else case
         for _ in range(TRIES):
-            if current is None:
-                current = await look(self._board, case, self._request)
-            if current is None:
+            case = await look(self._board, self._shard.number, part, tokens, self._request)
+            if case is None:
                 return mended
             self._now = await self._board.table.now()  # a run since then is not in the future
-            bounds = self.bounds(current)
-            found = diagnose(current, bounds)
+            bounds = self.bounds(case.item)
+            found = diagnose(case, bounds)
             still_there = {(one.code, one.problem) for one in found}
             mended = [one for one in mended if (one.code, one.problem) not in still_there]
-            ops = self._repairs(current, bounds) if found else []
+            ops = self._repairs(case, bounds) if found else []
             if ops and not self._request.repair:
                 found = [_with_remedy(one) for one in found]
             if not ops or not self._request.repair:
                 break
             try:
-                is_applied = await self._commit(case, ops)
+                is_applied = await self._commit(ops)
             except Refused as refused:
                 problem = f" (the store does not take its repair: {refused.reason})"
                 found = [replace(one, problem=f"{one.problem}{problem}") for one in found]
@@ -239,7 +236,6 @@ class _Judge:
             if is_applied:
                 mended += [replace(one, repaired=True) for one in found]
                 found = []
-            current = None
         return mended + found
 
     def _repairs(self, case: Case, bounds: Bounds) -> list[Op]:
@@ -248,13 +244,13 @@ class _Judge:
         except BadInput:  # its schedule cannot be computed, so the item is not planned anew
             return repair_ops(case, replace(bounds, planning=None))
 
-    async def _commit(self, case: Case, ops: Sequence[Op]) -> bool:
+    async def _commit(self, ops: Sequence[Op]) -> bool:
         """Whether a repair may have been applied. After a lost reply the next reading shows it; a
         batch that arrives late is refused, if its rows have changed. Raises Refused.
         """
         table = self._board.table
         try:
-            await table.commit(self._board.shard(case.shard), ops[: table.max_rows])
+            await table.commit(self._board.shard(self._shard.number), ops[: table.max_rows])
         except Conflict:
             return False
         except Unknown:

@@ -41,7 +41,7 @@ from msgspec import Struct
 from blackboard.errors import BadRow
 from blackboard.model import HIGHEST_FLOOR, VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, Pause, fence_of
+from blackboard.protocol.reading import BoardTable, Pause, fence_of, paged
 from blackboard.protocol.rows import version_of
 from blackboard.rules.applied import REMEMBERED
 from blackboard.table import (
@@ -62,6 +62,8 @@ PRUNE_SELDOM = 96
 """The same, where runs become too many before they become too old."""
 KEPT_FOR_LATE = timedelta(hours=1)
 """The least age of an abandoned or cancelled run that is deleted: it may end late."""
+HISTORIES = 20
+"""Histories that are read between two pauses: most are short."""
 TRIES = 5
 """Tries to raise the floor, before that is left for later."""
 
@@ -98,7 +100,9 @@ def prune_every(retention: Retention, interval: timedelta | None) -> int:
     return min(PRUNE_SELDOM if too_many_first else PRUNE_EVERY, retention.runs)
 
 
-async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int:
+async def prune(
+    board: BoardTable, item_id: str, *, retention: Retention, pause: Pause | None = None
+) -> int:
     """Deletes the runs of an item that are not kept, and returns how many. Those of a newer version
     stay. A row that cannot be read is kept by its place alone.
     """
@@ -106,7 +110,8 @@ async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int
     if board.clock_proven_in():
         retention = retention.without_age()
     partition = board.partition(item_id)
-    async for row in board.table.scan(partition, *keys.runs_range(item_id)):
+    rows = board.table.scan(partition, *keys.runs_range(item_id))
+    async for row in paged(rows, pause):
         run = board.run_in(row)
         kept = place < retention.runs
         if run is not None:
@@ -135,8 +140,8 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
     """Prunes the histories of all items that no release prunes in time, and deletes expired
-    tombstones. Awaits `pause` after each page of items, before each history, which is then read and
-    deleted without another, and before the tombstones of a batch are deleted.
+    tombstones. Awaits `pause` after each page of items, before each `HISTORIES` histories and after
+    each page of a history, and before the tombstones of a batch are deleted.
     """
     done, now = Pruned(), await board.table.now()
     if board.clock_proven_in():
@@ -151,7 +156,8 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
                 has_one_young_run(item, retention=retention, now=now)
                 or prunes_itself(item, retention=retention, now=now)
             ) and await histories.has(item.id):
-                done += Pruned(runs=await prune(board, item.id, retention=retention))
+                runs = await prune(board, item.id, retention=retention, pause=pause)
+                done += Pruned(runs=runs)
             if len(expired) == board.table.max_rows:
                 done += await delete_tombstones(board, expired, pause=pause)
                 expired = []
@@ -161,8 +167,9 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
 
 @dataclass(slots=True)
 class _Histories:
-    """Tells which items of a shard have a history, asked in the order of their keys: one request,
-    after a pause, tells it of all items up to the next one that has.
+    """Tells which items of a shard have a history, asked in the order of their keys: one request
+    tells it of all items up to the next one that has. The first of each `HISTORIES` is made after a
+    pause.
     """
 
     _board: BoardTable
@@ -170,13 +177,16 @@ class _Histories:
     _pause: Pause
     _without: tuple[str, str] = ("", "")
     """Two keys between which there is no run."""
+    _requests: int = 0
 
     async def has(self, item_id: str) -> bool:
         begin, end = keys.runs_range(item_id)
         first, last = self._without
         if first <= begin and end <= last:
             return False
-        await self._pause()
+        if self._requests % HISTORIES == 0:
+            await self._pause()
+        self._requests += 1
         row = await _first_run(self._board, self._shard, begin)
         self._without = begin, keys.end_of(keys.RUN) if row is None else row.key
         return row is not None and row.key < end
@@ -203,15 +213,19 @@ async def delete_tombstones(
     is of a newer version; all of them stay where the floor cannot be read.
     """
     runs, bare = 0, []
-    for one in tombstones:
-        await pause()
-        partition = board.partition(one.id)
+    for number, one in enumerate(tombstones):
+        if number % HISTORIES == 0:
+            await pause()
+        partition, found, ops = board.partition(one.id), 0, list[Delete]()
         rows = board.table.scan(partition, *keys.runs_range(one.id))
-        history = [row async for row in rows if (keys.fence_in(row.key) or 0) <= one.fence]
-        ops = [Delete(row.key, row.etag) for row in history if version_of(row.data) <= VERSION]
+        async for row in paged(rows, pause):
+            if (keys.fence_in(row.key) or 0) <= one.fence:
+                found += 1
+                if version_of(row.data) <= VERSION:
+                    ops.append(Delete(row.key, row.etag))
         deleted = await try_delete(board.table, partition, ops)
         runs += deleted
-        if deleted == len(history):
+        if deleted == found:
             bare.append(one)
     if not bare:
         return Pruned(runs=runs)

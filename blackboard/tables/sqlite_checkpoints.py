@@ -6,6 +6,7 @@ copies it, and no request waits for that. A long log is copied to its end under 
 that the next writer begins it anew. The same is done where a disk is full.
 """
 
+import math
 import os
 import shutil
 import sqlite3
@@ -23,7 +24,8 @@ LONG = 64 << 20
 TOO_LONG = 256 << 20
 """Bytes of a log that something keeps from being begun anew."""
 LITTLE = 256 << 10
-"""Bytes that a disk is to have left besides what the log needs to be copied."""
+"""Bytes that a disk is to have left besides what the log needs to be copied; the least by which
+the log grows between two checkpoints."""
 WAIT = 0.1
 """Seconds that a checkpoint waits for readers and writers, at most, before it gives up."""
 _OF_A_LONG_LOG = ("PASSIVE", "PASSIVE", "RESTART")
@@ -37,17 +39,23 @@ class WalCheckpoints:
         self._path = path
         self._may_copy = may_copy
         self._log = f"{path}-wal"
+        self._folder = path.absolute().parent
         self._copied = 0
         """The size of the log at the last checkpoint here. A log that is long when the file is
         opened is copied too: short commands beside a reader would else make it grow for ever."""
         self._thread: Thread | None = None
 
     def after_commit(self) -> None:
-        """Begins a checkpoint if the log has grown, unless one goes on."""
+        """Begins a checkpoint if the log has grown, unless one goes on: where the disk may be full
+        before the log is as long as elsewhere, the file could not grow then.
+        """
         size = self._size()
         if size < self._copied:
             self._copied = 0  # the log was begun anew
-        if size - self._copied < GROWN or (self._thread is not None and self._thread.is_alive()):
+        grown = size - self._copied
+        if grown < LITTLE or (grown < GROWN and self._free() >= size + GROWN):
+            return
+        if self._thread is not None and self._thread.is_alive():
             return
         self._copied = size
         modes = _OF_A_LONG_LOG if size >= LONG else ("PASSIVE",)
@@ -66,15 +74,11 @@ class WalCheckpoints:
     @property
     def trouble(self) -> str:
         """Why writes may fail: the disk is full, or the log is too long; "": they do not."""
-        size, folder = self._size(), self._path.absolute().parent
-        try:
-            free = shutil.disk_usage(folder).free
-        except OSError:
-            free = size + LITTLE
+        size, free = self._size(), self._free()
         if free < size + LITTLE:
             return (
-                f"the disk of {folder} has {free / 1e6:.1f} MB left, and the log {self._log} needs "
-                f"{size / 1e6:.1f} MB to be copied into the file (make room)"
+                f"the disk of {self._folder} has {free / 1e6:.1f} MB left, and the log {self._log} "
+                f"needs {size / 1e6:.1f} MB to be copied into the file (make room)"
             )
         if size < TOO_LONG:
             return ""
@@ -95,6 +99,13 @@ class WalCheckpoints:
             for mode in modes:
                 if self._may_copy():
                     connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+
+    def _free(self) -> float:
+        """Bytes that the disk has left; infinite, where that is not known."""
+        try:
+            return shutil.disk_usage(self._folder).free
+        except OSError:
+            return math.inf
 
     def _size(self) -> int:
         try:

@@ -13,12 +13,12 @@ is shut down, the next check of another worker finds that; when it dies, its lea
 The lease is long, because each check costs a request, and nothing here is urgent. A worker enters
 the election half a minute after its start: one that is soon gone again does not take part.
 
-All requests go through the worker's circuit breaker. Before each page of items, each history and
-each deletion of other rows there is a pause, so that they are never in the way of a renewal. At the
-end of the term the work stops at the next pause. A request that is late does no harm: each deletion
-states the etag of what was read, and counts are not written over those of a later term. Work that
-trouble of the store has ended is soon done again, from the start. A row that cannot be used is
-reported, and keeps nothing else from being deleted.
+All requests go through the worker's circuit breaker. Before each page of items, every few histories
+and each deletion of other rows there is a pause, so that they are never in the way of a renewal. At
+the end of the term the work stops at the next pause. A request that is late does no harm: each
+deletion states the etag of what was read, and counts are not written over those of a later term.
+Work that trouble of the store has ended is soon done again, from the start. A row that cannot be
+used is reported, and keeps nothing else from being deleted.
 """
 
 import asyncio
@@ -57,10 +57,10 @@ from blackboard.subscribers import Events
 from blackboard.table import TableError
 from blackboard.worker.steady_clock import SteadyClock
 
-MOST_FAILING = 10_000
-"""Items that are reported as failing."""
-LARGEST_EXAMINED = 20_000
-"""Items of a board that is examined: all rows of a shard are in memory meanwhile."""
+MOST_REPORTED = 10_000
+"""Items that are reported as failing, and findings of an examination."""
+LARGEST_EXAMINED = 200_000
+"""Items of a board that is examined: something of each is in memory meanwhile."""
 RESIGNS_WITHIN = timedelta(seconds=3)
 """How long a worker that ends waits for the store to resign."""
 
@@ -128,7 +128,7 @@ class Housekeeping:
         by, failing = self.events.worker, list[str]()
 
         def note(one: ItemStatus) -> None:
-            if one.failing and len(failing) < MOST_FAILING:
+            if one.failing and len(failing) < MOST_REPORTED:
                 failing.append(one.item.id)
 
         counted = await count(self.board, by=by, term=self.term, pause=self.pause, each=note)
@@ -166,14 +166,16 @@ class Housekeeping:
             self.events.emit_of(done.item, TimesPutRight, problem=problem, due=due, ready=ready)
 
     async def examine(self) -> None:
-        """Examines the rows, unless the board is very large, or it is not known how large it is."""
+        """Examines the rows, but for histories, unless the board is very large, or it is not known
+        how large it is.
+        """
         if self.items is None or self.items > LARGEST_EXAMINED:
             return
         request = Examination(cycle=self.settings.cycle, quick=True, pause=self.pause)
         report = await examine(self.board, request)
         findings = [
             BoardFinding(code=one.code, subject=one.subject, problem=one.problem, grave=one.grave)
-            for one in report.findings
+            for one in report.findings[:MOST_REPORTED]
         ]
         self.events.emit(BoardExamined, items=report.items, findings=tuple(findings))
 

@@ -72,8 +72,8 @@ def test_a_coordinator_is_elected_counts_and_examines() -> None:
     assert asked_for(replace(load, coordinator=False)).coordinator == 0
     large = asked_for(replace(load, rhythms=spread(10_000))).coordinator
     assert large == pytest.approx((checks + 12 * (12 + 1) + 2 * 12 + 2) * HOURS)
-    larger = asked_for(replace(load, rhythms=[EVERY] * 20_001)).coordinator
-    assert larger == pytest.approx((checks + 12 * (22 + 1)) * HOURS), "it is not examined"
+    larger = asked_for(replace(load, rhythms=[EVERY] * 200_001)).coordinator
+    assert larger == pytest.approx((checks + 12 * (202 + 1)) * HOURS), "it is not examined"
     busy = asked_for(replace(load, rhythms=spread(2, lasts=30 * MINUTE))).coordinator
     assert busy == pytest.approx((checks + countings + 12 * 1 + examination) * HOURS)
 

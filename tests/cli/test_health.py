@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard import model
-from blackboard.cli.health import MOST_LINES
+from blackboard.cli.output import MOST_LINES
 from blackboard.model import VERSION, Member, Outcome
 from blackboard.protocol import edits, keys
 from blackboard.protocol.members import announce

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli.many import AT_ONCE, for_each
+from blackboard.cli.output import MOST_LINES
 from blackboard.cli.progress import MANY
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import BEGUN
@@ -197,3 +198,20 @@ def rows_in(file: Path) -> int:
     with closing(sqlite3.connect(file)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM rows").fetchone()
     return int(count)
+
+
+def test_a_command_names_the_first_of_many_items_that_it_changes(blackboard: CommandLine) -> None:
+    count = MOST_LINES + 5
+    left, ids = "... and 5 more (--json has all)", [f"town-{number:05}" for number in range(count)]
+    blackboard.write(declared(count), "towns.toml")
+    whole = blackboard("apply", "towns.toml", "--dry-run").out.splitlines()
+    assert len([line for line in whole if line.startswith("+ town-")]) == count
+    first = blackboard("apply", "towns.toml").out.splitlines()
+    assert first[:MOST_LINES] == whole[:MOST_LINES]
+    assert first[MOST_LINES:] == ["+ ... and 5 more (--dry-run shows all)", whole[-2]]
+    paused = blackboard("pause", "*").out.splitlines()
+    assert [line.split()[0] for line in paused[:MOST_LINES]] == ids[:MOST_LINES]
+    assert paused[MOST_LINES:] == [left]
+    refused = blackboard("ack", "*", code=1)
+    assert (refused.out, refused.err.splitlines()[MOST_LINES:]) == ("", [f"blackboard: {left}"])
+    assert [one["id"] for one in blackboard("resume", "*", "--json").json] == ids

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.cli.command_line import CommandLine, blackboard
 __all__ = ["blackboard"]
 
 COMMAND = f"{shlex.quote(sys.executable)} -m blackboard"
+CLOSED = "blackboard: the output cannot be written: it is closed (what was asked for may be done)"
 FULL = "blackboard: the output cannot be written: No space left on device"
 
 JOBS = """
@@ -67,13 +69,61 @@ def test_a_pipe_that_nothing_reads_ends_a_command_silently(town: CommandLine, ar
     assert town.item("davis").is_paused is args.startswith("pause")
 
 
-@pytest.mark.parametrize("stream", [1, 2])
+@pytest.mark.parametrize(
+    "args", ["show", "show --json", "check", "export", "status", "--help", "pause davis"]
+)
+def test_a_command_that_cannot_answer_as_its_output_is_closed_says_so(
+    town: CommandLine, args: str
+) -> None:
+    """As where the disk is full: who asked was not told."""
+    done = shell(town.folder, f"{COMMAND} {args} >&-")
+    assert done.returncode == 2
+    assert (
+        done.stderr == "blackboard: the output cannot be written: it is closed "
+        "(what was asked for may be done)\n"
+    )
+    assert town.item("davis").is_paused is args.startswith("pause")
+
+
 @pytest.mark.parametrize("args", ["show", "show --json", "check", "add other --type hello"])
-def test_a_stream_that_is_closed_takes_nothing(town: CommandLine, args: str, stream: int) -> None:
-    done = shell(town.folder, f"{COMMAND} {args} {stream}>&-")
+def test_errors_are_discarded_where_their_stream_is_closed(town: CommandLine, args: str) -> None:
+    done = shell(town.folder, f"{COMMAND} {args} 2>&-")
     assert done.returncode == (1 if args == "check" else 0)
-    assert "Traceback" not in done.stderr
-    assert bool(done.stdout) is (stream == 2)
+    assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "closed"),
+    [
+        ("async def", ">&-"),
+        ("async def", "<&- >&- 2>&-"),
+        ("def", ">&-"),
+        ("def", ">/dev/full 2>/dev/full"),
+    ],
+)
+def test_a_worker_goes_on_where_nothing_takes_its_output(
+    town: CommandLine, kind: str, closed: str
+) -> None:
+    """Nor what a handler prints, which is kept with the run."""
+    jobs = JOBS.replace("async def", kind).replace("return 1", 'print("hello")\n    return 1')
+    town.write(jobs, "jobs.py")
+    done = shell(town.folder, f"{COMMAND} worker --until-idle --jobs jobs.py {closed}")
+    assert done.returncode == 0
+    said = town("log", "davis", "--full").out
+    assert (" ok " in said, "hello" in said.partition("  output")[2]) == (True, True)
+
+
+@pytest.mark.parametrize("closed", [">&-", ">/dev/full"])
+def test_a_server_goes_on_where_nothing_takes_its_address(town: CommandLine, closed: str) -> None:
+    line = f"exec {COMMAND} serve --listen 0 {closed}"
+    with subprocess.Popen(
+        ["sh", "-c", line], cwd=town.folder, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        assert server.stderr.readline() == "blackboard: Ctrl-C ends it\n"
+        server.send_signal(signal.SIGINT)
+        assert "Traceback" not in server.stderr.read()
+    assert server.returncode != 1
 
 
 def test_the_exit_code_stays_where_errors_cannot_be_written(town: CommandLine) -> None:

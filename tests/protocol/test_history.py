@@ -10,6 +10,7 @@ from blackboard.model import VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import cancel, pause, remove
 from blackboard.protocol.retention import (
+    HISTORIES,
     Pruned,
     Retention,
     is_kept,
@@ -317,23 +318,41 @@ async def test_what_a_late_finisher_comes_back_to_outlasts_a_removal(scene: Scen
 
 @story
 async def test_the_pruning_of_items_without_a_history_takes_one_request(scene: Scene) -> None:
-    """It pauses for each history that it reads, and once to find that there is none behind it."""
+    """But for those that have one: each takes a request to find it and another to read it."""
     for number in range(8):
         await scene.add(f"item-{number}")
         await pause(scene.other, f"item-{number}", scene.mark())
     await runs_of(scene, "item-3", 12)
     await runs_of(scene, "item-5", 12)
+    before = scene.table.requests.pages
+    assert await housekept(scene) == Pruned(runs=4)
+    found = len(["0 to 2", "3", "4", "5", "6 and 7"])
+    assert scene.table.requests.pages - before == len(["items"]) + found + len(["3", "5"])
+    await tidied(scene)
+
+
+@pytest.mark.of_one_store("when it rests is decided above the store")
+@story
+async def test_the_coordinator_rests_once_for_many_short_histories(scene: Scene) -> None:
+    """Of items that are paused, and of removed ones whose tombstones have expired."""
+    names = [f"item-{number:02d}" for number in range(HISTORIES)]
+    for name in names:
+        await scene.add(name)
+        await runs_of(scene, name, 1)
+        await pause(scene.other, name, scene.mark())
+    for name in names[10:]:
+        await remove(scene.other, name)
     pauses = 0
 
     async def paused() -> None:
         nonlocal pauses
         pauses += 1
 
+    scene.later(days=100)
     scene.trust_clock()
-    pruned = await prune_unreleased(scene.board, retention=TEN, pause=paused)
-    assert pruned == Pruned(runs=4)
-    assert pauses == len(["0 to 2", "3", "4", "5", "6 and 7"])
-    await tidied(scene)
+    pruned = await prune_unreleased(scene.board, retention=Retention(), pause=paused)
+    assert (pruned.runs, pruned.tombstones) == (HISTORIES, HISTORIES - 10)
+    assert pauses == len(["histories of items", "those of tombstones", "before the deletion"])
 
 
 @story

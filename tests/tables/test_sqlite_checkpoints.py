@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,11 +17,12 @@ from tests.support.clocks import ManualClock
 from tests.support.sqlite_files import P, setting
 from tests.support.stores import Run, rows_of
 
-GROWN, LONG = 32 << 10, 512 << 10
+LITTLE, GROWN, LONG = 8 << 10, 32 << 10, 512 << 10
 
 
 @pytest.fixture(autouse=True)
 def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "LITTLE", LITTLE)
     monkeypatch.setattr(sqlite_checkpoints, "GROWN", GROWN)
     monkeypatch.setattr(sqlite_checkpoints, "LONG", LONG)
     monkeypatch.setattr(sqlite_checkpoints, "TOO_LONG", LONG)
@@ -66,6 +68,24 @@ def test_a_log_that_has_grown_is_copied_by_another_connection(
     run(write(table, "many"))
     assert in_file(path, tmp_path / "after.db") == 16
     assert run(setting(table, "wal_autocheckpoint")) == 0
+
+
+@pytest.mark.parametrize(("left", "is_copied"), [(2 * GROWN, False), (GROWN, True)])
+def test_a_log_is_copied_sooner_where_the_disk_has_little_left(
+    table: SqliteTable,
+    path: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    left: int,
+    is_copied: bool,
+) -> None:
+    """The file has to grow by what it is copied."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
+    run(write(table, "few", rows=1))
+    assert LITTLE < log_of(path) < GROWN
+    assert bool(in_file(path, tmp_path / "copy.db")) is is_copied
 
 
 def test_a_log_that_was_copied_to_its_end_is_begun_anew(
