@@ -18,12 +18,13 @@ import re
 from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from html.entities import html5
 from itertools import accumulate, chain
 from string import ascii_letters, digits
 from typing import Any, Final
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 import msgspec
 
@@ -74,8 +75,10 @@ class Mask:
 
     def joined(self, values: Mapping[str, str]) -> "Mask":
         """The mask with these values, too: this one, where it has them already."""
-        if self._all.keys() >= values.items():
-            return self
+        return self if self._all.keys() >= values.items() else self.of_run(values)
+
+    def of_run(self, values: Mapping[str, str]) -> "Mask":
+        """The mask of a run with these values, and of all that is masked here."""
         return Mask(values, others=self._all)
 
     @cached_property
@@ -210,8 +213,9 @@ def _parts(text: str) -> Iterator[str]:
     """A connection string or a URL, and the keys, signatures and passwords in it."""
     yield text
     yield from re.findall(r"(?i:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)", text)
-    for found in re.finditer(r"\bsig=([^&;]+)|://[^/@:]*:([^@/]+)@", text):
-        yield unquote(found[found.lastindex or 0])
+    yield from map(unquote, re.findall(r"\b(?:sig|password)=([^&;]+)", text))
+    with suppress(ValueError):
+        yield unquote(urlsplit(text).password or "")
 
 
 def values_in(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:

@@ -250,7 +250,7 @@ def given(held: Holding, environ: Mapping[str, str], mask: Mask) -> tuple[Handle
     if is_expanded(claim.spec) or is_expanded(claim.item.once):
         params = expand(written, environ)
         if params != written:
-            mask = mask.joined(values_in(written, environ))
+            mask = mask.of_run(values_in(written, environ))
     item = HandlerItem(
         id=claim.id,
         type=claim.type,

@@ -287,6 +287,12 @@ def test_a_joined_mask_has_both_values_of_a_name() -> None:
         ),
         ("BLACKBOARD_REDIS_URL", "rediss://ann:p%40ssword@host:1/0", "p@ssword"),
         ("BLACKBOARD_REDIS_URL", "redis://:password@host", "password"),
+        ("BLACKBOARD_REDIS_URL", "redis://:pass@word@host", "pass@word"),
+        (
+            "BLACKBOARD_REDIS_URL",
+            "unix:///redis.sock?db=1&password=pass%2Fword",
+            "pass/word",
+        ),
     ],
 )
 def test_what_opens_the_store_or_the_bus_is_masked_in_every_run(
@@ -296,3 +302,4 @@ def test_what_opens_the_store_or_the_bus_is_masked_in_every_run(
     told = mask.text(f"{text} {secret} {quote(secret)} plain text")
     assert told == f"${{{variable}}} ${{{variable}}} ${{{variable}}} plain text"
     assert mask.values == {}
+    assert mask.of_run({variable: text}).values == {variable: text}
