@@ -134,15 +134,16 @@ async def measure(
             reference=f"a run of a coroutine, {SLOTS[-1]} slots",
         )
         few = max(runs // 4, FEWEST)
-        progress(f"{few:,} runs of a plain function, {SLOTS[0]} slots")
-        measured = await scratch.worked_off(few, function, slots=SLOTS[0], warm=few // 10)
-        yield Measurement(
-            name=f"plain functions, {SLOTS[0]} slots",
-            value=measured.rate,
-            unit="runs/s",
-            beside=alone.rate,
-            reference="the same rows, no worker",
-        )
+        for slots in SLOTS:
+            progress(f"{few:,} runs of a plain function, {slots} slots")
+            measured = await scratch.worked_off(few, function, slots=slots, warm=few // 10)
+            yield Measurement(
+                name=f"plain functions, {slots} slots",
+                value=measured.rate,
+                unit="runs/s",
+                beside=alone.rate,
+                reference="the same rows, no worker",
+            )
         progress(f"a look at {MANY_ITEMS:,} items of which none is due")
         yield Measurement(
             name=f"an idle look, {MANY_ITEMS:,} items",

@@ -33,6 +33,7 @@ MEASURED = {
     f"requests of a run, {MANY} slots": "requests",
     "CPU for the rows of a run": "ms",
     f"plain functions, {FEW} slots": "runs/s",
+    f"plain functions, {MANY} slots": "runs/s",
     "an idle look, 50 items": "ms",
     "from due to started, p50": "ms",
     "from due to started, p99": "ms",
