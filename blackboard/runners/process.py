@@ -35,10 +35,12 @@ module.
 """
 STARTS = 2 * (os.cpu_count() or 1)
 """How many children are started at a time. More would keep each other from getting ready."""
-SOON = 0.1
-"""Seconds in which a child is likely to become free where runs are short. Of a module that has
-`STARTS` children, another is started for a run that has waited for so long.
+ENOUGH = 3_000.0
+"""Runs a second, more than a worker claims and releases. Children of a module that together do so
+many are enough.
 """
+SOON = 0.1
+"""Seconds after which another child is started all the same, for a run that waits."""
 
 
 class _Waiting(NamedTuple):
@@ -67,6 +69,8 @@ class IdleChildren:
         self._may_start = STARTS
         self._alive = Counter[Source]()
         """The children of each module, idle or not, with those that may be started now."""
+        self._took: dict[Source, float] = {}
+        """Seconds that a run of each module takes: a mean, of which a fifth is the latest."""
         self._line: dict[asyncio.Future[ChildProcess | None], _Waiting] = {}
         """Who waits for a child that becomes free, or to start one, first come first served."""
         self._calling: asyncio.TimerHandle | None = None
@@ -104,8 +108,12 @@ class IdleChildren:
         except BaseException:
             self._alive[source] -= 1
             raise
-        child.ended.add_done_callback(lambda _: self._alive.subtract([source]))
+        child.ended.add_done_callback(lambda _: self._lost(source))
         return child
+
+    def _lost(self, source: Source) -> None:
+        self._alive[source] -= 1
+        self._call_up(*self._line)
 
     def started(self) -> None:
         """A child is ready, or will never be: another may be started."""
@@ -117,7 +125,7 @@ class IdleChildren:
         loop = asyncio.get_running_loop()
         for turn in turns:
             source, since = self._line[turn]
-            if self._may_start and (self._alive[source] < STARTS or since + SOON <= loop.time()):
+            if self._may_start and (self._needs(source) or since + SOON <= loop.time()):
                 self._may_start -= 1
                 self._alive[source] += 1
                 del self._line[turn]
@@ -125,6 +133,10 @@ class IdleChildren:
         if self._may_start and self._line and self._calling is None:
             first = next(iter(self._line.values()))
             self._calling = loop.call_at(first.since + SOON, self._call_again)
+
+    def _needs(self, source: Source) -> bool:
+        """Whether another child of a module would do more, by how long its runs take."""
+        return self._alive[source] < max(STARTS, ENOUGH * self._took.get(source, 0.0))
 
     def _call_again(self) -> None:
         self._calling = None
@@ -150,9 +162,15 @@ class IdleChildren:
                 return self.take(source)
         return None
 
+    def ran(self, child: ChildProcess, took: float) -> None:
+        """Puts back a child that has finished a run and left nothing behind."""
+        before = self._took.get(child.source, took)
+        self._took[child.source] = before + (took - before) / 5
+        self.put(child)
+
     def put(self, child: ChildProcess) -> None:
-        """Keeps a child that has finished a run and left nothing behind; or gives it to the first
-        that waits for one of its module.
+        """Keeps a child for its next run; or gives it to the first that waits for one of its
+        module.
         """
         child.rest()
         for turn, waiting in self._line.items():
@@ -171,6 +189,7 @@ class IdleChildren:
         for timer in (self._timer, self._calling):
             if timer is not None:
                 timer.cancel()
+        self._calling = None
         while self._waiting:
             self._dismiss_first()
         while self._leaving:
@@ -433,7 +452,7 @@ class _ProcessRun:
         good = answer.ended.outcome is Outcome.OK and not answer.left
         if good and child.runs < self._runner.runs:
             self._child = None
-            self._runner.idle.put(child)
+            self._runner.idle.ran(child, answer.took)
         return replace(answer.ended, output=output)
 
     async def _without_answer(self, child: ChildProcess, problem: str) -> Ended:

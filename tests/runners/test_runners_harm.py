@@ -216,6 +216,20 @@ def test_short_runs_share_few_children(monkeypatch: pytest.MonkeyPatch) -> None:
     with_processes(story)
 
 
+def test_longer_runs_have_a_child_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STARTS", 1)
+    monkeypatch.setattr(process, "SOON", math.inf)
+
+    async def story(runner: ProcessRunner) -> None:
+        await run(runner, "hold-the-lock-for", seconds=0.05)
+        runs = [await started(runner, "never-ends", how="sleep") for _ in range(3)]
+        for execution, _ in runs:
+            execution.stop(Outcome.CANCELLED, "enough")
+            await execution.wait()
+
+    with_processes(story)
+
+
 def test_a_run_that_waits_beside_long_ones_gets_a_child_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
