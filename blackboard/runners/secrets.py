@@ -209,13 +209,13 @@ def mask_of_worker(environ: Mapping[str, str]) -> Mask:
     return Mask({}, others=[(name, part) for name, text in found for part in _parts(text)])
 
 
-def _parts(text: str) -> Iterator[str]:
-    """A connection string or a URL, and the keys, signatures and passwords in it."""
-    yield text
-    yield from re.findall(r"(?i:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)", text)
-    yield from map(unquote, re.findall(r"\b(?:sig|password)=([^&;]+)", text))
+def _parts(text: str) -> Sequence[str]:
+    """A connection string or a URL, and the keys, signatures and passwords in it, if it has any."""
+    found = re.findall(r"(?i:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)", text)
+    found += map(unquote, re.findall(r"\b(?:sig|password)=([^&;]+)", text))
     with suppress(ValueError):
-        yield unquote(urlsplit(text).password or "")
+        found += filter(None, [unquote(urlsplit(text).password or "")])
+    return [text, *found] if found else []
 
 
 def values_in(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:

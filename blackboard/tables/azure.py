@@ -151,8 +151,8 @@ class AzureTable:
         passed = set[tuple[str, ...]]()
         until = self._transport.monotonic() + RANGE
         try:
-            while following not in passed and self._transport.monotonic() <= until:
-                if len(passed) == MOST_PAGES:
+            while following not in passed and len(passed) < MOST_PAGES:
+                if self._transport.monotonic() > until:
                     break
                 passed.add(following)
                 url = page_url(self._url, partition, first, last, count=count, following=following)

@@ -299,6 +299,9 @@ def test_what_opens_the_store_or_the_bus_is_masked_in_every_run(
     variable: str, text: str, secret: str
 ) -> None:
     mask = mask_of_worker({variable: text, "OTHER": "plain text"})
+    assert mask_of_worker({variable: "redis://host:6379/0"}).text("redis://host:6379/0 is up") == (
+        "redis://host:6379/0 is up"
+    )
     told = mask.text(f"{text} {secret} {quote(secret)} plain text")
     assert told == f"${{{variable}}} ${{{variable}}} ${{{variable}}} plain text"
     assert mask.values == {}
