@@ -302,13 +302,14 @@ def assemble(
         events.subscribe(notifier.on_event, "notify")
     coordinator = None
     if settings.coordinator and not keys.group_of(board.name):
-        from blackboard.worker.coordinator import Coordinator, CoordinatorSettings
+        from blackboard.worker.coordinator import Coordinator
 
         coordinator = Coordinator(
             board=board,
             owner=owner,
             events=events,
-            settings=CoordinatorSettings(retention=settings.retention, cycle=settings.cycle),
+            retention=settings.retention,
+            cycle=settings.cycle,
             steady=parts.breaker.steady,
         )
     permits = Permits(

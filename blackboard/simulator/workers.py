@@ -27,7 +27,7 @@ from blackboard.simulator.scenario import BOARD, Fault, Scenario
 from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient, Written
 from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError
-from blackboard.worker.wake import EarliestWake, until_beat
+from blackboard.worker.wake import Wake, until_beat
 from blackboard.worker.worker import Mode, Worker
 
 GRACE = timedelta(seconds=30)
@@ -280,7 +280,7 @@ def _plus(one: Requests, other: Requests) -> Requests:
     return Requests(one.commits + other.commits, one.pages + other.pages, one.others + other.others)
 
 
-class CycleTimer(EarliestWake):
+class CycleTimer(Wake):
     """Wakes a worker every cycle, as `worker.wake.CycleWake` does, by the loop of its process."""
 
     def __init__(self, cycle: float, chance: Chance) -> None:

@@ -24,7 +24,7 @@ used is reported, and keeps nothing else from being deleted.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from blackboard.doctor import Examination, examine
@@ -63,38 +63,22 @@ LARGEST_EXAMINED = 200_000
 """Items of a board that is examined: something of each is in memory meanwhile."""
 RESIGNS_WITHIN = timedelta(seconds=3)
 """How long a worker that ends waits for the store to resign."""
+ENTERS_AFTER = 30.0
+"""Seconds from the start of a worker until it takes part in the election."""
+LEASE = timedelta(minutes=15)
+EXAMINES_EVERY = timedelta(hours=1)
+PRUNES_EVERY = timedelta(days=1)
+"""The time between two prunings, at the most."""
+SETTLES = COUNTED_EVERY
+"""The time from the beginning of a term until it examines and prunes for the first time."""
+PAUSE = 0.1
+"""Seconds of rest before each request of a long operation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorTimes:
-    """When the coordinator does what."""
-
-    enters_after: float = 30.0
-    """Seconds from the start of a worker until it takes part in the election."""
-    lease: timedelta = timedelta(minutes=15)
-    counts_every: timedelta = COUNTED_EVERY
-    examines_every: timedelta = timedelta(hours=1)
-    prunes_every: timedelta = timedelta(days=1)
-    settles: timedelta = COUNTED_EVERY
-    """The time from the beginning of a term until it examines and prunes for the first time."""
-    pause: float = 0.1
-    """Seconds of rest before each request of a long operation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorSettings:
-    """The settings of a coordinator."""
-
-    retention: Retention = field(default_factory=Retention)
-    cycle: timedelta = timedelta(seconds=60)
-    """The cycle of the workers, for the examination."""
-    times: CoordinatorTimes = field(default_factory=CoordinatorTimes)
-
-    @property
-    def prunes_every(self) -> timedelta:
-        """The time between two prunings: the shorter the retention, the more often."""
-        kept = min(self.retention.age, self.retention.tombstones)
-        return min(self.times.prunes_every, max(self.times.counts_every, kept / 4))
+def prunes_every(retention: Retention) -> timedelta:
+    """The time between two prunings: the shorter the retention, the more often."""
+    kept = min(retention.age, retention.tombstones)
+    return min(PRUNES_EVERY, max(COUNTED_EVERY, kept / 4))
 
 
 class TermOver(Exception):
@@ -107,7 +91,9 @@ class Housekeeping:
 
     board: BoardTable
     events: Events
-    settings: CoordinatorSettings
+    retention: Retention
+    cycle: timedelta
+    """The cycle of the workers, for the examination."""
     steady: SteadyClock
     term: int = 0
     is_over: Callable[[], bool] = lambda: False
@@ -119,7 +105,7 @@ class Housekeeping:
 
     async def pause(self) -> None:
         """Leaves the store to other requests for a while. Raises TermOver."""
-        await self.board.clock.sleep(self.settings.times.pause)
+        await self.board.clock.sleep(PAUSE)
         if self.is_over():
             raise TermOver
 
@@ -171,7 +157,7 @@ class Housekeeping:
         """
         if self.items is None or self.items > LARGEST_EXAMINED:
             return
-        request = Examination(cycle=self.settings.cycle, quick=True, pause=self.pause)
+        request = Examination(cycle=self.cycle, quick=True, pause=self.pause)
         report = await examine(self.board, request)
         findings = [
             BoardFinding(code=one.code, subject=one.subject, problem=one.problem, grave=one.grave)
@@ -188,12 +174,11 @@ class Housekeeping:
             await self.board.clock.sleep(left)
             await self.pause()
         pruned, messages, actions, notices = Pruned(), 0, 0, 0
-        retention = self.settings.retention
         boards = [board async for board in self._boards()]
         # The histories come last: those of a large board take hours, and a term may end meanwhile.
         for board in boards:
             with self._reported(board.name):
-                actions += await forget_old_actions(board, age=retention.age, pause=self.pause)
+                actions += await forget_old_actions(board, age=self.retention.age, pause=self.pause)
             if board.name == keys.leaders_board(self.board.name):
                 with self._reported(board.name):
                     messages = await mail.forget_old(board, pause=self.pause)
@@ -201,7 +186,7 @@ class Housekeeping:
             notices = await forget_removed(self.board, pause=self.pause)
         for board in boards:
             with self._reported(board.name):
-                done = await prune_unreleased(board, retention=retention, pause=self.pause)
+                done = await prune_unreleased(board, retention=self.retention, pause=self.pause)
                 pruned += done
                 if done.in_the_way is not None:
                     self._report(board.name, done.in_the_way)
@@ -246,7 +231,8 @@ class Coordinator:
     board: BoardTable
     owner: str
     events: Events
-    settings: CoordinatorSettings
+    retention: Retention
+    cycle: timedelta
     steady: SteadyClock
     """The store's clock, as `board` follows it."""
     _failures: int = 0
@@ -256,9 +242,8 @@ class Coordinator:
         """Takes part in the election, and does the housekeeping of each term that it wins, until it
         is cancelled.
         """
-        times = self.settings.times
-        every = times.lease.total_seconds() / 3
-        await self.board.clock.sleep(times.enters_after)
+        every = LEASE.total_seconds() / 3
+        await self.board.clock.sleep(ENTERS_AFTER)
         while True:
             pause = every
             try:
@@ -275,7 +260,7 @@ class Coordinator:
             self.board,
             name=COORDINATOR,
             owner=self.owner,
-            lease=self.settings.times.lease,
+            lease=LEASE,
             ends_at_sigterm=False,
             resigns_within=RESIGNS_WITHIN,
             report=self._election_trouble,
@@ -287,11 +272,11 @@ class Coordinator:
 
     async def _serve(self, term: Term) -> None:
         """Does the housekeeping of one term."""
-        times, settings = self.settings.times, self.settings
         house = Housekeeping(
             board=self.board,
             events=self.events,
-            settings=settings,
+            retention=self.retention,
+            cycle=self.cycle,
             steady=self.steady,
             term=term.fence,
             is_over=lambda: bool(term.lost),
@@ -302,10 +287,10 @@ class Coordinator:
                 duties = [
                     group.create_task(one)
                     for one in (
-                        self._keep(house.count, times.counts_every),
-                        self._keep(house.plan_anew, times.counts_every),
-                        self._keep(house.examine, times.examines_every, after=times.settles),
-                        self._keep(house.prune, settings.prunes_every, after=times.settles),
+                        self._keep(house.count, COUNTED_EVERY),
+                        self._keep(house.plan_anew, COUNTED_EVERY),
+                        self._keep(house.examine, EXAMINES_EVERY, after=SETTLES),
+                        self._keep(house.prune, prunes_every(self.retention), after=SETTLES),
                     )
                 ]
                 await term.lost.wait()

@@ -1,27 +1,199 @@
 """Keeps the rows of a group of partitions: its board, an item for each partition, and its row on
-the board that it belongs to.
+the board that it belongs to; and asks for the names of the partitions.
 
-Partitions that are named later are added; those that are named no more stay. A request without an
-answer is tried again at once; rows that cannot be made, when the names are due again. A partition
-that cannot be added keeps no other from being served.
+A pump declares names, or a function that gives them, and may give others later. A function has a
+minute: a coroutine is cancelled then, and asked again; a plain function runs in a thread, and a
+call that is under way is waited for. No worker ends because of what it gives or raises.
+
+Partitions that are named later are added; those that are named no more stay. A request to the store
+without an answer is tried again at once; rows that cannot be made, when the names are due again. A
+partition that cannot be added keeps no other from being served.
 """
 
-from collections.abc import Sequence
+import asyncio
+import math
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any
 
+from blackboard.clock import Clock
 from blackboard.errors import BadRow, BlackboardError
 from blackboard.events import GroupTrouble
+from blackboard.handlers.handler import A_NAME, Names, check_partitions, is_partition
 from blackboard.model import VERSION
+from blackboard.phrases import plural
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.groups import board_trouble, group_trouble
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import version_of
+from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import lease
+from blackboard.runners.output import failure
 from blackboard.subscribers import Events
 from blackboard.table import Conflict, Insert, Merge, Op, Refused, Replace, Unknown, Value, read
-from blackboard.worker.partition_names import PartitionNames
+from blackboard.tasks import Reply, in_thread, reply_of, until_one_ends
+
+NAMED_EVERY = 60.0
+"""Seconds between two calls of a function that names the partitions."""
+ANSWERED_WITHIN = 60.0
+"""Seconds that such a function has to answer."""
+UNANSWERED_EVERY = 600.0
+"""Seconds between two reports that it does not answer."""
+
+
+class PartitionNames:
+    """The names of the partitions of one group. `named` is called with those that a function has
+    given.
+    """
+
+    def __init__(
+        self,
+        declared: tuple[str, ...] | Names,
+        *,
+        group: str,
+        settings: Mapping[str, Any],
+        clock: Clock,
+        events: Events,
+        named: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        self._declared = declared
+        self._group = group
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._named = named
+        self._due_at = -math.inf
+        """When declared names are taken again."""
+        self._given: tuple[str, ...] | None = None
+        """The names that a function has given, until they are taken."""
+        self._pause = REFUSED.pause()
+        """Seconds from one call of the function to the next."""
+        self._call: asyncio.Future[Reply[Any]] | None = None
+        """The call of a plain function, in a thread: while it lasts, no other thread is started."""
+        self._reported = -math.inf
+        """When it was last reported that there is no answer."""
+        self._odd: Sequence[str] = ()
+        """The values in the last answer that can be no partition."""
+
+    def take(self, *, again: bool) -> tuple[str, ...] | None:
+        """The names that are to be made: each answer of a function once, and declared names once in
+        a while, where they are needed `again`. None: there are none.
+        """
+        if isinstance(self._declared, tuple):
+            if not again or self._clock.monotonic() < self._due_at:
+                return None
+            self._due_at = self._clock.monotonic() + NAMED_EVERY
+            return self._declared
+        given, self._given = self._given, None
+        return given
+
+    async def keep_asking(self) -> None:
+        """Asks a function for the names until it is cancelled."""
+        while not isinstance(self._declared, tuple):
+            asked_at = self._clock.monotonic()
+            await self._ask(self._declared)
+            await self._clock.sleep(max(asked_at + self._pause - self._clock.monotonic(), 0.0))
+
+    async def _ask(self, names: Names) -> None:
+        """Asks once. What is not answered in time is cancelled, and reported seldom."""
+        asking = asyncio.ensure_future(self._answer_of(names))
+        try:
+            await self._wait_for(asking)
+            if asking.done():
+                self._answered(asking.result())
+            while not asking.done():
+                asking.cancel()
+                self._report_silence()
+                await self._wait_for(asking)
+        finally:
+            asking.cancel()
+
+    async def _wait_for(self, asking: "asyncio.Future[Any]") -> None:
+        pause = self._clock.sleep(ANSWERED_WITHIN)
+        await until_one_ends(asyncio.shield(asking), pause)
+
+    def _answered(self, answer: tuple[str, ...] | str) -> None:
+        self._reported = -math.inf
+        if isinstance(answer, str):
+            self._report(answer)
+            return
+        self._given, self._pause = answer, NAMED_EVERY
+        self._named(answer)
+
+    def _report_silence(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._reported + UNANSWERED_EVERY:
+            self._reported = now
+            problem = f"their function has not answered within {ANSWERED_WITHIN:g} s"
+            self._report(f"{problem}: it is asked again")
+
+    def _report(self, problem: str) -> None:
+        """Reports that there are no names."""
+        what = f"the partitions of {self._group} cannot be named: {problem}"
+        self._events.emit(GroupTrouble, message=what)
+
+    async def _answer_of(self, names: Names) -> tuple[str, ...] | str:
+        """The names that a function gives, or why there are none. Raises nothing: its errors end no
+        worker.
+        """
+        try:
+            return await self._names_of(names)
+        except BaseException as problem:  # noqa: BLE001 - it is the pump's own
+            return failure(problem).partition("\n")[0].rstrip(": ")
+
+    async def _names_of(self, names: Names) -> tuple[str, ...]:
+        """The names that a function gives, without values that can be no partition, such as some
+        names of files. Raises BadInput where they are too many, and what the function raises.
+        """
+        found: Any
+        if iscoroutinefunction(names):
+            found = names(self._settings)
+        else:
+            found = await self._called(names)
+        if isawaitable(found):
+            found = await found
+        if isinstance(found, str | bytes):
+            raise TypeError(f"{found!r} is one text, not a list of names")
+        named, odd = list[str](), list[str]()
+        for one in found:
+            if is_partition(one):
+                named.append(one)
+            else:
+                odd.append(_shown(one))
+        self._leave_out(odd)
+        return check_partitions(f"pump {self._group!r}", dict.fromkeys(named))
+
+    async def _called(self, names: Names) -> Any:
+        """What a plain function returns, in a thread. A call that is under way is waited for."""
+        if self._call is None:
+            naming = partial(_found, names, self._settings)
+            self._call = asyncio.ensure_future(in_thread(reply_of, naming))
+        reply = await asyncio.shield(self._call)
+        self._call = None
+        return reply.get()
+
+    def _leave_out(self, odd: Sequence[str]) -> None:
+        """Reports values that can be no partition, when they are others than before."""
+        if odd and odd != self._odd:
+            which = plural(len(odd), "partition")
+            what = f"{which} of {self._group} left out: {odd[0]} is no {A_NAME}"
+            self._events.emit(GroupTrouble, message=what)
+        self._odd = odd
+
+
+def _found(names: Names, settings: Mapping[str, Any]) -> Any:
+    """What a plain function that names partitions returns; its values are read here, too."""
+    found: Any = names(settings)
+    return found if isawaitable(found) or isinstance(found, str | bytes) else list(found)
+
+
+def _shown(odd: object) -> str:
+    return reprlib.repr(odd) if isinstance(odd, str) else f"one of the type {type(odd).__name__}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +228,7 @@ class GroupRows:
         not answer: the next call goes on with these names.
         """
         if self.to_make is None:
-            self.to_make = self.names.named(first=self.made is None, again=self._lacks_some)
+            self.to_make = self.names.take(again=self.made is None or self._lacks_some)
         names = self.to_make
         if names is None:
             return

@@ -15,13 +15,13 @@ that has a limit, however long the store takes to answer.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Collection, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from blackboard.errors import BadInput, BlackboardError, LeaseLost
+from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import (
     GroupTrouble,
     ItemLeftAlone,
@@ -59,11 +59,10 @@ from blackboard.table import (
 )
 from blackboard.tasks import until_one_ends
 from blackboard.worker.grab import GroupRaces, Races
-from blackboard.worker.group_rows import GroupRows, row_in_the_way
+from blackboard.worker.group_rows import GroupRows, PartitionNames, row_in_the_way
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.holdings import Holding, Holdings, Latest
+from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.membership import new_member
-from blackboard.worker.partition_names import PartitionNames
 from blackboard.worker.release_queue import LAST_RELEASES, Releases
 from blackboard.worker.running import Runs
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
@@ -126,7 +125,7 @@ class GroupWorker:
     _group: asyncio.TaskGroup = field(init=False)
     _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """The tasks that are cancelled at the end, in the order they were begun."""
-    _left_alone: Latest = field(default_factory=lambda: Latest(MOST_PUMPS))
+    _left_alone: set[str] = field(default_factory=set)
     """Partitions whose settings cannot be computed: each is reported once."""
     _stop_asked: asyncio.Event = field(default_factory=asyncio.Event)
     _stop_now: asyncio.Event = field(default_factory=asyncio.Event)
@@ -157,7 +156,7 @@ class GroupWorker:
             settings=self.runs.settings.get(group, {}),
             clock=self.board.clock,
             events=self.events,
-            answered=self._named,
+            named=self._named,
         )
         self._rows = GroupRows(
             board=self.board, parent=self.parent, group=group, names=names, events=self.events
@@ -208,25 +207,22 @@ class GroupWorker:
         self._begun = self._looked = self.board.clock.monotonic()
         try:
             async with asyncio.TaskGroup() as self._group:
-                work = (self.heartbeat.run(), self._write_releases(), self.releases.keep_pruning(0))
-                for one in (*work, self._end_pumps()):
+                for one in (
+                    self.heartbeat.run(),
+                    self._write_releases(),
+                    self.releases.keep_pruning(0),
+                    self._end_pumps(),
+                    self._rows.names.keep_asking(),
+                ):
                     self._start_beside(one)
                 await until_one_ends(self._start_beside(self._serve()), self._stop_is_over())
                 await self.releases.pruned()
                 for task in tuple(self._beside):
                     task.cancel()
         finally:
-            self._rows.names.cancel()
             await self.runs.close()
             if self._racing is not None:
                 await self._racing.node.bus.close()
-
-    async def _serve(self) -> None:
-        if await self._prepared():
-            if self._racing is not None:
-                self._start_beside(self._racing.node.run())
-            await self._rounds()
-            await self._leave_group()
 
     async def _stop_is_over(self) -> None:
         """Waits until the time is up that a worker has to stop, whatever the store answers."""
@@ -240,36 +236,22 @@ class GroupWorker:
         task.add_done_callback(lambda done: self._beside.pop(done, None))
         return task
 
-    async def _prepared(self) -> bool:
-        """Makes the group's board and its partitions where they are not there. False: the worker is
-        to stop before that could be done.
-        """
-        while not self._stopping:
-            if self._rows.to_make is None:  # to wait for names does not count as being late
-                self._looked = self.board.clock.monotonic()
-            try:
-                await self._rows.keep()
-            except TableError as trouble:
-                await self._after(trouble)
-                continue
-            if self._rows.made is not None:
-                return True
-            await self._wait(self._rows.names.given_up_in or REFUSED.pause())
-        return False
-
-    def _named(self, names: tuple[str, ...] | None) -> None:
+    def _named(self, names: tuple[str, ...]) -> None:
         """Begins the next round at once, unless the names are those that are there."""
         if names != self._rows.made:
             self._changed.set()
 
     # ---- rounds
 
-    async def _rounds(self) -> None:
+    async def _serve(self) -> None:
         while not self._stopping:
             try:
                 pause = await self._look_and_act()
-            except BoardGone:
-                await self._make_anew()
+            except BoardGone:  # it was deleted with the table
+                what = f"the board {self.board.name!r} is gone: it is made anew"
+                self.events.emit(GroupTrouble, message=what)
+                self._rows.gone()
+                await self._wait(REFUSED.pause())
             except TableError as trouble:
                 await self._after(trouble)
             except BlackboardError as problem:
@@ -277,17 +259,21 @@ class GroupWorker:
                 await self._wait(REFUSED.pause())
             else:
                 await self._wait(pause)
-
-    async def _make_anew(self) -> None:
-        """Lets the next round make the group's board, which was deleted with the table."""
-        what = f"the board {self.board.name!r} is gone: it is made anew"
-        self.events.emit(GroupTrouble, message=what)
-        self._rows.gone()
-        await self._wait(REFUSED.pause())
+        if self._rows.made is not None:
+            await self._leave_group()
 
     async def _look_and_act(self) -> float:
-        """Reads the rows and acts on them. Returns the seconds until the next look."""
+        """Reads the rows and acts on them, once the group's board and its partitions are there.
+        Returns the seconds until the next look.
+        """
+        is_new = self._rows.made is None
+        if is_new and self._rows.to_make is None:  # to wait for names does not count as being late
+            self._looked = self.board.clock.monotonic()
         await self._rows.keep()
+        if self._rows.made is None:
+            return REFUSED.pause()
+        if is_new and self._racing is not None:
+            self._start_beside(self._racing.node.run())
         await self._announce()
         if await self.steady.doubts(self.board):
             return CONFIRMED_AFTER
@@ -414,9 +400,12 @@ class GroupWorker:
                 resolution=self.board.table.resolution,
                 given_up=self.holdings.given_up,
             )
-            if move is Move.ADOPT and (made := await self._taken(lock, adopt(self.board, lock))):
-                self.events.emit_of(lock, LockAdopted)
-                await self._start([made])
+            if move is not Move.ADOPT:
+                continue
+            with self._leaving_alone(lock):
+                if made := await adopt(self.board, lock):
+                    self.events.emit_of(lock, LockAdopted)
+                    await self._start([made])
 
     async def _bring_back(self, look: _Look) -> None:
         """Plans partitions anew that wait because a clock was wrong. Few others wait for longer
@@ -427,10 +416,8 @@ class GroupWorker:
         for name, etag in etags.items():
             if self._explained.get(name) == etag:
                 continue
-            try:
+            with self._leaving_alone(waiting[name]):
                 await bring_back(self.board, name)
-            except BlackboardError as problem:
-                self._leave(waiting[name], problem)
         self._explained = etags
 
     # ---- taking
@@ -451,7 +438,11 @@ class GroupWorker:
         """Claims them in one batch. When another worker was faster at one, the next look deals them
         anew; one that does not fit its item is left out.
         """
-        left = [one for one in tokens if self._settled(one)]
+        left = list[Token]()
+        for one in tokens:
+            with self._leaving_alone(one):
+                self.board.resolve(one.type, one.spec)
+                left.append(one)
         while left and not self._stopping:
             answer = await claim(self.board, left, owner=self.owner)
             if answer.broken is None:
@@ -465,32 +456,24 @@ class GroupWorker:
         async def may_run(_item: Item) -> bool:
             return not self._stopping
 
-        taking = override(self.board, lock, owner=self.owner, may_run=may_run)
-        if made := await self._taken(lock, taking):
-            self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
-            await self._start([made])
+        with self._leaving_alone(lock):
+            if made := await override(self.board, lock, owner=self.owner, may_run=may_run):
+                self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
+                await self._start([made])
 
-    async def _taken(self, lock: Lock, taking: Awaitable[Claim | None]) -> Claim | None:
-        """The claim that is made of a lock. None: there is none, or its item cannot be run here."""
+    @contextmanager
+    def _leaving_alone(self, one: Lock | Token) -> Iterator[None]:
+        """Leaves a partition alone that cannot be run here."""
         try:
-            return await taking
-        except (BadInput, ValueError) as problem:
-            self._leave(lock, problem)
-            return None
-
-    def _settled(self, token: Token) -> bool:
-        """Whether the settings of a partition can be computed."""
-        try:
-            self.board.resolve(token.type, token.spec)
-        except (BadInput, ValueError) as problem:
-            self._leave(token, problem)
-            return False
-        return True
+            yield
+        except (BlackboardError, ValueError) as problem:
+            self._leave(one, problem)
 
     def _leave(self, one: Lock | Token, problem: Exception) -> None:
+        """Reports, once, why a partition is left alone."""
         if one.id not in self._left_alone:
+            self._left_alone.add(one.id)
             self.events.emit_of(one, ItemLeftAlone, message=str(problem))
-        self._left_alone.add(one.id)
 
     async def _start(self, claims: Sequence[Claim]) -> None:
         self.runs.start(await trusted(self.board, claims))

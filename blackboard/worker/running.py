@@ -5,16 +5,13 @@ emitted. Runs go on beside the walk and each other.
 """
 
 import asyncio
-import itertools
 import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from heapq import heapify, heappop, heappush
 from typing import Any
-from weakref import ref
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
@@ -35,8 +32,6 @@ from blackboard.subscribers import Events
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 
-MANY_LIMITS = 1_000
-"""Time limits that are kept before those of runs that have ended are dropped."""
 NO_PERMIT = "put back: its claim was answered late, and its type has no permit left"
 NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
 
@@ -127,6 +122,7 @@ class Runs:
         workers: this one claims none that needs a process until one can be started. It finds that
         out without a claim, so what is due becomes overdue, unless others run it.
         """
+        self._limits.drop(report.held)
         if how.begun or self.starts_again is None:
             return how
         if not self._is_probing:
@@ -193,49 +189,48 @@ class Runs:
 
 class TimeLimits:
     """Stops runs that take longer than they may: one task for all of them, because hardly any
-    does. Keeps no run that has ended.
+    does.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._all: list[tuple[float, int, ref[Holding], float]] = []
-        """A heap: until when, in monotonic seconds; in which order they were added."""
-        self._count = itertools.count()
-        self._many = MANY_LIMITS
+        self._until: dict[Holding, tuple[float, float]] = {}
+        """Until when each run may go on, in monotonic seconds, and for how long that is."""
+        self._wakes = math.inf
+        """When the task looks again."""
         self._task: asyncio.Task[None] | None = None
 
     def add(self, held: Holding, allowed: float) -> None:
         """Limits a run to so many seconds from now on."""
         until = self._clock.monotonic() + allowed
-        if len(self._all) >= self._many:
-            self._all = [one for one in self._all if one[2]() is not None]
-            self._many = max(MANY_LIMITS, 2 * len(self._all))
-            heapify(self._all)
-        heappush(self._all, (until, next(self._count), ref(held), allowed))
-        if self._task is None or self._task.done() or self._all[0][2]() is held:
+        self._until[held] = until, allowed
+        if self._task is None or self._task.done() or until < self._wakes:
             self.close()
-            self._task = asyncio.get_running_loop().create_task(self._stop_late())
+            self._wakes = until
+            self._task = asyncio.get_running_loop().create_task(self._keep_stopping())
+
+    def drop(self, held: Holding) -> None:
+        """Forgets a run that has ended."""
+        self._until.pop(held, None)
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    async def _stop_late(self) -> None:
-        while self._all:
-            until, _, run, allowed = self._all[0]
-            left = until - self._clock.monotonic()
-            if left > 0 and run() is not None:
-                await self._clock.sleep(left)
-                continue
-            heappop(self._all)
-            _stop(run(), allowed)
+    async def _keep_stopping(self) -> None:
+        while self._until:
+            self._wakes = min(until for until, _ in self._until.values())
+            await self._clock.sleep(max(self._wakes - self._clock.monotonic(), 0.0))
+            self._stop_late()
 
-
-def _stop(held: Holding | None, allowed: float) -> None:
-    """Stops a run whose time is up, unless it has ended."""
-    if held is not None and held.execution is not None:
-        longest = format_duration(timedelta(seconds=allowed))
-        held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {longest}")
+    def _stop_late(self) -> None:
+        now = self._clock.monotonic()
+        late = [(held, allowed) for held, (until, allowed) in self._until.items() if until <= now]
+        for held, allowed in late:
+            self.drop(held)
+            if held.execution is not None:
+                longest = format_duration(timedelta(seconds=allowed))
+                held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {longest}")
 
 
 def given(held: Holding, environ: Mapping[str, str], mask: Mask) -> tuple[HandlerItem, Mask, Any]:

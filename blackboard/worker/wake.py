@@ -12,7 +12,6 @@ a cycle without one, by the loop's own time, counts as a beat, and the next is r
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -25,30 +24,10 @@ SPREAD = 0.05
 march in step. The mean is that much shorter than the cycle: no beat is later than promised."""
 
 
-class Wake(Protocol):
-    """What a worker waits for between two walks."""
-
-    def start(self) -> None: ...
-
-    def now(self) -> None:
-        """Wakes at once; a `wait` that is not begun yet returns at once."""
-        ...
-
-    def within(self, seconds: float) -> None:
-        """Wakes after so many seconds at the latest. Only the earliest of these calls counts."""
-        ...
-
-    async def wait(self) -> bool:
-        """Returns at the next beat, or at the earliest moment set since the last return; and
-        whether there was a beat.
-        """
-        ...
-
-    def stop(self) -> None: ...
-
-
-class EarliestWake:
-    """Waits until `now`, or for the earliest moment set by `within`; for a cycle at the longest."""
+class Wake:
+    """What a worker waits for between two walks: `now`, the earliest moment set by `within`, and a
+    beat, a cycle after the last one at the latest. A subclass beats by a timer.
+    """
 
     def __init__(self, cycle: float) -> None:
         self._cycle = cycle
@@ -58,10 +37,15 @@ class EarliestWake:
         """When the last beat was, by the loop's time; before there was one, the first `wait`."""
         self._early: asyncio.TimerHandle | None = None
 
+    def start(self) -> None:
+        """Starts the timer."""
+
     def now(self) -> None:
+        """Wakes at once; a `wait` that is not begun yet returns at once."""
         self._event.set()
 
     def within(self, seconds: float) -> None:
+        """Wakes after so many seconds at the latest. Only the earliest of these calls counts."""
         loop = asyncio.get_running_loop()
         when = loop.time() + max(seconds, 0.0)
         if self._early is not None and not self._early.cancelled() and self._early.when() <= when:
@@ -77,6 +61,9 @@ class EarliestWake:
         """Called after a cycle without a beat: the timer is to be started again."""
 
     async def wait(self) -> bool:
+        """Returns at the next beat, or at the earliest moment set since the last return; and
+        whether there was a beat.
+        """
         loop = asyncio.get_running_loop()
         if self._beaten_at is None:
             self._beaten_at = loop.time()
@@ -120,7 +107,7 @@ class Beat(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
         return now + timedelta(seconds=until_beat(self._cycle, self._chance))
 
 
-class CycleWake(EarliestWake):
+class CycleWake(Wake):
     """Beats by APScheduler's timer."""
 
     def __init__(self, cycle: float, chance: Chance) -> None:

@@ -27,7 +27,6 @@ from blackboard.table import Requests
 from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker import coordinator, wake
-from blackboard.worker.coordinator import CoordinatorTimes
 from blackboard.worker.membership import MEETS_EVERY
 from blackboard.worker.worker import Mode
 from tests.support.clocks import START, ManualClock, TurnedWake
@@ -79,10 +78,8 @@ def test_a_coordinator_is_elected_counts_and_examines() -> None:
 
 
 def test_the_times_of_the_coordinator_are_what_is_computed_with() -> None:
-    times = CoordinatorTimes()
-    assert times.lease / 3 == cost.CHECKED_EVERY
+    assert coordinator.LEASE / 3 == cost.CHECKED_EVERY
     assert 1 - JITTER / 2 == cost.CHECKED_SOONER
-    assert times.counts_every == COUNTED_EVERY
     assert coordinator.LARGEST_EXAMINED == cost.LARGEST_EXAMINED
 
 

@@ -20,7 +20,7 @@ from blackboard.protocol.additions import ensure
 from blackboard.rules.due import time_limit
 from blackboard.rules.shares import Balance
 from blackboard.settings import Settings, resolver
-from blackboard.worker import partition_names
+from blackboard.worker import group_rows
 from tests.support.clocks import START
 from tests.support.patience import patience
 from tests.support.processes import PATIENCE, eventually, own_environ
@@ -241,8 +241,8 @@ def test_a_plain_function_that_blocks_holds_up_nothing_and_is_called_once_at_a_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(partition_names, "ANSWERED_WITHIN", 0.05)
-    monkeypatch.setattr(partition_names, "UNANSWERED_EVERY", 0.0)
+    monkeypatch.setattr(group_rows, "ANSWERED_WITHIN", 0.05)
+    monkeypatch.setattr(group_rows, "UNANSWERED_EVERY", 0.0)
     freed, told, calls = threading.Event(), list[str](), list[str]()
 
     def names(_: object) -> Iterator[str]:

@@ -8,6 +8,7 @@ from itertools import count
 
 from blackboard.clock import SeededChance
 from blackboard.model import whole_milliseconds
+from blackboard.worker.wake import Wake
 
 __all__ = ["START", "ManualClock", "SeededChance", "TurnedWake"]
 
@@ -61,30 +62,25 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
 
 
-class TurnedWake:
+class TurnedWake(Wake):
     """Beats by a clock that is turned by hand, as `CycleWake` does by the real one."""
 
     def __init__(self, clock: ManualClock, *, every: float) -> None:
+        super().__init__(every)
         self._clock = clock
-        self._every = every
-        self._event = asyncio.Event()
-        self._beaten = False
-        self._beat: asyncio.Task[None] | None = None
-        self._early: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._waking: asyncio.Task[None] | None = None
         self._early_at = math.inf
 
     def start(self) -> None:
-        self._beat = asyncio.get_running_loop().create_task(self._beats())
-
-    def now(self) -> None:
-        self._event.set()
+        self._beating = asyncio.get_running_loop().create_task(self._beats())
 
     def within(self, seconds: float) -> None:
         when = self._clock.monotonic() + seconds
         if when < self._early_at:
             self._forget()
             self._early_at = when
-            self._early = asyncio.get_running_loop().create_task(self._wakes_after(seconds))
+            self._waking = asyncio.get_running_loop().create_task(self._wakes_after(seconds))
 
     async def wait(self) -> bool:
         await self._event.wait()
@@ -95,12 +91,12 @@ class TurnedWake:
 
     def stop(self) -> None:
         self._forget()
-        if self._beat is not None:
-            self._beat.cancel()
+        if self._beating is not None:
+            self._beating.cancel()
 
     async def _beats(self) -> None:
         while True:
-            await self._clock.sleep(self._every)
+            await self._clock.sleep(self._cycle)
             self._beaten = True
             self.now()
 
@@ -110,5 +106,5 @@ class TurnedWake:
 
     def _forget(self) -> None:
         self._early_at = math.inf
-        if self._early is not None:
-            self._early.cancel()
+        if self._waking is not None:
+            self._waking.cancel()

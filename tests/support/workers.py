@@ -5,6 +5,7 @@ workers are stopped, and the rows must agree with each other.
 """
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -31,6 +32,7 @@ from blackboard.spec import Spec
 from blackboard.subscribers import Events
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Etag, Insert, Merge, Op, Row
 from blackboard.worker.membership import ANNOUNCE_AGAIN
+from blackboard.worker.wake import Wake
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import Scene, Test, disagreements, on_each_store
 from tests.support.clocks import ManualClock, SeededChance
@@ -102,26 +104,18 @@ async def until(condition: Callable[[], object], what: str) -> None:
         raise AssertionError(f"it did not happen: {what}") from None
 
 
-class HandWake:
+class HandWake(Wake):
     """A wake that the test controls, and that keeps the seconds for which it was asked."""
 
     def __init__(self) -> None:
-        self.event = asyncio.Event()
+        super().__init__(math.inf)
         self.wishes: list[float] = []
         self.waiting = False
         self.rounds = 0
         self.running = False
-        self.beaten = False
 
     def start(self) -> None:
         self.running = True
-
-    def now(self) -> None:
-        self.event.set()
-
-    def beat(self) -> None:
-        self.beaten = True
-        self.now()
 
     def within(self, seconds: float) -> None:
         self.wishes.append(seconds)
@@ -129,10 +123,10 @@ class HandWake:
     async def wait(self) -> bool:
         self.rounds += 1
         self.waiting = True
-        await self.event.wait()
-        self.event.clear()
+        await self._event.wait()
+        self._event.clear()
         self.waiting = False
-        beaten, self.beaten = self.beaten, False
+        beaten, self._beaten = self._beaten, False
         return beaten
 
     def stop(self) -> None:
@@ -284,7 +278,7 @@ class WorkerScene:
         await until(lambda: self.is_idle(before) or self.task.done(), "a walk")
 
     def is_idle(self, before: int = 0) -> bool:
-        return self.wake.waiting and self.wake.rounds > before and not self.wake.event.is_set()
+        return self.wake.waiting and self.wake.rounds > before and not self.wake._event.is_set()
 
     def of(self, kind: type[Found]) -> list[Found]:
         return [event for event in self.told if isinstance(event, kind)]

@@ -42,11 +42,12 @@ from blackboard.subscribers import Events
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Row, Table, Unavailable, Value
 from blackboard.worker import coordinator
 from blackboard.worker.coordinator import (
+    ENTERS_AFTER,
+    LEASE,
     Coordinator,
-    CoordinatorSettings,
-    CoordinatorTimes,
     Housekeeping,
     TermOver,
+    prunes_every,
 )
 from blackboard.worker.steady_clock import SteadyClock
 from blackboard.worker.worker import Mode
@@ -59,8 +60,7 @@ from tests.support.processes import eventually, own_environ, whole_lines
 from tests.support.stores import rows_of
 from tests.support.workers import PATIENCE, FaultyShards, WorkerScene, Workplace, with_workers
 
-TIMES = CoordinatorTimes()
-CHECK = TIMES.lease / 3
+CHECK = LEASE / 3
 
 
 class Watched(FaultyShards):
@@ -200,7 +200,7 @@ async def test_a_worker_that_has_an_end_or_is_not_to_takes_no_part(
     await place.add("davis", every="8h", stale_after="60s")
     made = await worker(place, mode=mode, coordinator=coordinator)
     held = await made.run("davis")
-    await passes(place.clock, 2 * TIMES.enters_after)
+    await passes(place.clock, 2 * ENTERS_AFTER)
     held.end()
     await made.tells(RunEnded)
     with pytest.raises(BadInput, match="leaders"):
@@ -212,7 +212,7 @@ async def test_a_worker_that_has_an_end_or_is_not_to_takes_no_part(
 @with_workers
 async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplace) -> None:
     made = await worker(place, coordinator=True)
-    await passes(place.clock, TIMES.enters_after - 1)
+    await passes(place.clock, ENTERS_AFTER - 1)
     with pytest.raises(BadInput, match="leaders"):
         await open_elections(place.other)
     await coordinating(place, made)
@@ -385,9 +385,14 @@ def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> H
         events.subscribe(told.append)
     scene.trust_clock()
     retention = Retention(runs=10, age=timedelta(days=7), tombstones=timedelta(hours=1))
-    settings = CoordinatorSettings(retention=retention)
-    parts = {"board": scene.board, "events": events, "settings": settings}
-    return Housekeeping(**{**parts, "steady": SteadyClock(scene.clock, events), **about})
+    return Housekeeping(
+        board=about.pop("board", scene.board),
+        events=events,
+        retention=retention,
+        cycle=timedelta(minutes=1),
+        steady=about.pop("steady", None) or SteadyClock(scene.clock, events),
+        **about,
+    )
 
 
 async def a_tombstone(board: BoardTable, item_id: str) -> None:
@@ -714,13 +719,10 @@ async def test_nothing_more_is_planned_anew_once_the_clock_has_jumped_again(scen
 
 
 def test_where_little_is_kept_it_prunes_more_often() -> None:
-    def every(retention: Retention) -> timedelta:
-        return CoordinatorSettings(retention=retention).prunes_every
-
-    assert every(Retention()) == timedelta(days=1)
-    assert every(Retention(age=timedelta(hours=4))) == timedelta(hours=1)
-    assert every(Retention(tombstones=timedelta(hours=2))) == timedelta(minutes=30)
-    assert every(Retention(age=timedelta(seconds=1))) == COUNTED_EVERY
+    assert prunes_every(Retention()) == timedelta(days=1)
+    assert prunes_every(Retention(age=timedelta(hours=4))) == timedelta(hours=1)
+    assert prunes_every(Retention(tombstones=timedelta(hours=2))) == timedelta(minutes=30)
+    assert prunes_every(Retention(age=timedelta(seconds=1))) == COUNTED_EVERY
 
 
 # ---- real processes
@@ -728,10 +730,11 @@ def test_where_little_is_kept_it_prunes_more_often() -> None:
 WORKER = """
 import sys
 from datetime import timedelta
-from blackboard.worker.coordinator import CoordinatorTimes
+from blackboard.worker import coordinator
 
-times = {"enters_after": 0.2, "lease": timedelta(seconds=3), "counts_every": timedelta(seconds=1)}
-CoordinatorTimes.__init__.__kwdefaults__.update(times)
+coordinator.ENTERS_AFTER = 0.2
+coordinator.LEASE = timedelta(seconds=3)
+coordinator.COUNTED_EVERY = timedelta(seconds=1)
 from blackboard.cli import main
 main()
 """

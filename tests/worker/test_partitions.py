@@ -36,8 +36,8 @@ from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, dec
 from blackboard.settings import Settings, TypeTable
 from blackboard.table import ANY, Delete, Insert, Merge, Refused, Replace, Value, read
 from blackboard.worker import group_rows, partitions
+from blackboard.worker.group_rows import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
 from blackboard.worker.heartbeat import GONE, LOST_GRACE
-from blackboard.worker.partition_names import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
 from blackboard.worker.partitions import UNASKED, GroupWorker
 from blackboard.worker.release_queue import LAST_PRUNING, LAST_RELEASES
 from tests.support.fleet import Network

@@ -151,7 +151,7 @@ async def test_a_release_is_a_reason_to_walk_only_when_more_is_due(place: Workpl
     (await worker.run("davis")).end()
     await place.ended("davis")
     await worker.tells(RunEnded)
-    assert not worker.wake.event.is_set()
+    assert not worker.wake._event.is_set()
     assert worker.wake.rounds == 1
 
 
