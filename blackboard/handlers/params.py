@@ -2,9 +2,9 @@
 
 `ReportParams` is a dataclass or a Struct of msgspec. Its fields are described by a JSON schema, as
 msgspec writes it, so that params can be checked where the class is not at hand. Checked is what
-such a schema says of types, ranges, lengths, patterns and choices; what only the class can refuse
-(`__post_init__`, formats) is refused when an instance is made. A field that the class does not have
-is refused too: most are typing errors.
+such a schema says of types, ranges, lengths, patterns, choices, dates and times; what only the
+class can refuse (`__post_init__`, other formats) is refused when an instance is made. A field that
+the class does not have is refused too: most are typing errors.
 
 A text with `${NAME}` may stand for any value: it is checked when the handler is called. There,
 texts that are numbers are read as such. An error names the variable, and never shows its value.
@@ -14,6 +14,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time
 from difflib import get_close_matches
 from typing import Any
 
@@ -46,6 +47,12 @@ _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 }
 """The types of JSON: each in words, and the test whether a value has it."""
 _ANY = "a value", lambda _: True
+_FORMATS: Mapping[str, tuple[type, str]] = {
+    "date": (date, "a date like 2026-08-21"),
+    "date-time": (datetime, "a time like 2026-08-21T18:00:00Z"),
+    "time": (time, "a time like 18:00:00"),
+}
+"""Formats of text: the type of each, and the words for it."""
 _LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "minimum": ("at least", lambda one, limit: one >= limit),
     "maximum": ("at most", lambda one, limit: one <= limit),
@@ -132,6 +139,8 @@ class Params(Struct, frozen=True, kw_only=True):
     def _check(self, value: Any, schema: Schema, where: str) -> None:
         if isinstance(value, str) and variables(value):
             return
+        if isinstance(value, date | time):  # of TOML; a row has its text
+            value = value.isoformat()
         schema = self.referred(schema)
         if "anyOf" in schema:
             self._check_any(value, schema["anyOf"], where)
@@ -142,6 +151,7 @@ class Params(Struct, frozen=True, kw_only=True):
         words, is_one = _TYPES.get(schema.get("type", ""), _ANY)
         if not is_one(value):
             raise BadInput(where, f"{value!r} is not {words}", f"give {words}")
+        _check_format(value, schema.get("format", ""), where)
         for key, (words, is_within) in _LIMITS.items():
             if key in schema and not is_within(value, schema[key]):
                 raise BadInput(where, f"{value!r} is out of range", f"{words} {schema[key]}")
@@ -308,6 +318,15 @@ def _words(schema: Schema) -> str:
     kind += f" of the format {schema['format']}" if "format" in schema else ""
     limits = [f"{words} {schema[key]}" for key, (words, _) in _LIMITS.items() if key in schema]
     return ", ".join([kind, *limits])
+
+
+def _check_format(value: Any, name: str, where: str) -> None:
+    kind, words = _FORMATS.get(name, (None, ""))
+    try:
+        if kind is not None:
+            msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise BadInput(where, f"{value!r} is not {words}", f"give {words}") from None
 
 
 def _inner(schema: Schema, name: str, number: str) -> Any:
