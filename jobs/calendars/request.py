@@ -168,7 +168,8 @@ class Requester:
         if refused is not None:
             problem = f"refused: {refused} is {why_refused(refused)}"
             place = f"[{refused}]:{port}" if refused.version == 6 else f"{refused}:{port}"
-            allow = f' (allow = ["{place}"] under [jobs.calendars])' if is_listed else ""
+            helps = is_listed and not refused.is_link_local  # where clouds keep their secrets
+            allow = f' (allow = ["{place}"] under [jobs.calendars])' if helps else ""
             raise FetchFailed(f"{problem}{allow}", why=Why.REFUSED)
         if not addresses:
             raise FetchFailed(f"the host {url.host!r} has no address")
