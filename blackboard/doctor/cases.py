@@ -108,7 +108,8 @@ class Shard:
         if row.key == keys.MAINTENANCE:
             self._add_pause(row)
             return None
-        if not row.key.startswith(FAMILIES):
+        is_run_of_none = row.key.startswith(keys.RUN) and row.key.count(":") < 2
+        if is_run_of_none or not row.key.startswith(FAMILIES):
             self._add_foreign(row)
             return None
         self.rows[f"{row.key.partition(':')[0]}:"] += 1
@@ -184,7 +185,8 @@ async def look(
         if not request.without_histories:
             family = f"{keys.RUN}{part}:"
             async for row in board.table.scan(partition, family, keys.end_of(family)):
-                case = _with(board, case, row)
+                if _part(row.key) == part:
+                    case = _with(board, case, row)
         again = await read(board.table, partition, item_key)
         if (first and first.etag) == (again and again.etag):
             return case

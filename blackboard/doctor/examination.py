@@ -119,8 +119,9 @@ async def _examine_items(
             if item.state is State.ACTIVE:
                 types[item.type] += 1
             report.tombstones += item.state is State.REMOVED
-            found = diagnose(case, judge.bounds(item))
-            if any(one.code in MENDED for one in found):
+            bounds = judge.bounds(item)
+            found = diagnose(case, bounds)
+            if any(one.code in MENDED for one in found) or (found and judge.repairs(case, bounds)):
                 shard.doubt(keys.item_key(case.id))
             elif found:
                 told[case.part] = found
@@ -222,7 +223,7 @@ class _Judge:
             found = diagnose(case, bounds)
             still_there = {(one.code, one.problem) for one in found}
             mended = [one for one in mended if (one.code, one.problem) not in still_there]
-            ops = self._repairs(case, bounds) if found else []
+            ops = self.repairs(case, bounds) if found else []
             if ops and not self._request.repair:
                 found = [_with_remedy(one) for one in found]
             if not ops or not self._request.repair:
@@ -238,7 +239,7 @@ class _Judge:
                 found = []
         return mended + found
 
-    def _repairs(self, case: Case, bounds: Bounds) -> list[Op]:
+    def repairs(self, case: Case, bounds: Bounds) -> list[Op]:
         try:
             return repair_ops(case, bounds)
         except BadInput:  # its schedule cannot be computed, so the item is not planned anew

@@ -1,7 +1,7 @@
 """What the doctor tells, and what it keeps to itself."""
 
 import tracemalloc
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace as replace_spec
@@ -16,7 +16,7 @@ from blackboard.protocol.edits import edit, pause, remove, unlock
 from blackboard.protocol.members import announce
 from blackboard.protocol.rows import data_of
 from blackboard.spec import RunSettings, Spec
-from blackboard.table import ANY, Delete, Insert
+from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.tables.base import ForwardingTable
 from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.clocks import ManualClock
@@ -137,6 +137,46 @@ async def test_a_time_that_no_schedule_makes_is_told(scene: Scene) -> None:
     (told,) = (await found(scene.board)).findings
     assert (told.code, told.subject, told.grave) == ("D7", "davis", True)
     assert told.problem.endswith("too far (`blackboard run davis` runs it now)")
+
+
+@story
+async def test_a_time_that_is_too_far_is_repaired(scene: Scene) -> None:
+    await scene.add()
+    await scene.let_go(await scene.claimed())
+    item, sixty_years = await scene.item(), timedelta(days=365 * 60)
+    far = {name: getattr(item, name) + sixty_years for name in ("slot", "ready", "planned")}
+    later = replace(item, **far)
+    await plant(
+        scene,
+        Merge(keys.item_key("davis"), far, item.etag),
+        Delete(keys.next_key(item.ready, "davis"), ANY),
+        Insert(keys.next_key(later.ready, "davis"), data_of(token_of(later))),
+    )
+    mended = await repaired(scene.board)
+    assert [(one.code, one.repaired) for one in mended.findings] == [("D7", True)]
+    assert (await scene.item()).ready < scene.clock.now() + timedelta(days=1)
+    assert (await found(scene.board)).findings == []
+
+
+@pytest.mark.parametrize("key", ["run:", "run:davis"])
+@story
+async def test_a_history_of_no_item_is_told(scene: Scene, key: str) -> None:
+    await plant(scene, Insert(key, {"item": "davis"}))
+    (told,) = (await found(scene.board)).findings
+    assert (told.code, told.subject) == ("D9", key)
+    await plant(scene, Delete(key, ANY))
+
+
+@story
+async def test_rows_below_the_history_of_an_item_are_not_of_it(scene: Scene) -> None:
+    item = await scene.add()
+    below = "run:davis:b:000000000007"
+    await plant(scene, Insert(below, {"item": "davis"}))
+    await plant(scene, Merge(keys.item_key("davis"), {"running": True}, item.etag))
+    told = (await found(scene.board)).findings
+    assert {one.code for one in told if one.subject == "davis"} == {"D2"}
+    await plant(scene, Delete(below, ANY))
+    await repaired(scene.board)
 
 
 @story
