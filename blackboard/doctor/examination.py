@@ -9,7 +9,8 @@ has changed since is left alone, and judged anew.
 
 A quick examination, as the coordinator makes it each hour, takes one request for the workers, one
 for the board's own partition, those that read the locks and tokens, and those that read the items;
-and a few more for each item that looks broken, or was written meanwhile.
+and a few more for each item that looks broken, or was written meanwhile, for `MOST_LOOKED_AT` of a
+shard at the most: the rest is left to `blackboard doctor`.
 
 Not promised: that a clean board stays clean, or that everything that is reported can be repaired.
 History is never rewritten; a repair deletes the runs beyond the number that is kept, and none for
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 
 from blackboard.doctor.board_rows import NO_BOARD, examine_others
 from blackboard.doctor.cases import LOOKS, Examination, Shard, look
@@ -51,6 +53,10 @@ LARGEST_SKEW = 5.0
 """Seconds between the store's clock and this host's that are not reported."""
 LOOKED_AT = 100
 """Items that are looked at between two calls of `pause`: each takes a few requests."""
+MOST_LOOKED_AT = 1_000
+"""Items of a shard that a quick examination looks at: where a newer version writes all rows, or a
+clock was wrong, each item of a large board may look broken.
+"""
 MENDED = {"D1", "D2", "D3", "D4", "D5", "D6", "D8", "D11"}
 """The findings about items that a repair mends. They are about several rows, or about a time that
 only a wrong clock explains."""
@@ -125,7 +131,8 @@ async def _examine_items(
                 shard.doubt(keys.item_key(case.id))
             elif found:
                 told[case.part] = found
-        for looked, (part, tokens) in enumerate(sorted(shard.doubtful.items())):
+        most = MOST_LOOKED_AT if request.without_histories else None
+        for looked, (part, tokens) in enumerate(islice(sorted(shard.doubtful.items()), most)):
             if request.pause is not None and looked % LOOKED_AT == 0:
                 await request.pause()
             told[part] = await judge.findings(part, tokens)

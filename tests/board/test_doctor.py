@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace as replace_spec
 
-from blackboard.doctor import LARGEST_SKEW, Examination, examine
+from blackboard.doctor import LARGEST_SKEW, Examination, examination, examine
 from blackboard.doctor.diagnosis import Finding
-from blackboard.model import Member, replace
+from blackboard.model import VERSION, Member, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.batches import token_of
@@ -275,6 +275,19 @@ async def test_many_items_that_are_late_cost_no_request_each(scene: Scene, *, qu
         costs.append(requests.total - before)
         assert codes(report) == ["D7"] * late
     assert costs[1] == costs[0]
+
+
+@story
+async def test_a_quick_examination_looks_at_few_items_however_many_look_broken(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "MOST_LOOKED_AT", 3)
+    await scene.fill(8)
+    newer = [Merge(row.key, {"version": VERSION + 1}, ANY) for row in await scene.rows()]
+    await plant(scene, *[one for one in newer if one.key.startswith(keys.NEXT)])
+    assert codes(await examine(scene.board, Examination(quick=True))) == ["D10"] * 3
+    assert codes(await examine(scene.board, Examination())) == ["D10"] * 8
+    await plant(scene, *[Merge(one.key, {"version": VERSION}, ANY) for one in newer])
 
 
 @story
