@@ -29,7 +29,7 @@ FEED_TEXT = 64 * 1024 * 1024
 
 _AGAIN = 0.05
 """Seconds of processor time until the timer goes off again."""
-_LOSING = frozenset({"__del__", "_remove"})
+_LOSING = frozenset({"__del__", "_remove", "_removeHandlerRef"})
 """Functions whose exceptions Python reports and drops."""
 
 

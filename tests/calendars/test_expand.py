@@ -1,10 +1,12 @@
 """What takes place in a window, by what a feed says of it."""
 
 import gc
+import logging
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from time import process_time
+from weakref import ref
 
 import pytest
 
@@ -431,6 +433,24 @@ def test_a_series_that_is_in_a_destructor_when_its_time_is_over_ends_after_it() 
 
     def work_out() -> None:
         Slow()
+        sum(1 for _ in count())
+
+    with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
+        work_out()
+
+
+def test_a_series_that_lets_go_of_a_handler_of_a_log_when_its_time_is_over_ends_after_it() -> None:
+    def burn(_: object) -> None:
+        until = process_time() + 0.2  # in this function itself
+        while process_time() < until:
+            pass
+
+    burn.__code__ = burn.__code__.replace(co_name=logging._removeHandlerRef.__name__)  # type: ignore[attr-defined]
+
+    def work_out() -> None:
+        one = ref(logging.Handler(), burn)
+        gc.collect()
+        assert one() is None
         sum(1 for _ in count())
 
     with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
