@@ -311,7 +311,7 @@ def _print_lines(plan: ApplyPlan, *, now: datetime, whole: bool = False, err: bo
     for line, more in first_of_each(lines, lambda line: line[0]):
         kept.append(line)
         if more:
-            kept.append(f"{line[0]} ... and {more:,} more (--dry-run shows all)")
+            kept.append(f"{line[0]} ... and {more:,} more")
     click.echo("\n".join(wrapped(one, margin="  ") for one in (lines if whole else kept)), err=err)
 
 

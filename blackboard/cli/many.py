@@ -176,7 +176,7 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
         emit(views)
     for one, more in first_of_each(answers, lambda one: one.no):
         lines = [shown(f"{one.item.id} {one.words}")]
-        lines += [f"... and {more:,} more (--json has all)"] * bool(more)
+        lines += [f"... and {more:,} more"] * bool(more)
         for line in lines:
             if one.no:
                 note(line)
