@@ -16,7 +16,7 @@ import pytest
 
 from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Ended, Outcome, replace
-from blackboard.runners import guard_process, process
+from blackboard.runners import guard_process, idle_children, process
 from blackboard.runners.child_process import ChildProcess
 from blackboard.runners.process import ProcessRunner
 from tests.support.runs import (
@@ -171,7 +171,7 @@ def test_a_module_whose_import_never_ends_fails_the_run(
 
 
 def test_few_children_are_started_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "STARTS", 1)
+    monkeypatch.setattr(idle_children, "STARTS", 1)
 
     async def story(runner: ProcessRunner) -> None:
         runs = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(3)]
@@ -205,8 +205,8 @@ def test_a_run_that_waits_to_start_a_child_takes_one_that_becomes_free() -> None
 
 
 def test_short_runs_share_few_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "STARTS", 2)
-    monkeypatch.setattr(process, "SOON", math.inf)
+    monkeypatch.setattr(idle_children, "STARTS", 2)
+    monkeypatch.setattr(idle_children, "SOON", math.inf)
 
     async def story(runner: ProcessRunner) -> None:
         runs = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(20)]
@@ -217,8 +217,8 @@ def test_short_runs_share_few_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_longer_runs_have_a_child_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "STARTS", 1)
-    monkeypatch.setattr(process, "SOON", math.inf)
+    monkeypatch.setattr(idle_children, "STARTS", 1)
+    monkeypatch.setattr(idle_children, "SOON", math.inf)
 
     async def story(runner: ProcessRunner) -> None:
         await run(runner, "hold-the-lock-for", seconds=0.05)
@@ -233,7 +233,7 @@ def test_longer_runs_have_a_child_each(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_waits_beside_long_ones_gets_a_child_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "STARTS", 1)
+    monkeypatch.setattr(idle_children, "STARTS", 1)
 
     async def story(runner: ProcessRunner) -> None:
         long, _ = await started(runner, "never-ends", how="sleep")
