@@ -9,14 +9,15 @@ them (`gc=False`).
 """
 
 import dataclasses
+import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, overload
 
 import msgspec.json
 import msgspec.structs
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
     # mypy checks the arguments of this one, and of no other; for structs, too.
@@ -55,6 +56,15 @@ HIGHEST_FLOOR = LARGEST + 1 - 10**9
 """An item is added only with a fence below this: its runs need some above. No run gets so far, so a
 key of the history with such a fence is damage, and proves nothing."""
 
+Moment = Annotated[datetime, Meta(tz=True)]
+"""A time of the `YEARS`."""
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Number = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+"""Neither infinite nor "not a number"."""
+Cycle = Annotated[float, Meta(ge=0.001, le=timedelta(days=3653).total_seconds())]
+"""Seconds between the walks of a worker: as a setting, ten years at the most."""
+Version = Annotated[int, Meta(ge=1, le=LARGEST)]
+
 
 def one_more(count: int) -> int:
     """A counter, or a fence, raised by one."""
@@ -90,7 +100,7 @@ class QueuedRun(Struct, frozen=True, gc=False, kw_only=True):
     """A run that was asked for and waits behind others."""
 
     name: str
-    slot: datetime
+    slot: Moment
     once: str = ""
     """JSON of params for this run alone."""
 
@@ -99,7 +109,7 @@ class Applied(Struct, frozen=True, gc=False, kw_only=True):
     """The name of an operator's request, and the time of it."""
 
     name: str
-    at: datetime
+    at: Moment
 
 
 class Mark(Struct, frozen=True, gc=False, kw_only=True):
@@ -132,21 +142,21 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     type: str
     spec: str
     """JSON of `spec.Spec`: the item's own settings."""
-    fence: int
+    fence: Count
     """Rises with every claim, override, unlock, cancel and removal; never falls."""
-    born: int
+    born: Count
     """The fence the item was added with: more than 0 when the id was in use before, and another
     one each time."""
-    slot: datetime
+    slot: Moment
     """The due time of the pending or running run: its identity."""
-    ready: datetime
+    ready: Moment
     """When the pending token may be taken: slot plus jitter, or now plus backoff."""
-    planned: datetime
+    planned: Moment
     """The slot of the schedule: that of the pending or running run, or the one that comes after it,
     if that run is for no slot of the schedule."""
-    attempt: int
-    runs: int
-    failures: int
+    attempt: Count
+    runs: Count
+    failures: Count
     """Failures in a row, since the last ok run."""
     once: str
     """JSON of params for the pending run alone."""
@@ -154,11 +164,11 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     """JSON that a run has saved and no ok run has cleared since: the next run goes on there."""
     requests: tuple[QueuedRun, ...] = ()
     """Runs that were asked for and come after the waiting or running one, in this order."""
-    warned: int = 0
+    warned: Count = 0
     """Ok runs in a row that had warnings, up to the last ok one."""
-    first: datetime | None = None
+    first: Moment | None = None
     """The first time that an operator named when it was added."""
-    version: int = VERSION
+    version: Version = VERSION
     """The version of the item's row: a token repeats it, so that a program of an older version
     leaves the token alone."""
     etag: str = ""
@@ -185,14 +195,14 @@ class Item(Work, frozen=True, kw_only=True):
     """The record of an item, which commands show."""
 
     state: State
-    fence: int = 0
-    born: int = 0
-    attempt: int = 1
-    runs: int = 0
-    failures: int = 0
+    fence: Count = 0
+    born: Count = 0
+    attempt: Count = 1
+    runs: Count = 0
+    failures: Count = 0
     once: str = ""
-    start: datetime | None = None
-    stop: datetime | None = None
+    start: Moment | None = None
+    stop: Moment | None = None
     running: bool = False
     put_back: bool = False
     """Whether it waits for a run that was cut short, and is due again with the same slot and
@@ -202,7 +212,7 @@ class Item(Work, frozen=True, kw_only=True):
     result: str = ""
     """JSON of what the last handler to finish returned."""
     error: str = ""
-    result_fence: int = 0
+    result_fence: Count = 0
     warnings: tuple[str, ...] = ()
     """Those of the last ok run."""
     schedule: str = ""
@@ -252,21 +262,21 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
     """The worker: host:pid:boot nonce."""
     nonce: str
     """Drawn afresh for each claim: proves whose lock this is."""
-    fence: int
-    born: int
-    slot: datetime
-    since: datetime
-    stale_after: float
+    fence: Count
+    born: Count
+    slot: Moment
+    since: Moment
+    stale_after: Number
     """Seconds, as resolved when it was claimed."""
-    attempt: int
+    attempt: Count
     progress: str = ""
     """JSON [done, total]."""
     stood_still: bool = False
     """Whether its handler kept the loop of its worker from turning, which ended the worker."""
-    sent: float | None = None
+    sent: Number | None = None
     """When its holder sent the last renewal that wrote it, on the monotonic clock of the holder;
     None: none has."""
-    version: int = VERSION
+    version: Version = VERSION
     etag: str = ""
     age: float = 0.0
     """Seconds since its last renewal, by the store's clock, when it was read."""
@@ -281,7 +291,7 @@ class Permit(Struct, frozen=True, gc=False, kw_only=True):
     value: str = ""
     """JSON of the param by which the runs of the type are counted apart; "": all are counted
     together."""
-    number: int
+    number: Count
     """The number of the permit among those of its limit, from 0 on."""
     id: str
     """The item."""
@@ -289,12 +299,12 @@ class Permit(Struct, frozen=True, gc=False, kw_only=True):
     """The worker, as in locks."""
     nonce: str
     """Drawn afresh for each: proves whose permit this is."""
-    since: datetime
-    stale_after: float
+    since: Moment
+    stale_after: Number
     """Seconds for which it is good without a renewal."""
-    sent: float | None = None
+    sent: Number | None = None
     """As in locks."""
-    version: int = VERSION
+    version: Version = VERSION
     etag: str = ""
     age: float = 0.0
     """Seconds since its last renewal, by the store's clock, when it was read."""
@@ -303,7 +313,7 @@ class Permit(Struct, frozen=True, gc=False, kw_only=True):
 class LogLine(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Something that a handler logged."""
 
-    at: datetime
+    at: Moment
     level: str
     """DEBUG, INFO, WARNING, ERROR, CRITICAL."""
     text: str
@@ -316,12 +326,12 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
 
     id: str
     type: str
-    fence: int
-    attempt: int
-    slot: datetime
-    start: datetime
-    stop: datetime
-    lag: float
+    fence: Count
+    attempt: Count
+    slot: Moment
+    start: Moment
+    stop: Moment
+    lag: Number
     """Seconds from ready to start."""
     outcome: Outcome
     worker: str
@@ -335,7 +345,7 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
     """The last of what the handler logged."""
     note: str = ""
     """JSON of `Mark` when an operator ended it."""
-    version: int = VERSION
+    version: Version = VERSION
     etag: str = ""
 
     @property
@@ -361,17 +371,17 @@ class Member(Struct, frozen=True, gc=False, kw_only=True):
     """A worker as it announces itself."""
 
     owner: str
-    started: datetime
-    seen: datetime
-    slots: int
-    running: int
+    started: Moment
+    seen: Moment
+    slots: Count
+    running: Count
     release: str
     """The version of the software."""
     types: str = ""
     """The types it takes, comma-separated; see `MORE_TYPES`."""
-    cycle: float = 60.0
+    cycle: Cycle = 60.0
     """Seconds between its walks."""
-    rank: int = 0
+    rank: Count = 0
     """The rank of a candidate in an election."""
     etag: str = ""
     age: float = 0.0
@@ -409,7 +419,7 @@ class TypesTaken(Struct, frozen=True):
 class Identifier(Struct, frozen=True, gc=False, order=True):
     """Identifies a candidate of an election. Identifiers are ordered by rank, then by name."""
 
-    rank: int
+    rank: Count
     owner: str
 
 
@@ -431,14 +441,14 @@ class Message(Struct, frozen=True, gc=False, kw_only=True):
     """The election."""
     to: str
     sender: str
-    rank: int
+    rank: Count
     """The sender's."""
     kind: MessageKind
-    number: int
+    number: Count
     """The number of the sender's election that this is about; an OK repeats that of its ELECTION.
     """
     ids: tuple[Identifier, ...] = ()
-    version: int = VERSION
+    version: Version = VERSION
     etag: str = ""
 
 
@@ -447,16 +457,16 @@ class ItemCounts(Struct, frozen=True, gc=False, kw_only=True):
     it is counted besides.
     """
 
-    items: int = 0
-    active: int = 0
-    paused: int = 0
-    done: int = 0
-    running: int = 0
+    items: Count = 0
+    active: Count = 0
+    paused: Count = 0
+    done: Count = 0
+    running: Count = 0
     """Includes those whose lock is stale."""
-    stale: int = 0
-    overdue: int = 0
-    failing: int = 0
-    warned: int = 0
+    stale: Count = 0
+    overdue: Count = 0
+    failing: Count = 0
+    warned: Count = 0
 
 
 class TypeCounts(ItemCounts, frozen=True, kw_only=True):
@@ -468,19 +478,19 @@ class TypeCounts(ItemCounts, frozen=True, kw_only=True):
 class Statistics(ItemCounts, frozen=True, kw_only=True):
     """The counts of all items of a board."""
 
-    at: datetime
+    at: Moment
     """When the counting ended, by the store's clock."""
     by: str
     """The worker that counted."""
-    term: int
+    term: Count
     """The worker's term as coordinator of the board; 0: it was none."""
-    took: float
+    took: Number
     """Seconds that the counting took."""
-    earliest: datetime | None = None
+    earliest: Moment | None = None
     """The earliest ready time of all waiting items; it may have passed."""
     by_type: tuple[TypeCounts, ...] = ()
     """The types that most items have, the most frequent first."""
-    version: int = VERSION
+    version: Version = VERSION
     etag: str = ""
 
 
@@ -491,20 +501,20 @@ Via = Literal["cli", "python", "web"]
 class Action(Struct, frozen=True, gc=False, kw_only=True):
     """What a person did by one command, to items or to the board."""
 
-    at: datetime
+    at: Moment
     by: str
     verb: str
     """"run", "pause", "edit" and so on; "pause board" and "resume board"."""
     ids: tuple[str, ...] = ()
     """The first of the items."""
-    count: int = 0
+    count: Count = 0
     """The number of all items; 0: it was done to the board."""
     reason: str = ""
     detail: str = ""
     """The fields that an edit changed, the names of params, the new id; never the values of
     params."""
     via: str
-    version: int = VERSION
+    version: Version = VERSION
     etag: str = ""
 
 

@@ -109,12 +109,12 @@ class Unreadable(Exception):
         self.problem = problem
 
 
-def judged_in(record_type: type[Record], row: Row, **extra: float) -> Record:
+def judged_in(record_type: type[Record], row: Row, *, age: float = 0.0) -> Record:
     """The record in a row. Raises Unreadable."""
     if (version := version_of(row.data)) > VERSION:
         raise Unreadable(NEWER, newer_words(version))
     try:
-        return record_in(record_type, row, **extra)
+        return record_in(record_type, row, age=age)
     except BadRow as bad:
         code = "D9" if isinstance(bad, WrongKey) else "D7"
         raise Unreadable(code, bad.problem) from None

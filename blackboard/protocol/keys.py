@@ -30,6 +30,7 @@ _MILLISECONDS = 10**15
 _LONGEST, _CUT = 160, 120
 _BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
+_NEXT_MOMENT = re.compile(r"next:([0-9]{8}T[0-9]{6}\.[0-9]{3}Z):")
 _SAFE = re.compile(rf"[A-Za-z0-9._-]{{0,{_LONGEST}}}")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 
@@ -80,6 +81,19 @@ def lock_key(item_id: str) -> str:
 
 def next_key(ready: datetime, item_id: str) -> str:
     return f"{NEXT}{moment_key(ready)}:{encode_id(item_id)}"
+
+
+def is_next_key(key: str, ready: datetime, item_id: str) -> bool:
+    """Whether `next_key` makes this key. Workers read many, and a time is read in a tenth of the
+    time in which it is written.
+    """
+    found = _NEXT_MOMENT.match(key)
+    try:
+        if found and datetime.fromisoformat(found[1]) == ready:
+            return key[found.end() :] == encode_id(item_id)
+    except ValueError:
+        return False  # such as the 30th of February
+    return key == next_key(ready, item_id)
 
 
 def next_until(moment: datetime) -> str:

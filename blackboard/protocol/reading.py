@@ -394,9 +394,9 @@ class BoardTable:
         await try_delete(self.table, self.partition(item_id), [Delete(key, etag)])
 
 
-def _readable(record_type: type[Record], row: Row, **extra: float) -> Record | None:
+def _readable(record_type: type[Record], row: Row, *, age: float = 0.0) -> Record | None:
     try:
-        return record_in(record_type, row, **extra)
+        return record_in(record_type, row, age=age)
     except BadRow:
         return None  # one bad row must not stop a worker; `doctor` reports it
 

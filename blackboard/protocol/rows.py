@@ -10,15 +10,13 @@ and one value of a wrong type, or a time at the end of the calendar, would end a
 computes with it.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
-from types import UnionType
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -28,179 +26,91 @@ from blackboard.model import (
     VERSION,
     YEARS,
     Action,
-    Applied,
-    Identifier,
     Item,
     Lock,
-    LogLine,
     Member,
     Message,
-    MessageKind,
-    Outcome,
     Permit,
-    QueuedRun,
     Run,
-    State,
     Statistics,
     Token,
-    TypeCounts,
-    decoded_as,
 )
 from blackboard.protocol import keys
-from blackboard.schedule.times import LONGEST
 from blackboard.table import Data, Row, Value
 
 Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Statistics, Action)
 
-_READ_ONLY = {"etag", "age"}
-SHORTEST_CYCLE = 0.001
-"""Seconds of the cycle in a worker's row, at least."""
+# ---- from a row
 
-# ---- from a row: each of these returns the value of a field, None for one that is not valid
-
+_NOT_WRITTEN = {"etag", "age"}
+_SAME_IN_A_ROW = {str, bool, int, float, datetime}
+"""Types whose values are the same in a row."""
+_NATIVE = (datetime,)
+"""Types that a row holds beside those of JSON."""
 Reader = Callable[[object], Any]
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= LARGEST else None
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return _count(value)
-
-
-def _cycle(value: object) -> float | None:
-    number = _number(value)
-    is_one = number is not None and SHORTEST_CYCLE <= number <= LONGEST.total_seconds()
-    return number if is_one else None
-
-
-def _version(value: object) -> int | None:
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and 1 <= value <= LARGEST else None
-
-
-def _time(value: object) -> datetime | None:
-    if isinstance(value, datetime) and value.tzinfo is not None and value.year in YEARS:
-        return value
-    return None
-
-
-def _one_of(kind: type[State | Outcome | MessageKind]) -> Reader:
-    values: dict[object, State | Outcome | MessageKind] = {one.value: one for one in kind}
-    return lambda value: values.get(value) if isinstance(value, str) else None
-
-
-def _texts(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, str):
-        return None
-    return decoded_as(tuple[str, ...], value) if value else ()
-
-
-def _list_of(
-    kind: type[QueuedRun | Applied | LogLine | Identifier | TypeCounts], field: str, good: Reader
-) -> Reader:
-    """Reads a JSON list of records; `good` must accept the `field` of each."""
-    decode = msgspec.json.Decoder(tuple[kind, ...]).decode  # type: ignore[valid-type] # a variable
-
-    def read(value: object) -> Any:
-        if not isinstance(value, str):
-            return None
-        try:
-            found: tuple[Any, ...] = decode(value) if value else ()
-        except (ValueError, RecursionError):
-            return None
-        for one in found:
-            if good(getattr(one, field)) is None:
-                return None
-        return found
-
-    return read
-
-
-_READERS: dict[Any, Reader] = {
-    str: _text,
-    bool: _flag,
-    int: _count,
-    float: _number,
-    datetime: _time,
-    State: _one_of(State),
-    Outcome: _one_of(Outcome),
-    MessageKind: _one_of(MessageKind),
-    tuple[str, ...]: _texts,
-    tuple[QueuedRun, ...]: _list_of(QueuedRun, "slot", _time),
-    tuple[Applied, ...]: _list_of(Applied, "at", _time),
-    tuple[LogLine, ...]: _list_of(LogLine, "at", _time),
-    tuple[Identifier, ...]: _list_of(Identifier, "rank", _count),
-    tuple[TypeCounts, ...]: _list_of(TypeCounts, "items", _count),
-}
-"""Readers by the type of a field."""
-_BY_NAME: dict[str, Reader] = {"version": _version, "cycle": _cycle}
-"""Readers by the name of a field, where not all values of its type are valid. `stale_after` is not
-here: a lock with a lease of years must be readable, so that `blackboard doctor` can free its item.
-"""
-_PLAIN = {str, bool, int}
-"""Types whose values need no reader: all are valid, except integers out of range."""
-
-
-class _Column(NamedTuple):
-    """A field and its column."""
-
-    field: str
-    name: str
-    plain: type[Any] | None
-    """The type of the field, if its values need no reader."""
-    read: Reader
-    may_be_odd: bool
-    """Whether the record may have a value here that a row cannot have: None, a list, an
-    enumeration."""
-
-
-def _columns(record_type: type[Any]) -> Iterator[_Column]:
-    for field, hint in get_type_hints(record_type).items():
-        if field not in _READ_ONLY:
-            kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-            plain = kind if kind in _PLAIN and field not in _BY_NAME else None
-            may_be_odd = kind is not hint or kind not in _PLAIN | {float, datetime}
-            name = "item" if field == "id" else field
-            read = _BY_NAME.get(field, _READERS[kind])
-            yield _Column(field, name, plain, read, may_be_odd)
+"""Returns the list in the text of a column; None where the text is not good."""
 
 
 class _Form(NamedTuple):
     """How the records of a type are written and read."""
 
-    columns: tuple[_Column, ...]
-    names: tuple[str, ...]
-    """The names of the columns."""
+    types: dict[str, Any]
+    """The types of the fields, with what is demanded of their values."""
+    columns: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
     """Returns the values of a record in the order of the columns."""
     odd: tuple[str, ...]
     """Columns that may be None in a record, or are lists or enumerations there."""
     rare: tuple[str, ...]
     """Columns that most rows do not have."""
+    lists: tuple[tuple[str, Reader], ...]
+    """Columns that are lists in a record, and what reads their text."""
+    times: tuple[str, ...]
 
 
 def _form(record_type: type[Any], *rare: str) -> _Form:
-    columns = tuple(_columns(record_type))
+    hints = get_type_hints(record_type, include_extras=True)
+    types = {name: hint for name, hint in hints.items() if name not in _NOT_WRITTEN}
+    kinds = {name: _kind(hint) for name, hint in types.items()}
+    lists = [name for name, kind in kinds.items() if get_origin(kind) is tuple]
     return _Form(
-        columns=columns,
-        names=tuple(one.name for one in columns),
-        values=attrgetter(*(one.field for one in columns)),
-        odd=tuple(one.name for one in columns if one.may_be_odd),
+        types=types,
+        columns=tuple("item" if name == "id" else name for name in types),
+        values=attrgetter(*types),
+        odd=tuple(
+            name
+            for name, kind in kinds.items()
+            if kind not in _SAME_IN_A_ROW or NoneType in get_args(types[name])
+        ),
         rare=rare,
+        lists=tuple((name, _list_reader(types[name])) for name in lists),
+        times=tuple(name for name, kind in kinds.items() if kind is datetime),
     )
+
+
+def _kind(hint: Any) -> Any:
+    """A type without None and without what is demanded of its values."""
+    if NoneType in get_args(hint):
+        return _kind(get_args(hint)[0])
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _list_reader(hint: Any) -> Reader:
+    decode = msgspec.json.Decoder(hint).decode
+    kind, _ = get_args(hint)
+    times = [name for name, one in get_type_hints(kind).items() if one is datetime]
+
+    def read(text: object) -> tuple[Any, ...] | None:
+        if text == "":
+            return ()
+        try:
+            found: tuple[Any, ...] = decode(text)  # type: ignore[arg-type] # it raises TypeError
+        except (TypeError, ValueError, RecursionError):
+            return None
+        is_far = any(getattr(one, name).year not in YEARS for one in found for name in times)
+        return None if is_far else found
+
+    return read
 
 
 _FORMS: dict[type[Any], _Form] = {
@@ -218,59 +128,76 @@ _FORMS: dict[type[Any], _Form] = {
 }
 
 
-def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
+def record_of(record_type: type[Record], row: Row, *, age: float = 0.0) -> Record:
     """The record in a row. Raises BadRow, which also says where a newer version wrote the row."""
-    data = row.data
-    found: dict[str, Any] = {"etag": row.etag, **extra}
-    wrong: list[str] = []
-    for field, name, plain, read, _ in _FORMS[record_type].columns:
+    form = _FORMS[record_type]
+    data: dict[str, Any] = {**row.data, "etag": row.etag, "age": age}
+    data["id"] = data.pop("item", None)
+    if type(data.get("version")) is float:
+        data["version"] = version_of(data)
+    for name, read in form.lists:
         if name in data:
-            value: Any = data[name]
-            if type(value) is not plain:
-                value = read(value)
-                if value is None:
-                    wrong.append(name)
-            elif plain is int and not 0 <= value <= LARGEST:
-                wrong.append(name)
-            found[field] = value
-    problem = f"no good {', '.join(wrong)}" if wrong else "cannot be read"
-    if not wrong:
-        with suppress(TypeError):  # a column is missing
-            return record_type(**found)
+            data[name] = read(data[name])
+    try:
+        found = msgspec.convert(data, record_type, builtin_types=_NATIVE)
+    except msgspec.ValidationError:
+        raise _bad(row, form, data) from None
+    for name in form.times:
+        moment = getattr(found, name)
+        if moment is not None and moment.year not in YEARS:
+            raise _bad(row, form, data)
+    return found
+
+
+def _bad(row: Row, form: _Form, data: dict[str, Any]) -> BadRow:
+    """What is wrong with a row whose `data` are no good record of this form."""
     if version_of(data) > VERSION:
-        problem = "a newer version wrote it: upgrade blackboard"
-    raise BadRow(row.key, problem)
+        return BadRow(row.key, "a newer version wrote it: upgrade blackboard")
+    wrong = [
+        column
+        for column, (name, hint) in zip(form.columns, form.types.items(), strict=True)
+        if name in data and not _is_good(data[name], hint)
+    ]
+    return BadRow(row.key, f"no good {', '.join(wrong)}" if wrong else "cannot be read")
 
 
-_KEYS: dict[type[Any], Callable[[Any], str]] = {
-    Item: lambda item: keys.item_key(item.id),
-    Lock: lambda lock: keys.lock_key(lock.id),
-    Token: lambda token: keys.next_key(token.ready, token.id),
-    Run: lambda run: keys.run_key(run.id, run.fence),
-    Member: lambda member: keys.worker_key(member.owner),
+def _is_good(value: object, hint: Any) -> bool:
+    try:
+        found = msgspec.convert(value, hint, builtin_types=_NATIVE)
+    except msgspec.ValidationError:
+        return False
+    return not isinstance(found, datetime) or found.year in YEARS
+
+
+_FITS: dict[type[Any], Callable[[Any, str], bool]] = {
+    Item: lambda item, key: key == keys.item_key(item.id),
+    Lock: lambda lock, key: key == keys.lock_key(lock.id),
+    Token: lambda token, key: keys.is_next_key(key, token.ready, token.id),
+    Run: lambda run, key: key == keys.run_key(run.id, run.fence),
+    Member: lambda member, key: key == keys.worker_key(member.owner),
 }
-"""Computes the key of a row from its record. A row under another key could not be claimed, released
-or changed."""
+"""Whether a record's row has this key. A row under another key could not be claimed, released or
+changed."""
 
 
 class WrongKey(BadRow):
     """A row lies under another key than its columns make."""
 
 
-def record_in(record_type: type[Record], row: Row, **extra: float) -> Record:
+def record_in(record_type: type[Record], row: Row, *, age: float = 0.0) -> Record:
     """The record in a row. Raises BadRow as `record_of`, and WrongKey."""
-    found = record_of(record_type, row, **extra)
-    if (key_of := _KEYS.get(record_type)) and key_of(found) != row.key:
+    found = record_of(record_type, row, age=age)
+    if (fits := _FITS.get(record_type)) and not fits(found, row.key):
         raise WrongKey(row.key, "its key does not match its columns")
     return found
 
 
-def readable(record_type: type[Record], row: Row | None, **extra: float) -> Record | None:
+def readable(record_type: type[Record], row: Row | None, *, age: float = 0.0) -> Record | None:
     """As `record_in`; None for no row, one of a newer version, and one that cannot be read."""
     if row is None or version_of(row.data) > VERSION:
         return None
     try:
-        return record_in(record_type, row, **extra)
+        return record_in(record_type, row, age=age)
     except BadRow:
         return None
 
@@ -283,7 +210,7 @@ def data_of(record: Record) -> dict[str, Value]:
     where they are empty.
     """
     form = _FORMS[type(record)]
-    data = dict(zip(form.names, form.values(record), strict=True))
+    data = dict(zip(form.columns, form.values(record), strict=True))
     for name in form.rare:
         if not data[name]:
             del data[name]

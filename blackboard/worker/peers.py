@@ -25,6 +25,7 @@ LONGEST = timedelta(seconds=2)
 """The time after a token became ready from which any worker may claim it."""
 GOLDEN = 0x9E3779B1
 """2**32 by the golden ratio: spreads hashes that differ in a few bits (Knuth)."""
+BITS = 0xFFFFFFFF
 
 
 class Turn(NamedTuple):
@@ -88,26 +89,17 @@ class Peers:
     def turn(self, token: Token, *, urgent: bool = False) -> Turn:
         """When it is this worker's turn to take a token; at once if it is `urgent`."""
         peers = self._by_type[token.type]
-        if not peers:
-            return FIRST
         item = _hash(token.id)
-        own = _weight(self._hash, item)
-        before, latest = 0, token.ready
-        for one in peers:
-            if _weight(one.hash, item) > own:
-                before += 1
-                latest = max(latest, one.claimed)
-        if not before:
+        own = (self._hash ^ item) * GOLDEN & BITS
+        first = [one for one in peers if (one.hash ^ item) * GOLDEN & BITS > own]
+        if not first:
             return FIRST
-        share = before / (len(peers) + 1)
+        share = len(first) / (len(peers) + 1)
         if urgent:
             return Turn(share, LONG_AGO)
-        return Turn(share, min(latest + before * HEAD_START, token.ready + LONGEST))
+        latest = max(token.ready, *(one.claimed for one in first))
+        return Turn(share, min(latest + len(first) * HEAD_START, token.ready + LONGEST))
 
 
 def _hash(text: str) -> int:
     return crc32(text.encode("utf-8", "surrogatepass"))
-
-
-def _weight(worker: int, item: int) -> int:
-    return (worker ^ item) * GOLDEN & 0xFFFFFFFF

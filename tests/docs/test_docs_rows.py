@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from types import UnionType
+from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -113,8 +113,7 @@ def documented(family: str) -> dict[str, Column]:
 
 
 def type_of(hint: Any) -> str:
-    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
-    kind = kinds[0] if isinstance(hint, UnionType) else hint
+    kind = get_args(hint)[0] if NoneType in get_args(hint) else hint
     if get_origin(kind) is tuple or issubclass(kind, StrEnum):
         return "String"
     return {str: "String", int: "Int", float: "Double", bool: "Boolean", datetime: "DateTime"}[kind]

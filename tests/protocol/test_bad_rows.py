@@ -64,7 +64,6 @@ KEY = keys.item_key("davis")
         (LOCK, "stale_after", float("nan")),
         (LOCK, "owner", None),
         (RUN, "lag", float("inf")),
-        (RUN, "lag", 10**12),
         (MEMBER, "seen", 7),
     ],
 )
