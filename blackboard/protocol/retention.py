@@ -41,7 +41,7 @@ from msgspec import Struct
 from blackboard.errors import BadRow
 from blackboard.model import HIGHEST_FLOOR, VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, Pause, fence_of, paged
+from blackboard.protocol.reading import PAGE, BoardTable, Pause, fence_of
 from blackboard.protocol.rows import version_of
 from blackboard.rules.applied import REMEMBERED
 from blackboard.table import (
@@ -63,7 +63,7 @@ PRUNE_SELDOM = 96
 KEPT_FOR_LATE = timedelta(hours=1)
 """The least age of an abandoned or cancelled run that is deleted: it may end late."""
 HISTORIES = 20
-"""Histories that are read between two pauses: most are short."""
+"""Short histories that are read between two pauses: each costs a request, whatever it has."""
 TRIES = 5
 """Tries to raise the floor, before that is left for later."""
 
@@ -100,8 +100,24 @@ def prune_every(retention: Retention, interval: timedelta | None) -> int:
     return min(PRUNE_SELDOM if too_many_first else PRUNE_EVERY, retention.runs)
 
 
+class Rests:
+    """Awaits `pause` at first, and whenever so much was read since: `PAGE` runs, or `HISTORIES`
+    histories.
+    """
+
+    def __init__(self, pause: Pause) -> None:
+        self._pause = pause
+        self._read = PAGE
+
+    async def before(self, *, runs: int = 0, histories: int = 0) -> None:
+        self._read += runs + histories * PAGE // HISTORIES
+        if self._read >= PAGE:
+            self._read = 0
+            await self._pause()
+
+
 async def prune(
-    board: BoardTable, item_id: str, *, retention: Retention, pause: Pause | None = None
+    board: BoardTable, item_id: str, *, retention: Retention, rests: Rests | None = None
 ) -> int:
     """Deletes the runs of an item that are not kept, and returns how many. Those of a newer version
     stay. A row that cannot be read is kept by its place alone.
@@ -110,8 +126,9 @@ async def prune(
     if board.clock_proven_in():
         retention = retention.without_age()
     partition = board.partition(item_id)
-    rows = board.table.scan(partition, *keys.runs_range(item_id))
-    async for row in paged(rows, pause):
+    async for row in board.table.scan(partition, *keys.runs_range(item_id)):
+        if rests is not None:
+            await rests.before(runs=1)
         run = board.run_in(row)
         kept = place < retention.runs
         if run is not None:
@@ -140,15 +157,15 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
     """Prunes the histories of all items that no release prunes in time, and deletes expired
-    tombstones. Awaits `pause` after each page of items, before each `HISTORIES` histories and after
-    each page of a history, and before the tombstones of a batch are deleted.
+    tombstones. Awaits `pause` after each page of items, as `Rests` before histories, and before
+    the tombstones of a batch are deleted.
     """
-    done, now = Pruned(), await board.table.now()
+    done, now, rests = Pruned(), await board.table.now(), Rests(pause)
     if board.clock_proven_in():
         retention = retention.without_age()
     for number in range(board.shards):
         expired: list[Item] = []
-        histories = _Histories(board, number, pause)
+        histories = _Histories(board, number, rests)
         async for item in board.items_and_tombstones(number, pause=pause):
             if is_expired(item, retention=retention, now=now):
                 expired.append(item)
@@ -156,7 +173,7 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
                 has_one_young_run(item, retention=retention, now=now)
                 or prunes_itself(item, retention=retention, now=now)
             ) and await histories.has(item.id):
-                runs = await prune(board, item.id, retention=retention, pause=pause)
+                runs = await prune(board, item.id, retention=retention, rests=rests)
                 done += Pruned(runs=runs)
             if len(expired) == board.table.max_rows:
                 done += await delete_tombstones(board, expired, pause=pause)
@@ -168,25 +185,21 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
 @dataclass(slots=True)
 class _Histories:
     """Tells which items of a shard have a history, asked in the order of their keys: one request
-    tells it of all items up to the next one that has. The first of each `HISTORIES` is made after a
-    pause.
+    tells it of all items up to the next one that has.
     """
 
     _board: BoardTable
     _shard: int
-    _pause: Pause
+    _rests: Rests
     _without: tuple[str, str] = ("", "")
     """Two keys between which there is no run."""
-    _requests: int = 0
 
     async def has(self, item_id: str) -> bool:
         begin, end = keys.runs_range(item_id)
         first, last = self._without
         if first <= begin and end <= last:
             return False
-        if self._requests % HISTORIES == 0:
-            await self._pause()
-        self._requests += 1
+        await self._rests.before(histories=1)
         row = await _first_run(self._board, self._shard, begin)
         self._without = begin, keys.end_of(keys.RUN) if row is None else row.key
         return row is not None and row.key < end
@@ -212,13 +225,12 @@ async def delete_tombstones(
     tombstone stays if it became an item again meanwhile, or if its history cannot be deleted now or
     is of a newer version; all of them stay where the floor cannot be read.
     """
-    runs, bare = 0, []
-    for number, one in enumerate(tombstones):
-        if number % HISTORIES == 0:
-            await pause()
+    runs, bare, rests = 0, [], Rests(pause)
+    for one in tombstones:
+        await rests.before(histories=1)
         partition, found, ops = board.partition(one.id), 0, list[Delete]()
-        rows = board.table.scan(partition, *keys.runs_range(one.id))
-        async for row in paged(rows, pause):
+        async for row in board.table.scan(partition, *keys.runs_range(one.id)):
+            await rests.before(runs=1)
             if (keys.fence_in(row.key) or 0) <= one.fence:
                 found += 1
                 if version_of(row.data) <= VERSION:

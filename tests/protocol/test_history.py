@@ -9,6 +9,7 @@ from blackboard.doctor import Examination, examine
 from blackboard.model import VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import cancel, pause, remove
+from blackboard.protocol.reading import PAGE
 from blackboard.protocol.retention import (
     HISTORIES,
     Pruned,
@@ -353,6 +354,26 @@ async def test_the_coordinator_rests_once_for_many_short_histories(scene: Scene)
     pruned = await prune_unreleased(scene.board, retention=Retention(), pause=paused)
     assert (pruned.runs, pruned.tombstones) == (HISTORIES, HISTORIES - 10)
     assert pauses == len(["histories of items", "those of tombstones", "before the deletion"])
+
+
+@pytest.mark.of_one_store("when it rests is decided above the store")
+@story
+async def test_the_coordinator_rests_as_often_where_histories_are_long(scene: Scene) -> None:
+    names = [f"item-{number}" for number in range(8)]
+    for name in names:
+        await scene.add(name)
+        await runs_of(scene, name, 140)
+        await pause(scene.other, name, scene.mark())
+    pauses = 0
+
+    async def paused() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    pruned = await prune_unreleased(scene.board, retention=TEN, pause=paused)
+    assert pruned.runs == 8 * 130
+    assert pauses > 8 * 140 // PAGE
+    await tidied(scene)
 
 
 @story
