@@ -3,10 +3,9 @@
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from blackboard.bench import RESOLVE, filled_board, worker_on
 from blackboard.cli.session import collect_seldom
@@ -15,7 +14,6 @@ from blackboard.clock import SystemChance, SystemClock
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import open_table
 from blackboard.table import Table
-from blackboard.tables import azurite
 from blackboard.worker.worker import Mode
 
 BOARD = "blackboard"
@@ -36,23 +34,12 @@ async def long(item, ctx):
 
 @asynccontextmanager
 async def opened(store: str) -> AsyncIterator[Table]:
-    """An empty table of a kind: "memory", "sqlite" or "azurite"; or the one at an address, made if
-    it is missing.
-    """
-    with ExitStack() as stack:
-        if store == "azurite":
-            url = stack.enter_context(azurite.start()).url
-        elif store == "sqlite":
-            url = f"sqlite:{stack.enter_context(TemporaryDirectory())}/blackboard.db"
-        elif store == "memory":
-            url = "memory:"
-        else:
-            url = store
-        table = await open_table(url, SystemClock(), create=True)
-        try:
-            yield table
-        finally:
-            await table.close()
+    """The table at an address, made if it is missing."""
+    table = await open_table(store, SystemClock(), create=True)
+    try:
+        yield table
+    finally:
+        await table.close()
 
 
 def file_in(folder: Path) -> str:
@@ -62,7 +49,7 @@ def file_in(folder: Path) -> str:
 
 async def new_board(table: Table, items: int, *, item_type: str, **due: timedelta) -> BoardTable:
     """A board with so many items of a type of `blackboard.bench`, due as `filled_board` says."""
-    return await filled_board(table, BOARD, items, item_type=item_type, resolve=RESOLVE, **due)
+    return await filled_board(table, BOARD, items, item_type=item_type, **due)
 
 
 async def board_on(table: Table) -> BoardTable:

@@ -62,7 +62,7 @@ def _counted(runs: int, slots: int) -> int:
 
 
 async def _work(runs: int, slots: int) -> None:
-    async with opened("memory") as table:
+    async with opened("memory:") as table:
         board = await new_board(table, runs, item_type="bench-coroutine")
         await work_off(board, slots=slots)
 

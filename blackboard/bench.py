@@ -242,7 +242,7 @@ class Scratch:
         self._name = name
         self._clock = clock
 
-    async def rows_alone(self, seconds: float = SECONDS) -> Worked:
+    async def rows_alone(self, seconds: float) -> Worked:
         """Writes the rows of runs in full batches, with no worker."""
         size = self._table.max_rows // 4  # a release has four rows
         board = await self._filled(size * MOST_BATCHES, coroutine)
@@ -335,7 +335,6 @@ class Scratch:
             self._name,
             items,
             item_type=next(one.type for one in HANDLERS.values() if one.function is what),
-            resolve=RESOLVE,
             due_in=due_in,
             apart=apart,
         )
@@ -347,7 +346,6 @@ async def filled_board(
     items: int,
     *,
     item_type: str,
-    resolve: Any,
     due_in: timedelta = timedelta(0),
     apart: timedelta = timedelta(0),
 ) -> BoardTable:
@@ -356,7 +354,7 @@ async def filled_board(
     """
     clock, chance = SystemClock(), SystemChance()
     create = partial(BoardTable.create, table, name=name, shards=1)
-    board = await with_retries(clock, partial(create, clock=clock, chance=chance, resolve=resolve))
+    board = await with_retries(clock, partial(create, clock=clock, chance=chance, resolve=RESOLVE))
     now, spec = await table.now(), encode_spec(SPEC)
     ops: list[Op] = []
     for number in range(items):
