@@ -126,8 +126,6 @@ def _read(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Apply:
-    """One call of the command."""
-
     session: Session
     sources: Sequence[ItemFile]
     prune: bool

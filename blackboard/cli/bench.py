@@ -1,6 +1,7 @@
 """`blackboard bench`: how fast a store is for boards, measured on a scratch board."""
 
 import math
+from dataclasses import asdict
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,6 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
 
 
 def line(one: "Measurement") -> Line:
-    """For people."""
     return (
         (one.name, Style.PLAIN),
         (f"{_number(one.value):>8} {one.unit}", Style.TITLE),
@@ -94,12 +94,4 @@ def _number(value: float) -> str:
 
 
 def view(one: "Measurement") -> dict[str, Any]:
-    """For programs."""
-    return {
-        "name": one.name,
-        "value": one.value,
-        "unit": one.unit,
-        "beside": one.beside,
-        "ratio": one.ratio,
-        "reference": one.reference,
-    }
+    return {**asdict(one), "ratio": one.ratio}

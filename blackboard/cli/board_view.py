@@ -29,7 +29,7 @@ from blackboard.display.columns import (
     run_cells,
     wide,
 )
-from blackboard.display.layout import Line, Style, chosen, fitted, paragraph, shown, table, text_of
+from blackboard.display.layout import Line, Style, fitted, paragraph, shown, table, text_of, titled
 from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
 from blackboard.model import Run, replace
@@ -55,8 +55,6 @@ QUESTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """An item in full."""
-
     status: ItemStatus
     why: Explanation
     runs: Sequence[Run]
@@ -65,8 +63,6 @@ class Opened:
 
 
 class BoardView:
-    """The items of a board, with keys."""
-
     def __init__(
         self,
         table: BoardTable,
@@ -154,7 +150,6 @@ class BoardView:
             self.state = with_message(self.state, f"{shown(act.id)} {words}")
 
     async def _done(self, act: Act) -> str:
-        """Do it; returns the result in words."""
         match act.verb:
             case "pause":
                 done = await self._board.pause(act.id, reason=act.reason)
@@ -287,7 +282,7 @@ def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
     if not opened.runs:
         return [*lines, (), [("no runs yet", Style.QUIET)]]
     cells = [run_cells(one, now=opened.now, absolute=absolute) for one in opened.runs]
-    columns, rows = chosen(wide(RUN_COLUMNS, absolute=absolute), cells, OF_AN_ITEM)
+    columns, rows = titled(wide(RUN_COLUMNS, absolute=absolute), cells, OF_AN_ITEM)
     lines += [(), *table(columns, rows, width=width), ()]
     for text in in_full(opened.runs[0]):
         indent = " " * (len(text) - len(text.lstrip(" ")))

@@ -39,8 +39,6 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A board's load, its requests, and their price."""
-
     load: Load
     price: float
     billed: bool
@@ -137,7 +135,6 @@ def dollars(text: str | None) -> float:
 
 
 def lines(estimate: Estimate) -> Iterator[str]:
-    """For people."""
     load, asked = estimate.load, estimate.asked
     source = "announced" if estimate.announced else "assumed"
     verb = "runs" if len(load.rhythms) == 1 else "run"
@@ -195,12 +192,10 @@ def _bill(estimate: Estimate) -> str:
 
 
 def amount(bill: float) -> str:
-    """US dollars in words."""
     return f"${bill:,.2f}" if bill >= 0.01 else "less than $0.01"
 
 
 def view(estimate: Estimate) -> dict[str, Any]:
-    """For programs."""
     load, asked, size = estimate.load, estimate.asked, estimate.size
     herd, seconds = cost.largest_herd(load)
     return {

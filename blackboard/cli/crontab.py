@@ -101,8 +101,6 @@ SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
 
 @dataclass(slots=True)
 class Crontab:
-    """The contents of a crontab."""
-
     zone: str
     user: str = ""
     """The user whose lines are read, where lines name one; else ""."""

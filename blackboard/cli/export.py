@@ -51,7 +51,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
 
     found, now, is_whole = asyncio.run(read())
     ids_so_far = set[str]()
-    items = [item for item in found if _has_spec(item) and _can_be_declared(item, ids_so_far)]
+    items = [item for item in found if _can_be_declared(item, ids_so_far)]
     if chosen.json:
         emit([declared(item) for item in items])
     else:
@@ -64,16 +64,6 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     return int(not is_whole or len(items) < len(found))
 
 
-def _has_spec(item: Item) -> bool:
-    """Whether its spec can be read; else warns that it is left out."""
-    try:
-        spec_of(item)
-    except BadSpec as bad:
-        warn(f"{shown(item.id)} is left out: its spec cannot be read: {bad.problem}")
-        return False
-    return True
-
-
 def _can_be_declared(item: Item, earlier: set[str]) -> bool:
     """Whether `apply` takes what is written of an item, after those with `earlier` ids, to which
     its own is added; else warns that it is left out.
@@ -82,11 +72,14 @@ def _can_be_declared(item: Item, earlier: set[str]) -> bool:
         table = msgspec.convert(declared(item), ItemTable)
         check_item(table, earlier)
         check_params_size(table.params)
+    except BadSpec as bad:
+        warn(f"{shown(item.id)} is left out: its spec cannot be read: {bad.problem}")
     except BadInput as bad:
         warn(f"{shown(item.id)} is left out: {shown(str(bad))}")
-        return False
-    earlier.add(item.id)
-    return True
+    else:
+        earlier.add(item.id)
+        return True
+    return False
 
 
 def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:

@@ -30,8 +30,6 @@ STDIN = Path("<stdin>")
 
 @dataclass(frozen=True, kw_only=True)
 class ItemFile:
-    """A file of items."""
-
     file: Path
     text: str
     settings: Settings
@@ -130,7 +128,6 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
 
 
 def each_item(sources: Sequence[ItemFile]) -> Iterator[tuple[ItemFile, int, Declaration]]:
-    """Each item with its file and its number in it."""
     for source in sources:
         for number, one in enumerate(source.declared):
             yield source, number, one

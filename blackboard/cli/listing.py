@@ -44,8 +44,6 @@ from blackboard.records import worker_record
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """A part of a board as a table."""
-
     columns: Sequence[Column]
     rows: Sequence[Line]
     records: object
@@ -67,7 +65,6 @@ class Listing(Struct, frozen=True, kw_only=True):
         return f"{text}\n\n{as_typed(self.summary)}" if self.prints_summary else text
 
     def page(self, width: int) -> WatchedPage:
-        """The table laid out for a width."""
         if not self.rows:
             return WatchedPage(body=paragraph(as_typed(self.empty), width))
         lines = table(self.columns, self.rows, width=width)
@@ -117,7 +114,6 @@ def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int
 
 
 async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
-    """All that have announced themselves."""
     found, now = await _announced(board), await board.table.now()
     return Listing(
         columns=wide(WORKER_COLUMNS, absolute=absolute),
@@ -159,7 +155,6 @@ def leader_command(*, chosen: Chosen, name: str | None, absolute: bool, watch: s
 
 
 async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
-    """All elections of a board, or one."""
     found = await read_elections(board, name)
     records = [election_record(one, found.now) for one in found.statuses]
     leaders = leaders_board(board.name)
@@ -199,7 +194,6 @@ def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> i
 
 
 async def leases_of(board: BoardTable, group: str | None) -> Listing:
-    """All groups, or the partitions of one."""
     found = await read_groups(board, group)
     records = [group_record(one) for one in found]
     is_well = all(one.well for one in records)

@@ -28,8 +28,6 @@ from blackboard.cli.spec_options import check_types
 from blackboard.clock import Clock, SystemClock
 from blackboard.display.columns import (
     ACTION_COLUMNS,
-    MOMENT,
-    NOTHING,
     RUN_COLUMNS,
     action_cells,
     run_cells,
@@ -37,7 +35,7 @@ from blackboard.display.columns import (
     run_words,
     wide,
 )
-from blackboard.display.layout import Column, Line, Style, shown, shown_lines, table, text_of
+from blackboard.display.layout import Line, Style, shown, shown_lines, table, text_of, titled
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput
 from blackboard.model import LARGEST, Item, LogLine, Mark, Outcome, Run, decoded_as, replace
@@ -167,7 +165,6 @@ def log_command(
 
 
 async def _print_actions(session: Session, *, number: int, absolute: bool) -> None:
-    """Prints the newest actions."""
     async with session.board() as board:
         found = await read_actions(board, limit=number)
         now = await board.table.now()
@@ -183,7 +180,6 @@ async def _print_actions(session: Session, *, number: int, absolute: bool) -> No
 
 
 async def _of_fence(board: BoardTable, fence: int, item: Item) -> AsyncIterator[Run]:
-    """The run of an item with this fence, if there is one."""
     run = await board.run(item.id, fence)
     if run is not None:
         yield run
@@ -312,14 +308,8 @@ class FollowedRuns:
         click.echo(line)
 
 
-TAIL_COLUMNS = (
-    Column(title="stop", least=9, usual=MOMENT, worth=9),
-    Column(title="id", least=8, usual=24, worth=8),
-    Column(title="type", least=4, usual=12, worth=1, spare=True),
-    Column(title="outcome", least=9, usual=10, worth=7),
-    Column(title="took", least=4, usual=5, worth=5),
-    Column(title="result or error", least=6, usual=20, worth=6),
-)
+FOLLOWED = {"stop", "id", "type", "outcome", "took", "result or error"}
+"""The columns of runs that are shown as they end."""
 ROOMY = 100
 """The width of a line, in columns, from which times have their date."""
 LEAST = 80
@@ -328,21 +318,14 @@ LEAST = 80
 
 def tail_lines(one: Run, columns: int) -> Sequence[Line]:
     """The titles, and a run that has ended, on lines of so many columns. Those of the table have
-    their usual widths, as later texts are not known yet, and the last one has the rest.
+    their usual widths, as later texts are not known yet; the last one has the rest.
     """
-    is_roomy, (times, *others, _) = columns >= ROOMY, TAIL_COLUMNS
-    widths = [times.usual if is_roomy else times.least, *(one.usual for one in others), columns]
-    outcome = run_outcome(one)
-    words = run_words(one)
-    cells = (
-        (stamp(one.stop) if is_roomy else f"{one.stop:%H:%M:%SZ}", Style.QUIET),
-        (one.id, Style.PLAIN),
-        (one.type, Style.QUIET),
-        outcome,
-        (brief(one.duration), Style.PLAIN),
-        (words or NOTHING, outcome[1] if one.error or one.warnings else Style.PLAIN),
-    )
-    return table(TAIL_COLUMNS, [cells], width=columns, natural=widths)
+    cells = run_cells(one, now=one.stop, absolute=True)
+    (times, *others), [[_, *texts]] = titled(RUN_COLUMNS, [cells], FOLLOWED)
+    stop = stamp(one.stop) if columns >= ROOMY else f"{one.stop:%H:%M:%SZ}"
+    widths = [len(stop), *(column.usual for column in others[:-1]), columns]
+    kept, line = [replace(times, least=len(stop)), *others], [(stop, Style.PLAIN), *texts]
+    return table(kept, [line], width=columns, natural=widths)
 
 
 def _json_line(one: Run) -> None:
@@ -362,7 +345,6 @@ def _in_lines(runs: Sequence[Run], *, now: datetime, absolute: bool, output: boo
 
 
 def in_full(one: Run) -> Iterator[str]:
-    """Everything about a run."""
     yield f"{shown(one.id)}  {one.outcome.value}  fence {one.fence}, attempt {one.attempt}"
     yield f"  type    {shown(one.type)}"
     yield f"  due     {stamp(one.slot)}"

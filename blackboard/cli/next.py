@@ -50,8 +50,6 @@ ones may run later than they are ready, or not at all.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTimes:
-    """The next times of an item or of a schedule."""
-
     title: str
     zone: str
     moments: Sequence[datetime]

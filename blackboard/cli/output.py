@@ -96,7 +96,6 @@ def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = 
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Line]) -> list[str]:
-    """The titles, and a line for each row."""
     in_colour = colour()
     return [text_of(line, colour=in_colour) for line in table(columns, rows, width=width())]
 
@@ -121,12 +120,10 @@ def note(message: str, *, verbatim: bool = False) -> None:
 
 
 def warn(message: str) -> None:
-    """One line on stderr about a probable mistake."""
     note(f"warning: {message}")
 
 
 def paused_words(mark: Mark, now: datetime) -> str:
-    """The words about a board that is paused."""
     reason = f": {shown(mark.reason)}" if mark.reason else ""
     who = f"{shown(mark.by)} at {exactly(mark.at, now)}{reason}"
     return f"the board is paused, by {who}; {as_typed('`blackboard resume --board`')} ends that"

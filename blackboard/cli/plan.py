@@ -83,8 +83,6 @@ def _value_words(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """An item as a file declares it."""
-
     item: ItemTable
     by: str
     """The file, or the source, to which the item belongs from now on; "": to none."""
@@ -204,7 +202,6 @@ class ApplyPlan:
             )
 
     def record(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "add": [
                 {"id": one.id, "type": one.item.type, "first": self.first.get(one.id)}

@@ -27,14 +27,11 @@ BETWEEN_DRAWINGS = 0.1
 
 
 def is_shown() -> bool:
-    """Whether there is a terminal to show a bar on."""
     context = click.get_current_context(silent=True)
     return sys.stderr.isatty() and not (context and context.meta.get(JSON_ASKED))
 
 
 class ProgressBar:
-    """The bar of a piece of work, with what is done so far."""
-
     def __init__(
         self, what: str, total: int | None, *, at_once: bool, stack: ExitStack, clock: Clock
     ) -> None:
@@ -58,14 +55,12 @@ class ProgressBar:
             self._total, self._share = total, 0.0
 
     def moved(self, number: int = 1) -> None:
-        """Counts more things that are done."""
         self.number += number
         if self._total:
             self._share = min(self.number / self._total, 1.0)
         self._show()
 
     def reached(self, share: float) -> None:
-        """Sets the share of the work that is done."""
         self._share = share
         self._show()
 
@@ -130,8 +125,6 @@ async def reading(
 
 
 class CountedTable(ForwardingTable):
-    """A store whose rows are counted as they are read, for a bar."""
-
     def __init__(self, table: Table, progress: ProgressBar, prefix: str) -> None:
         super().__init__(table)
         self._progress = progress

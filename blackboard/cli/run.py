@@ -195,7 +195,6 @@ class _Around:
 
 
 async def _ended(board: BoardTable, followed: Followed, item: Item) -> None:
-    """Sets the result of a run that is over."""
     asked = followed.asked
     async for one in board.runs(item.id):
         if serves(one.slot, asked.slot) and one.fence > asked.item.fence - asked.item.running:

@@ -253,14 +253,12 @@ async def _read(session: Session, takes: float | None) -> Simulable:
 
 
 def _first(schedule: Schedule | None, item: Item, now: datetime) -> datetime | None:
-    """When an item runs first in the simulated world."""
     if isinstance(schedule, Every):
         return WORLD_START + max(item.ready - now, timedelta(0))
     return None if schedule is None else next_due(schedule, WORLD_START)
 
 
 def _types(found: Simulable, session: Session) -> SimulatedTypes:
-    """The types of the items, with the settings that count here."""
     handlers, names = session.handlers, sorted({one.type for one in found.items})
     return SimulatedTypes(
         handlers={one: handlers.get(one) or handler_of(one) for one in names},
@@ -289,7 +287,6 @@ def _played(
 
 
 def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | None]":
-    """The smallest world that ends in the same kind of violation."""
     from blackboard.simulator.shrinking import Failure, Shrinker, failed  # noqa: PLC0415
 
     def report(smaller: Failure) -> None:
@@ -334,13 +331,11 @@ def _watched(world: "World") -> Iterator[None]:
 
 
 def _rhythms(world: "World") -> Sequence[Rhythm]:
-    """Of the items of a simulated world."""
     items = (shadow.item for shadow in world.shadows.of.values() if shadow.item is not None)
     return cost.rhythms_of(items, world.board.resolve, world.store.now())
 
 
 def _again(ctx: click.Context) -> str:
-    """The command as it was typed."""
     above = [] if ctx.parent is None else _said(ctx.parent)
     return shlex.join([program(), *above, "simulate", *_said(ctx)])
 

@@ -101,8 +101,6 @@ FATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Simulated:
-    """A world at its end, or at its violation."""
-
     world: World
     violation: Violation | None
     size: int
@@ -122,7 +120,6 @@ class Simulated:
 
     @property
     def runs(self) -> int:
-        """The number of runs that began."""
         return self.figures.claims + self.figures.overrides
 
     @property
@@ -151,7 +148,6 @@ class Simulated:
 
     @cached_property
     def faults(self) -> Mapping[str, int]:
-        """How often each kind occurred."""
         counts = {one: self.figures.troubles[name] for one, name in COUNTED.items()}
         fates = Counter(one.fate for one in self.world.fated)
         counts |= {one: sum(fates[fate] for fate in some) for one, some in FATES.items()}
@@ -160,7 +156,6 @@ class Simulated:
 
     @cached_property
     def story(self) -> Sequence[str]:
-        """The last lines that concern the violation."""
         if self.violation is None:
             return ()
         return story_of(self.violation.item, [*self.world.trace.last], scenario=self.scenario)
@@ -171,7 +166,6 @@ def _share(some: float, whole: float) -> float:
 
 
 def lines(found: Simulated) -> Iterator[str]:
-    """For people."""
     scenario, figures = found.scenario, found.figures
     kinds = ", ".join(sorted(scenario.faults)) if scenario.faults else "none"
     yield wrapped(
@@ -225,7 +219,6 @@ def _violated(found: Simulated, violation: Violation) -> Iterator[str]:
 
 
 def view(found: Simulated) -> dict[str, Any]:
-    """For programs."""
     figures, scenario, monthly = found.figures, found.scenario, found.requests_a_month
     violation = found.violation
     return {

@@ -125,7 +125,6 @@ def _line(found: Overview, session: Session) -> str:
 
 
 def _partitions(found: Overview) -> Mapping[str, int]:
-    """The partitions of all groups, counted."""
     return {
         "held": sum(sum(one.counts) for one in found.groups),
         "unowned": sum(len(one.unowned) for one in found.groups),

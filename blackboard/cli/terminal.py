@@ -17,11 +17,14 @@ import termios
 import tty
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from blackboard.cli.output import colour
 from blackboard.display.layout import Line, cropped, measure, text_of
 from blackboard.errors import BadInput
+
+if TYPE_CHECKING:
+    from blackboard.cli.watch import WatchLoop
 
 KEYS = {
     "\x1b[A": "up",
@@ -103,20 +106,6 @@ def _plain(one: str) -> list[str]:
     return [one] if one.isprintable() else []
 
 
-class Listener(Protocol):
-    """The object that a terminal calls from the event loop."""
-
-    def pressed(self, key: str) -> None: ...
-
-    def changed(self) -> None:
-        """Called when everything must be drawn anew."""
-        ...
-
-    def ended(self, number: int) -> None:
-        """Called when a signal ends this process; 0: the terminal is gone."""
-        ...
-
-
 class Terminal:
     """The terminal of this process, while it is entered: `with Terminal() as terminal`. There are
     no keys where the standard input is no terminal.
@@ -167,12 +156,11 @@ class Terminal:
         self._write("".join(parts))
 
     def forget(self) -> None:
-        """Draw all lines the next time."""
         self._drawn = []
 
     # ---- keys and signals
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: "WatchLoop") -> None:
         """Have `listener` called from the event loop, until `ignore`."""
         self._listener, loop = listener, asyncio.get_running_loop()
         if self._input is not None:
@@ -189,7 +177,6 @@ class Terminal:
             loop.add_signal_handler(number, self._listener.ended, number)
 
     def ignore(self) -> None:
-        """Call no listener any more."""
         loop = asyncio.get_running_loop()
         if self._input is not None:
             loop.remove_reader(self._input)

@@ -138,9 +138,11 @@ class WatchLoop:
         self._news.set()
 
     def changed(self) -> None:
+        """Called when everything must be drawn anew."""
         self._news.set()
 
     def ended(self, number: int) -> None:
+        """Called when a signal ends this process; 0: the terminal is gone."""
         self.ended_by = number
         self._news.set()
 
@@ -191,7 +193,6 @@ class WatchLoop:
 
 
 def words_of(trouble: Exception) -> str:
-    """What went wrong, in a line."""
     if isinstance(trouble, Busy | Unavailable):
         return one_line(f"store: {trouble}")
     return one_line(str(trouble) or "no answer came from the store: it may have been done")
@@ -243,8 +244,6 @@ def watched_page(
 
 
 class WatchedPage(Struct, frozen=True, kw_only=True):
-    """A page at one moment, laid out for a width."""
-
     body: Sequence[Line]
     head: int = 0
     """The number of lines that stay at the top."""
@@ -319,7 +318,6 @@ def fitting(parts: Sequence[str], width: int) -> str:
 
 
 def key_lines(keys: Sequence[tuple[str, str]], width: int) -> list[Line]:
-    """What the keys do."""
     margin = max(len(names) for names, _ in keys) + 2
     if width < 3 * margin:
         margin = 4

@@ -50,8 +50,6 @@ LONGEST_TYPED = 500
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """A verb for an item, with a reason."""
-
     verb: Literal["pause", "resume", "run", "cancel"]
     id: str
     fence: int | None = None
@@ -138,8 +136,6 @@ def filter_of(text: str) -> ItemQuery:
 
 
 class Watching(Struct, frozen=True, kw_only=True):
-    """What is watched of a board, and what is chosen there."""
-
     filter: str = ""
     sort: str = "id"
     reverse: bool = False
@@ -173,7 +169,6 @@ class Watching(Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """The number of items that match."""
         return len(self.items) + (self.found.left if self.found else 0)
 
     @property
@@ -231,7 +226,6 @@ def read(state: Watching, found: ItemsFound) -> Watching:
 
 
 def with_message(state: Watching, message: str, *, bad: bool = False) -> Watching:
-    """The state with a message in the bottom line."""
     return replace(state, message=message, bad=bad)
 
 
@@ -309,7 +303,6 @@ def _next_filter(text: str) -> str:
 
 
 def _asked(state: Watching, key: str) -> Watching:
-    """The state with the prompt of an act."""
     one = state.opened or state.selected
     if one is None:
         return with_message(state, "no item is chosen", bad=True)

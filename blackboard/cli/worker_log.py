@@ -197,7 +197,6 @@ def unblocked_stderr() -> Iterator[None]:
 
 
 def _may_wait(stream: TextIO) -> bool:
-    """Whether a write may wait for a reader."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()

@@ -23,7 +23,7 @@ from blackboard.display.columns import (
     summary,
     worker_name,
 )
-from blackboard.display.layout import ANSI, RESET, Line, Style, chosen, table, text_of
+from blackboard.display.layout import ANSI, RESET, Line, Style, table, text_of, titled
 from blackboard.display.layout import cropped as cut
 from blackboard.model import Run
 from blackboard.protocol.groups import GroupLeases
@@ -191,7 +191,7 @@ def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Li
     cells = [item_cells(one, now=board.now, absolute=False) for one in board.statuses]
     rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
     total = summary(board.statuses, total=len(board.statuses), now=board.now)
-    lines = table(*chosen(ITEM_COLUMNS, rows, _BOARD), width=width)
+    lines = table(*titled(ITEM_COLUMNS, rows, _BOARD), width=width)
     return [*lines, [], [(total, Style.TITLE)]]
 
 
@@ -216,7 +216,7 @@ def history_picture(
     """Runs as in `log`."""
     cells = [run_cells(one, now=board.now, absolute=False) for one in runs]
     rows = _rows(cells, [one.worker for one in runs], name_of)
-    return table(*chosen(RUN_COLUMNS, rows, _HISTORY), width=width)
+    return table(*titled(RUN_COLUMNS, rows, _HISTORY), width=width)
 
 
 def _rows(cells: Sequence[Line], owners: Sequence[str], name_of: NameOf) -> list[Line]:

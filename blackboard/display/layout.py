@@ -198,7 +198,7 @@ def cropped(line: Line, width: int) -> Line:
     return kept
 
 
-def chosen(
+def titled(
     columns: Sequence[Column], rows: Sequence[Line], titles: Collection[str]
 ) -> tuple[Sequence[Column], Sequence[Line]]:
     """The columns with these titles, and their cells of each row."""
