@@ -10,10 +10,8 @@ from click.shell_completion import CompletionItem
 
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
+from blackboard.display.queries import first_items
 from blackboard.handlers.registry import shipped
-from blackboard.model import Item, State
-from blackboard.protocol import keys
-from blackboard.protocol.rows import record_of
 
 MOST = 100
 """The most ids that are offered."""
@@ -63,17 +61,6 @@ def _chosen(ctx: click.Context) -> Chosen:
 
 async def _ids_like(chosen: Chosen, start: str) -> list[str]:
     """Ids with a beginning, read by range: a large board answers as fast as a small one."""
-    first = keys.item_key(start)
-    last = first + "~"  # sorts after all characters of an encoded id
-    found: list[str] = []
-    async with asyncio.timeout(PATIENCE), Session.start(chosen).board() as board:
-        for number in range(board.shards):
-            offered = 0
-            async for row in board.table.scan(board.shard(number), first, last):
-                item = record_of(Item, row)
-                if item.state is not State.REMOVED:
-                    found.append(item.id)
-                    offered += 1
-                if offered == MOST:
-                    break
-    return [one for one in sorted(found) if one.startswith(start) and one.isprintable()]
+    async with asyncio.timeout(PATIENCE), Session.start(chosen).open() as board:
+        found = await first_items(board, MOST, beginning=start)
+    return [item.id for item in found if item.id.isprintable()]

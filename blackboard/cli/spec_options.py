@@ -24,7 +24,7 @@ from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
 from blackboard.settings import Settings
-from blackboard.spec import Spec, check_params
+from blackboard.spec import OF_ITS_SCHEDULE, Spec, check_params
 
 ALIKE = 0.7
 """How alike two names are, at the least, where one may be meant by the other: `calender` and
@@ -156,10 +156,6 @@ _OPTIONS: Sequence[tuple[str, str, str]] = (
     ("--tags", "TAG,...", "To choose items by."),
 )
 _COUNTS = {"--retries", "--missed-limit", "--max-runs", "--priority"}
-_OF_A_SCHEDULE = {
-    *("--every", "--cron", "--rrule", "--at", "--timezone"),
-    *("--until", "--max-runs", "--blackout"),
-}
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,7 +165,7 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def schedule_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that make a schedule without an item, handed to the command as `options`."""
-    return _with_options(function, [one for one in _OPTIONS if one[0] in _OF_A_SCHEDULE])
+    return _with_options(function, [one for one in _OPTIONS if _field(one[0]) in OF_ITS_SCHEDULE])
 
 
 def _with_options(

@@ -183,7 +183,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             return [one for one in items if one is not None], len(ids) - len(items)
         if self.states or self.types or limit is None or limit >= counted.items:
             return None
-        first = await _first_items(board, limit)
+        first = await first_items(board, limit)
         if len(first) < limit:
             return None  # the board has lost items since they were counted
         return first, counted.items - limit
@@ -223,8 +223,6 @@ def _has_word(board: BoardTable, item: Item, word: str) -> bool:
 
 
 class ItemsFound(Struct, frozen=True, kw_only=True):
-    """What a query has found of a board."""
-
     items: Sequence[ItemStatus]
     left: int
     """The number of items that match and are not in `items`."""
@@ -271,13 +269,13 @@ async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str]
     return items, first[-1][0] if len(first) == limit else keys.end_of(keys.NEXT)
 
 
-async def _first_items(board: BoardTable, limit: int) -> list[Item]:
-    """The first items of a board."""
+async def first_items(board: BoardTable, limit: int, *, beginning: str = "") -> list[Item]:
+    """The first items of a board whose ids begin so."""
     found: list[Item] = []
     for number in range(board.shards):
         of_shard = 0
-        async for item in board.items_and_tombstones(number):
-            if item.state is not State.REMOVED:
+        async for item in board.items_and_tombstones(number, beginning=beginning):
+            if item.state is not State.REMOVED and item.id.startswith(beginning):
                 found.append(item)
                 of_shard += 1
             if of_shard == limit:

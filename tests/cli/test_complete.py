@@ -8,6 +8,9 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from blackboard.cli import completion, group
+from blackboard.protocol.keys import item_key
+from blackboard.protocol.reading import BoardTable
+from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -44,6 +47,22 @@ def test_removed_items_hide_no_ids(
     blackboard("add", *(f"a-{number}" for number in range(6)), "--type", "calendars")
     blackboard("rm", "a-[012]", "--yes")
     assert completed("show", "a") == ["a-3", "a-4"]
+
+
+async def damage(board: BoardTable) -> None:
+    spoiled = Merge(item_key("dayton"), {"state": "?"}, ANY)
+    await board.table.commit(board.partition("dayton"), [spoiled])
+
+
+def test_a_damaged_row_hides_no_other_ids(
+    blackboard: CommandLine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blackboard("init")
+    blackboard("add", "davis", "dayton", "--type", "calendars")
+    blackboard.on_board(damage)
+    capsys.readouterr()
+    assert completed("show", "da") == ["davis"]
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("settings", ["", "[wroker]", '[board]\nstore = "azurite:"'])
