@@ -73,8 +73,6 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may do what."""
-
     operator: bool = False
     """Whether the pages change anything."""
     token: str = field(default="", repr=False)
@@ -92,8 +90,6 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Who asks."""
-
     name: str
     session: str = ""
     """What the cookie says; "" where there is none."""
@@ -205,7 +201,6 @@ class Sessions:
     """The token, and the sessions of visitors: NAME EXPIRES NONCE, signed."""
 
     def __init__(self, access: Access, *, clock: Clock, chance: Chance, secret: str = "") -> None:
-        """`secret` signs sessions and forms."""
         self.access = access
         self._clock = clock
         self._chance = chance
@@ -217,7 +212,6 @@ class Sessions:
         """Another one for another secret, with which no form is valid that was made before."""
 
     def is_token(self, said: str) -> bool:
-        """Whether it is the token."""
         return bool(self.access.token) and hmac.compare_digest(
             said.encode(), self.access.token.encode()
         )
@@ -260,7 +254,6 @@ class Sessions:
         return session in self._ended
 
     def name_in(self, session: str) -> str:
-        """The name of the visitor of a session."""
         return unquote(_parts(session.partition(".")[0])[0]) if session else ""
 
     def _signature(self, use: str, text: str) -> str:

@@ -188,7 +188,6 @@ async def checked_form(site: Site, request: Request) -> Form:
 
 
 async def act(site: Site, request: Request) -> Response:
-    """Do one thing to one item, and show it."""
     form = await checked_form(site, request)
     verb = request.path_params["verb"]
     check_verb(verb, VERBS)
@@ -211,8 +210,6 @@ async def do(site: Site, request: Request, verb: str, item_id: str, said: Mappin
 
 @dataclass(slots=True, kw_only=True)
 class BulkChange:
-    """A change of many items under way, or done."""
-
     number: str
     """By which its page is found: no other process has the same."""
     verb: str
@@ -238,7 +235,6 @@ class BulkChange:
 
     @property
     def words(self) -> str:
-        """What is done."""
         return VERBS[self.verb].words
 
 
@@ -249,7 +245,6 @@ class BulkChanges:
         self._latest: dict[str, BulkChange] = {}
 
     def get(self, number: str) -> BulkChange | None:
-        """The change of that number."""
         return self._latest.get(number)
 
     async def start(

@@ -112,7 +112,6 @@ def _record(site: Site, one: ItemStatus, lost: Mapping[str, float]) -> BoardItem
 
 
 async def _shown(site: Site, item_id: str) -> BoardItem:
-    """An item as it is now."""
     one, _ = await read_one(site.board, await site.board.found(item_id))
     present = await workers(site.board) if one.running else ()
     return _record(site, one, lost_since(present))
@@ -313,7 +312,6 @@ OPERATIONS: Sequence[Operation] = (
 
 
 def api_app(site: Site) -> Starlette:
-    """All operations, with errors that are JSON."""
     by_path: dict[str, dict[str, Operation]] = {}
     for one in OPERATIONS:
         by_path.setdefault(one.path, {})[one.method] = one

@@ -145,8 +145,6 @@ def web_app(
 
 @dataclass(frozen=True, slots=True)
 class WebPages:
-    """The pages of a board, an ASGI application."""
-
     _app: ASGIApp
     close: Callable[[], Awaitable[None]]
     """Ends what goes on without a request. Changes of many items go on for a few seconds; what they
@@ -184,8 +182,6 @@ def _page_routes(
 def _trouble(
     site: Site, status: int, title: str
 ) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """Answers with what went wrong."""
-
     async def answer(request: Request, problem: Exception) -> Response:
         text = str(problem) if isinstance(problem, BlackboardError | TableError) else ""
         item_id = getattr(request.state, "item_id", "") if status != 404 else ""
@@ -220,7 +216,6 @@ def _login(*, back: str, problem: str, status: int) -> WebPage:
 
 
 async def _sign_out(site: Site, request: Request) -> Response:
-    """End the session of the browser."""
     form = await actions.read_form(request)
     answer = RedirectResponse(f"{root_of(request.scope)}/login", 303)
     if site.is_form_ours(request, form.get("csrf", "")):
@@ -230,7 +225,6 @@ async def _sign_out(site: Site, request: Request) -> Response:
 
 
 async def _sign_in(site: Site, request: Request) -> Response:
-    """Ask for the token, or take it."""
     root = root_of(request.scope)
     if request.method != "POST":
         if visitor_of(request) is not None:

@@ -91,8 +91,6 @@ def sparkline(values: Sequence[float], *, width: float, height: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisMark:
-    """A time at an axis."""
-
     x: float
     at: datetime
     is_day: bool
@@ -250,8 +248,6 @@ def _round_times(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatCell:
-    """The runs of one hour."""
-
     since: datetime
     until: datetime
     runs: int
@@ -273,8 +269,6 @@ class HeatCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatDay:
-    """The hours of one day."""
-
     day: datetime
     cells: Sequence[HeatCell]
 

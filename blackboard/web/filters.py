@@ -4,9 +4,9 @@ An address that says nothing, or nonsense, shows all: it may be an old bookmark.
 values of a name than a page can mean is refused: each link of the page would repeat all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.datastructures import ImmutableMultiDict
 
@@ -18,6 +18,7 @@ from blackboard.rules.status import STATES
 from blackboard.tasks import in_thread
 from blackboard.web.snapshot import Entry, Snapshot
 
+Value = TypeVar("Value")
 PAGE = 100
 """Items of a page."""
 LONGEST = 200
@@ -107,7 +108,7 @@ class Filter:
         return in_order(entries, lambda one: value(one.status), reverse=self.reverse)
 
 
-def toggled(values: tuple[str, ...], value: str) -> tuple[str, ...]:
+def toggled(values: Collection[Value], value: Value) -> tuple[Value, ...]:
     """Values with one more, or without it if they have it."""
     left = tuple(one for one in values if one != value)
     return left if value in values else (*values, value)
@@ -124,8 +125,6 @@ def values_of(said: ImmutableMultiDict[str, str], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemsPage:
-    """A page of the items that match."""
-
     entries: Sequence[Entry]
     total: int
     page: int
@@ -146,7 +145,6 @@ class Chooser:
         self._found: dict[Filter, list[Entry]] = {}
 
     async def all(self, filters: Filter) -> list[Entry]:
-        """All that match."""
         version, key = self._snapshot.version, filters.but()
         if self._version != version:
             self._version, self._found = version, {}

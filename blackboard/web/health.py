@@ -113,7 +113,6 @@ def _cost_of(load: cost.Load) -> ExpectedCost | None:
 
 
 async def health_page(site: Site, request: Request) -> WebPage:
-    """Whether all is well, in numbers."""
     await site.snapshot.fresh()
     now = await site.board.table.now()
     since = now - LATELY

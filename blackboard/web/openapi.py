@@ -23,8 +23,6 @@ STATUSES = {
 
 
 class Operation(NamedTuple):
-    """A method of a path."""
-
     method: str
     path: str
     request: Any

@@ -34,9 +34,7 @@ from blackboard.model import (
     LOST_AFTER,
     Action,
     Item,
-    Mark,
     State,
-    decoded_as,
     replace,
 )
 from blackboard.protocol.actions import actions
@@ -45,7 +43,7 @@ from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.members import lost_since, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import decoded
+from blackboard.records import item_record, run_summary
 from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import describe
@@ -83,7 +81,6 @@ SLOW = 2.0
 
 
 async def board_page(site: Site, request: Request) -> WebPage:
-    """The table of items."""
     snapshot = site.snapshot
     await snapshot.fresh()
     filters = Filter.of(request.query_params)
@@ -149,14 +146,15 @@ async def item_page(site: Site, request: Request) -> WebPage:
     present = await workers(site.board)
     status, why = await explained(site.board, item, present)
     settings, problem = _settings(site, item)
-    spec = decoded(item.spec)
+    labels = site.board.labels(item)
     return WebPage(
         template="item.html",
         title=item.id,
         values={
             "item": item,
             "one": status,
-            "labels": site.board.labels(item),
+            "labels": labels,
+            "record": item_record(status, labels),
             "why": why,
             "schedule": describe(settings.schedule) if settings.schedule else problem,
             "coming": await _coming(site, item, settings),
@@ -164,11 +162,6 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "acts": [*VERBS],
             "editable": EDITABLE,
             "done": done,
-            "params": spec.get("params", {}) if isinstance(spec, dict) else {},
-            "result": decoded(item.result),
-            "checkpoint": decoded(item.checkpoint),
-            "paused": decoded_as(Mark, item.paused) if item.is_paused else None,
-            "acknowledged": decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
             "runs": runs,
             "slow_from": slow_from,
             "bars": duration_bars(runs, height=90.0),
@@ -204,8 +197,6 @@ def own_options(item: Item) -> dict[str, str]:
 
 
 class ComingTimes(NamedTuple):
-    """When an item runs next."""
-
     times: list[datetime]
     is_cut: bool
     """Whether to compute more takes too long."""
@@ -259,11 +250,7 @@ async def run_page(site: Site, request: Request) -> WebPage:
     return WebPage(
         template="run.html",
         title=f"{run.id}, run {run.fence}",
-        values={
-            "run": run,
-            "result": decoded(run.result),
-            "note": decoded_as(Mark, run.note),
-        },
+        values={"run": run, "record": run_summary(run)},
     )
 
 
@@ -291,7 +278,6 @@ async def workers_page(site: Site, request: Request) -> WebPage:
 
 
 def workers_signature(site: Site, request: Request) -> object:
-    """What the page depends on."""
     present = tuple((replace(one, age=0.0), one.lost) for one in site.snapshot.present)
     return present, site.snapshot.version
 
@@ -314,7 +300,6 @@ async def leases_page(site: Site, request: Request) -> WebPage:
 
 
 async def leaders_page(site: Site, request: Request) -> WebPage:
-    """The elections."""
     found = await site.shared(read_leaders, site.board)
     damaged = {one.item.id: why for one in found.statuses if (why := election_problem(one))}
     lost = unreadable_words(leaders_board(site.board.name), found.unreadable)
@@ -376,7 +361,6 @@ def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str
 
 
 async def actions_page(site: Site, request: Request) -> WebPage:
-    """What people did, the newest first."""
     found = await site.shared(_actions, site.board, of=site.snapshot.changes_here)
     return WebPage(template="actions.html", title="Actions", values={"found": found})
 

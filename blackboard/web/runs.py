@@ -38,47 +38,28 @@ FAILING_NAMES = sorted(one.value for one in FAILING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
+class RunFilter(RunQuery):
     """Which runs a page shows, as its address says."""
 
     item: str = ""
     """The id of one item; "": all."""
     search: str = ""
-    types: tuple[str, ...] = ()
-    outcomes: tuple[str, ...] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    after: RunCursor | None = None
-    """The last run of the page before."""
-    begun_by: datetime | None = None
-    """Of a timeline, which shows also what ended after it; no address says it."""
 
     @classmethod
     def of(cls, said: QueryParams) -> "RunFilter":
         """From the names and values of an address; what makes no sense is left out. Raises
         BadInput for more values of a name than a page can mean.
         """
-        known = {one.value for one in Outcome}
+        known, search = {one.value for one in Outcome}, said.get("q", "").strip()[:LONGEST]
         return cls(
             item=said.get("id", "")[:LONGEST_TEXT],
-            search=said.get("q", "").strip()[:LONGEST],
+            search=search,
+            pattern=re.compile(re.escape(search), re.IGNORECASE) if search else None,
             types=values_of(said, "type"),
-            outcomes=tuple(one for one in values_of(said, "outcome") if one in known),
+            outcomes=[Outcome(one) for one in values_of(said, "outcome") if one in known],
             since=moment_in(said.get("since", "")),
             until=moment_in(said.get("until", "")),
             after=cursor_in(said.get("after", "")),
-        )
-
-    def query(self) -> RunQuery:
-        """The same for a reader of histories."""
-        return RunQuery(
-            outcomes=[Outcome(one) for one in self.outcomes],
-            types=self.types,
-            since=self.since,
-            until=self.until,
-            begun_by=self.begun_by,
-            after=self.after,
-            pattern=re.compile(re.escape(self.search), re.IGNORECASE) if self.search else None,
         )
 
     def pairs(self, **changes: str) -> list[tuple[str, str]]:
@@ -95,7 +76,7 @@ class RunFilter:
 
     def toggled(self, outcome: str) -> list[tuple[str, str]]:
         """The address with one of its outcomes more, or without it."""
-        return replace(self, outcomes=toggled(self.outcomes, outcome)).pairs()
+        return replace(self, outcomes=toggled(self.outcomes, Outcome(outcome))).pairs()
 
 
 def moment_in(text: str) -> datetime | None:
@@ -152,11 +133,10 @@ async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> tuple[list
     item = await site.board.item(filters.item) if filters.item else None
     if filters.item and item is None:
         return [], ""
-    return await page_of(site, item, filters.query(), size=limit)
+    return await page_of(site, item, filters, size=limit)
 
 
 async def runs_page(site: Site, request: Request) -> WebPage:
-    """The newest runs of the board."""
     await site.snapshot.fresh()
     filters = RunFilter.of(request.query_params)
     found, after = await newest_of(site, filters, limit=OF_A_LIST)
@@ -258,8 +238,6 @@ def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
 
 @dataclass(slots=True)
 class ItemFailures:
-    """How many runs of an item failed."""
-
     id: str
     since: datetime
     """When the first of those stopped that are counted."""
@@ -299,7 +277,6 @@ async def failures_page(site: Site, request: Request) -> WebPage:
 
 
 def _failures_of(runs: Iterable[Run]) -> list[ItemFailures]:
-    """Of each item that has runs."""
     found: dict[str, ItemFailures] = {}
     for run in runs:
         one = found.setdefault(run.id, ItemFailures(run.id, run.stop))

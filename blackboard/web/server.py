@@ -54,7 +54,6 @@ class PageConnection(H11Protocol):
     _next_look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._look_later()
@@ -68,12 +67,10 @@ class PageConnection(H11Protocol):
         return False
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
         self._since = self.loop.time()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
         if self._next_look is not None:
             self._next_look.cancel()
         super().connection_lost(exc)
@@ -136,12 +133,10 @@ class PageServer(uvicorn.Server):
         self._started = started
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal ends it."""
         with quiet_shortage(_report_shortage):
             await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to serve."""
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(QUEUE)

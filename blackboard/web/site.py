@@ -64,8 +64,6 @@ MOST_JSON = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebPage:
-    """What a page shows: values for its template."""
-
     template: str
     title: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -186,7 +184,6 @@ class Site:
             reading.until = ended + max(SHARE * (ended - began), at_least)
 
     async def close(self) -> None:
-        """Stop reading."""
         reading = [one.task for one in self._readings.values() if not one.task.done()]
         for one in reading:
             one.cancel()
@@ -203,7 +200,6 @@ class Site:
         return response
 
     def fragment(self, request: Request, page: WebPage) -> str:
-        """The live part of a page."""
         return self._rendered(request, page, layout="live.html", stream="")
 
     def _rendered(self, request: Request, page: WebPage, *, layout: str, stream: str) -> str:
@@ -212,7 +208,6 @@ class Site:
         return self.templates.get_template(page.template).render(values)
 
     def common(self, request: Request) -> dict[str, Any]:
-        """The values that every template has."""
         root = root_of(request.scope)
         visitor = visitor_of(request)
         here = path_of(request.scope).removeprefix("/live")
@@ -295,7 +290,6 @@ def is_https(request: Request) -> bool:
 
 
 def is_live(request: Request) -> bool:
-    """Whether a page is to be kept live."""
     return request.query_params.get("live") != "off"
 
 

@@ -96,7 +96,6 @@ class Entry:
 
 
 def entry_of(status: ItemStatus, labels: Labels) -> Entry:
-    """An item with its labels."""
     item = status.item
     return Entry(
         status,
@@ -151,7 +150,6 @@ class Snapshot:
 
     @property
     def ids(self) -> Sequence[str]:
-        """All ids, sorted."""
         if self._ids is None or len(self._ids) != len(self.entries):
             self._ids = sorted(self.entries)
         return self._ids
@@ -171,7 +169,6 @@ class Snapshot:
 
     @property
     def age(self) -> float:
-        """Seconds since the last look."""
         return self._clock.monotonic() - self._looked_at
 
     @property
@@ -242,7 +239,6 @@ class Snapshot:
                 self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Stop looking."""
         while self._watching is not None:  # one look may be followed by a watch
             watching, self._watching = self._watching, None
             watching.cancel()
@@ -378,7 +374,6 @@ class Snapshot:
     async def _read(
         self, ids: set[str], locks: Mapping[str, Lock], now: datetime
     ) -> dict[str, Found]:
-        """Some items anew."""
         found: dict[str, Found] = {}
 
         async def read(one: str) -> None:
@@ -471,7 +466,6 @@ class Snapshot:
 
 
 def _same(was: ItemStatus, now: ItemStatus) -> bool:
-    """Whether nothing has changed that is shown."""
     if was.stale != now.stale or was.overdue != now.overdue:
         return False
     if (was.lock is None) != (now.lock is None):
