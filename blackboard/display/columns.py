@@ -286,7 +286,6 @@ def worker_name(owner: str) -> str:
 
 
 def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str:
-    """Items in one line."""
     return _summary(counts_of(statuses, now=now), total=total, now=now)
 
 
@@ -324,7 +323,6 @@ def _counts(counted: Statistics, *, now: datetime) -> list[str]:
 
 
 def type_cells(one: TypeCounts) -> Line:
-    """One line of `status`."""
     return (
         (one.type, Style.PLAIN),
         (f"{one.items:,}", Style.PLAIN),
@@ -339,7 +337,6 @@ def type_cells(one: TypeCounts) -> Line:
 
 
 def run_outcome(run: Run) -> Cell:
-    """How a run ended."""
     if run.outcome is Outcome.OK and run.warnings:
         return "warned", Style.LATE
     if run.is_skipped:
@@ -371,7 +368,6 @@ def run_cells(run: Run, *, now: datetime, absolute: bool) -> Line:
 
 
 def action_cells(one: Action, *, now: datetime, absolute: bool) -> Line:
-    """One line of `log --actions`."""
     return (
         (when(one.at, now, absolute=absolute), Style.PLAIN),
         (one.by, Style.PLAIN),
@@ -390,7 +386,6 @@ def _named(action: Action) -> str:
 
 
 def worker_cells(member: Member, *, now: datetime, absolute: bool) -> Line:
-    """One line of `workers`."""
     return (
         (member.owner, Style.LOST if member.lost else Style.PLAIN),
         ("lost", Style.LOST) if member.lost else ("alive", Style.GOOD),
@@ -404,7 +399,6 @@ def worker_cells(member: Member, *, now: datetime, absolute: bool) -> Line:
 
 
 def leader_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
-    """One line of `leader`."""
     item, lock = one.item, one.lock
     if one.holder:
         leader, since = (worker_name(one.holder), Style.BUSY), item.start

@@ -42,8 +42,6 @@ OF_A_PAUSE = {"overdue", "unserved", "stale"}
 
 
 class Alarm(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with an item."""
-
     id: str
     type: str
     kind: str
@@ -226,22 +224,17 @@ class Overview(Around):
 
 
 class WorkerCount(Struct, frozen=True, kw_only=True):
-    """How many workers there are."""
-
     alive: int
     lost: int
 
 
 class CoordinatorRecord(Struct, frozen=True, kw_only=True):
-    """The worker that coordinates the others."""
-
     worker: str
     since: datetime | None
     term: int
 
 
 def worker_count(present: Sequence[Member]) -> WorkerCount:
-    """Counts the workers that have announced themselves."""
     lost = sum(one.lost for one in present)
     return WorkerCount(alive=len(present) - lost, lost=lost)
 

@@ -21,7 +21,6 @@ def shown(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A message on one line."""
     return shown(" ".join(text.splitlines()))
 
 
@@ -290,5 +289,4 @@ def text_of(line: Line, *, colour: bool) -> str:
 
 
 def texts_of(lines: Iterable[Line], *, colour: bool) -> str:
-    """Lines as one text."""
     return "\n".join([text_of(line, colour=colour) for line in lines])

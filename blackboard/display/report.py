@@ -49,8 +49,6 @@ class NoReport(BlackboardError):
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A row, as it is shown."""
-
     level: str
     """What is wrong with it: "bad", "late", or anything else for nothing."""
     values: Sequence[Any]

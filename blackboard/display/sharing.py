@@ -120,8 +120,6 @@ def _lease_and_problem(one: ItemStatus) -> tuple[timedelta | None, str]:
 
 
 class PartitionRecord(Struct, frozen=True, kw_only=True):
-    """A partition of a group."""
-
     id: str
     worker: str | None
     """The one that holds it."""
@@ -139,8 +137,6 @@ class PartitionRecord(Struct, frozen=True, kw_only=True):
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True):
-    """A group of partitions."""
-
     group: str
     lease: float
     well: bool
@@ -156,8 +152,6 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
 
 
 class ElectionRecord(Struct, frozen=True, kw_only=True):
-    """An election."""
-
     election: str
     leader: str | None = None
     since: datetime | None = None
@@ -175,7 +169,6 @@ class ElectionRecord(Struct, frozen=True, kw_only=True):
 
 
 def group_record(one: GroupLeases) -> GroupRecord:
-    """A group as it stood when it was read."""
     return GroupRecord(
         group=one.name,
         lease=one.lease.total_seconds(),
@@ -205,7 +198,6 @@ def _partition_record(one: Partition) -> PartitionRecord:
 
 
 def election_record(one: ItemStatus, now: datetime) -> ElectionRecord:
-    """An election as it stood when it was read."""
     item, (lease, problem) = one.item, _lease_and_problem(one)
     return ElectionRecord(
         election=item.id,

@@ -71,7 +71,6 @@ class Shadow:
 
 
 def is_newer(shadow: Shadow) -> bool:
-    """Whether only newer workers may change the item."""
     return shadow.item is not None and shadow.item.version > VERSION
 
 

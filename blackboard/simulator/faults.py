@@ -167,7 +167,6 @@ class FaultInjector:
     _away_since: float = 0.0
 
     def inject(self, one: Injection) -> None:
-        """Injects one fault, unless all have stopped."""
         if self.over:
             return
         match one.fault:
@@ -240,7 +239,6 @@ class FaultInjector:
         self.timeline.at(self.timeline.now + replaced_after, self.start, seat)
 
     def go_on(self, process: Process) -> None:
-        """Continues a process that was stopped."""
         if process.loop.stopped and not process.loop.dead:
             self._record(process.name, "continues")
             process.went_on = self.timeline.now
@@ -278,7 +276,6 @@ class FaultInjector:
     # ---- seats
 
     def start(self, seat: int) -> None:
-        """Starts a worker in a seat, if the seat is empty."""
         if self.workers.seats.get(seat) is None:
             self._record(self.workers.start(seat).process.name, "starts")
 

@@ -73,8 +73,6 @@ ENDS = (
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class HandlerRun:
-    """A handler that was called."""
-
     runs: "HandlerRuns"
     call: HandlerCall
     process: Process
@@ -228,7 +226,6 @@ class HandlerRuns:
         return iter([one for some in self.by_item.values() for one in some])
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
-        """Calls a handler."""
         run = self.others.get(call.item.type, self._run)(process, call, report)
         report.called()
         self.on_begin(run)
@@ -287,8 +284,6 @@ class HandlerRuns:
 
 @dataclass(slots=True)
 class SimulatedRunner:
-    """Calls handlers of one process."""
-
     runs: HandlerRuns
     process: Process
     types: Collection[str]

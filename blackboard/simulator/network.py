@@ -35,8 +35,6 @@ BESIDE = "."
 
 
 class Fate(StrEnum):
-    """What happens to one request."""
-
     ANSWERED = "answered"
     BUSY = "503"
     """The store refuses it."""
@@ -63,8 +61,6 @@ _KILLED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fated:
-    """The fate of request `number` of a process."""
-
     process: str
     number: int
     fate: Fate
@@ -72,8 +68,6 @@ class Fated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odds:
-    """The share of requests that meet a fate."""
-
     busy: float = 0.0
     lost: float = 0.0
     """Requests and replies, half of each."""
@@ -94,11 +88,9 @@ class Fates:
         self._limits = list(zip(limits, kinds, strict=True))
 
     def stop(self) -> None:
-        """From now on every request is answered."""
         self._planned, self._draws = {}, False
 
     def of(self, process: str, number: int) -> Fate:
-        """The fate of request `number` of a process."""
         if not self._draws:
             return self._planned.get((process, number), Fate.ANSWERED)
         draw = self._chance.fraction()
@@ -110,8 +102,6 @@ class Fates:
 
 
 class LinkFault(StrEnum):
-    """What fails between one process and the store."""
-
     BOTH = "nothing gets through"
     REQUESTS = "requests get lost"
     REPLIES = "replies get lost"
@@ -119,16 +109,12 @@ class LinkFault(StrEnum):
 
 
 class BusFault(StrEnum):
-    """What fails in the bus of shared work."""
-
     AWAY = "its bus is away"
     LATE = "its bus answers late"
     LOST = "its bus loses messages"
 
 
 class ShardFault(StrEnum):
-    """What fails in one partition of the store."""
-
     AWAY = "its partition is away"
     BUSY = "its partition is throttled"
     SLOW = "its partition is slow"
@@ -162,8 +148,6 @@ class StoreRequest:
 
 @dataclass(slots=True, kw_only=True)
 class Network:
-    """Delivers requests and replies."""
-
     timeline: Timeline
     chance: Chance
     fates: Fates

@@ -324,8 +324,6 @@ class Process:
 
 
 class TrapPoint(StrEnum):
-    """The point at which a process is killed or stopped."""
-
     NOW = "now"
     BEFORE = "before"
     """Before its next batch is sent."""
@@ -337,8 +335,6 @@ class TrapPoint(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trap:
-    """A kill or a pause of a process."""
-
     when: TrapPoint
     seconds: float | None
     """How long the process is stopped; None: it is killed."""

@@ -106,8 +106,6 @@ ALL_TYPES = SimulatedTypes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedItem:
-    """An item of the world."""
-
     id: str
     spec: Spec
     takes: float
@@ -187,7 +185,6 @@ class Scenario:
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers of all types."""
         handlers = dict(self.types.handlers)
         for one in self.shared:
             handlers.update(one.handlers)
@@ -195,12 +192,10 @@ class Scenario:
 
     @property
     def shared_ids(self) -> tuple[str, ...]:
-        """The ids of all items of the shared work."""
         return tuple(item_id for one in self.shared for item_id in one.ids)
 
     @property
     def with_bus(self) -> tuple[str, ...]:
-        """The names of the shared work that has a bus."""
         return tuple(one.name for one in self.shared if one.has_bus)
 
     @property
@@ -308,15 +303,12 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPlan:
-    """All faults of a world."""
-
     injections: tuple[Injection, ...]
     fated: tuple[Fated, ...] | None = None
     """The fates of requests; None: they are drawn."""
 
 
 def draw_plan(scenario: Scenario) -> FaultPlan:
-    """The plan of a scenario's seed."""
     chance = stream(scenario.seed, "plan")
     faults = scenario.faults if scenario.with_bus else scenario.faults - {Fault.BUS}
     kinds = [one for one in Fault if one in faults for _ in range(_WEIGHTS.get(one, 0))]

@@ -35,14 +35,12 @@ class Failure:
 
     @property
     def size(self) -> int:
-        """The number of its parts."""
         fated = len(self.plan.fated or ())
         parts = len(self.plan.injections) + fated + len(self.scenario.items)
         return parts + len(self.scenario.shared) + self.scenario.workers
 
 
 def failure_of(scenario: Scenario, plan: FaultPlan | None = None) -> Failure | None:
-    """Runs a world. Returns its failure, or None."""
     world = World(scenario, plan)
     try:
         world.run()

@@ -52,8 +52,6 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A batch that was applied."""
-
     sender: Sender
     partition: str
     ops: Sequence[Op]
@@ -91,7 +89,6 @@ class StoreClock:
         return self._now
 
     def jump(self, seconds: float) -> None:
-        """Sets the clock ahead, or back."""
         self._offsets.append((self._timeline.now, self._offsets[-1][1] + seconds))
         self._moment = -1.0
 
@@ -110,8 +107,6 @@ class StoreClock:
 
 @dataclass(slots=True, kw_only=True)
 class Store:
-    """Applies batches and serves pages, at once."""
-
     timeline: Timeline
     clock: StoreClock
     contents: Contents = field(default_factory=Contents)

@@ -37,8 +37,6 @@ RATE = 0.01
 
 
 class Happening(StrEnum):
-    """What happens to a worker process."""
-
     STARTS = "starts"
     ASKED_TO_STOP = "is asked to stop"
     STANDS_STILL = "stands still"
@@ -57,8 +55,6 @@ class Participant(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class WorkerProcess:
-    """One worker process."""
-
     process: Process
     worker: Worker
     requests: Requests
@@ -105,7 +101,6 @@ class SharedPart:
         raise NotImplementedError
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
-        """Begins a run of one of its handlers."""
         raise NotImplementedError
 
     def changed(self, change: AppliedChange) -> None:

@@ -45,8 +45,6 @@ CHECKS = 3
 
 @dataclass(frozen=True, slots=True)
 class TakenLock:
-    """A lock that was taken from its living holder at a moment."""
-
     lock: Lock
     process: Process
     moment: float
@@ -239,8 +237,6 @@ RESOLUTION = 1.0
 
 @dataclass(slots=True)
 class LocksRead:
-    """The locks that a worker has read, in walks that have ended."""
-
     reads: dict[str, float] = field(default_factory=dict)
     """By partition: the moment when it was last read."""
     ended: float = 0.0
@@ -316,7 +312,6 @@ class Priority:
         process.reads.clear()
 
     def troubled(self, process: Process, ops: Sequence[Op]) -> None:
-        """Notes that a request of a process lost a race, or met a fault."""
         read = self._read.setdefault(process.name, LocksRead())
         read.disturbed = True
         read.reads.clear()

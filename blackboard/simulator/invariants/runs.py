@@ -196,8 +196,6 @@ class HandlerInvariants:
 
 @dataclass(slots=True, kw_only=True)
 class LimitInvariants:
-    """Checks the start of each handler."""
-
     timeline: Timeline
     handler_runs: HandlerRuns
     settings_of: Callable[[Item], RunSettings]
@@ -223,7 +221,6 @@ class LimitInvariants:
         return limit_of(item, self.settings_of(item))
 
     def has_room(self, item: Item) -> bool:
-        """Whether a permit is left for an item."""
         limit = self.limit_of(item)
         if limit is None:
             return True
