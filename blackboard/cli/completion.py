@@ -14,7 +14,6 @@ from blackboard.display.queries import first_items
 from blackboard.handlers.registry import shipped
 
 MOST = 100
-"""The most ids that are offered."""
 PATIENCE = 2.0
 """Seconds to wait for the store, at most."""
 

@@ -40,7 +40,6 @@ class ProgressBar:
         self._stack = stack
         self._clock = clock
         self.number = 0
-        """The number of things that are done."""
         self._share: float | None = None if total is None else 0.0
         self._shown = is_shown()
         self._begun = clock.monotonic() if self._shown else 0.0

@@ -68,7 +68,6 @@ class Simulable:
     """How often these items run, for the estimate of `blackboard cost`."""
     shards: int
     workers: int
-    """The number of workers that have announced themselves."""
 
 
 WORKERS = 8
@@ -83,7 +82,6 @@ FAILING = 0.05
 """The share of runs that fail in a world with faults. In one without faults none fails."""
 HOUR = timedelta(hours=1)
 STEPS = 200
-"""Steps of the progress bar."""
 
 
 @cli_command("""\

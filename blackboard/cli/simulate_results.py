@@ -108,7 +108,6 @@ class Simulated:
     price: float
     """US dollars for a million requests."""
     again: str
-    """The command that repeats the simulation."""
 
     @property
     def figures(self) -> Figures:

@@ -53,7 +53,6 @@ class Act(Struct, frozen=True, kw_only=True):
     verb: Literal["pause", "resume", "run", "cancel"]
     id: str
     fence: int | None = None
-    """The fence of the run that is to be cancelled."""
     reason: str = ""
 
 
@@ -146,9 +145,7 @@ class Watching(Struct, frozen=True, kw_only=True):
     page: int = 1
     """The number of items that fit on the screen."""
     most: int | None = None
-    """The most items to show."""
     found: ItemsFound | None = None
-    """The items as they were read last."""
     opened: ItemStatus | None = None
     """The item that is shown in full, in place of the list."""
     shows_keys: bool = False
@@ -161,7 +158,6 @@ class Watching(Struct, frozen=True, kw_only=True):
     message: str = ""
     """The result of the last act, until a key is pressed."""
     bad: bool = False
-    """Whether the message is about an error."""
 
     @property
     def items(self) -> Sequence[ItemStatus]:

@@ -56,9 +56,7 @@ class Around:
     """What there is on a board besides its items."""
 
     present: Sequence[Member]
-    """The workers that have announced themselves."""
     paused: Mark | None
-    """Who paused the board, if it is paused."""
     groups: Sequence[GroupLeases] = ()
     elections: Elections
 
@@ -69,7 +67,6 @@ class Checked(Struct, frozen=True, kw_only=True):
     items: int
     alarms: Sequence[Alarm]
     paused: Mark | None
-    """Who paused the board, if it was paused."""
     now: datetime
 
 

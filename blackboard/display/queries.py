@@ -232,7 +232,6 @@ class ItemsFound(Struct, frozen=True, kw_only=True):
     total: int
     """The number of items among which the query searched."""
     paused: Mark | None = None
-    """Who paused the board, if it is paused."""
     held: bool = False
     """Whether these are partitions or elections, which have no schedule."""
 
@@ -293,7 +292,6 @@ RunsOf = Callable[[Item], AsyncIterator[Run]]
 RunCursor = tuple[float, str, int]
 """The place of a run in a list, as `cursor_of` has it: places compare as the runs are listed."""
 ListedRun = tuple[RunCursor, Run]
-"""The place of a run, and the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,9 +198,7 @@ class HandlerRuns:
     takes: Mapping[str, float]
     """Seconds that a run of an item takes on the mean."""
     failing: float
-    """The share of runs that fail."""
     saving: float
-    """The share of runs that save."""
     others: Mapping[str, Begin] = field(default_factory=dict)
     """Begins the runs of shared work, by type."""
     on_begin: Callable[[HandlerRun], None] = lambda _: None

@@ -37,9 +37,7 @@ BESIDE = "."
 class Fate(StrEnum):
     ANSWERED = "answered"
     BUSY = "503"
-    """The store refuses it."""
     NEVER = "lost"
-    """The request is lost."""
     REPLY_LOST = "reply lost"
     """The request is done, and the reply is lost."""
     LATE = "late"
@@ -160,7 +158,6 @@ class Network:
     link_faults: dict[str, LinkFault] = field(default_factory=dict)
     """By process name."""
     away: bool = False
-    """Whether the whole store is away."""
     shard_faults: dict[str, ShardFault] = field(default_factory=dict)
     """By partition name."""
 

@@ -65,7 +65,6 @@ class Fault(StrEnum):
 
 
 BOARD = "simulated"
-"""The name of the board of a world."""
 ALL = frozenset(Fault)
 NONE: frozenset[Fault] = frozenset()
 
@@ -335,7 +334,6 @@ _WEIGHTS = {
     Fault.VERSIONS: 1,
     Fault.EDIT: 6,
 }
-"""The weight of each fault when one is drawn."""
 
 
 def _drawn(

@@ -170,7 +170,6 @@ class World:
             on_back=self._on_back,
         )
         self.last_workers: list[WorkerProcess] = []
-        """The workers at the end."""
 
     @property
     def fated(self) -> tuple[Fated, ...]:

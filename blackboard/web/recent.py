@@ -20,7 +20,6 @@ from blackboard.protocol.reading import BoardTable
 OF_AN_ITEM = 50
 """Newest runs of an item that are read."""
 MOST_KEPT = 40_000
-"""Runs that are kept."""
 LONGEST = 5.0
 """Seconds that a search may take to get to the time where it begins, and from there: on a large
 board few runs may match."""

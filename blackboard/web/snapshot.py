@@ -112,7 +112,6 @@ class Snapshot:
         self.board = board
         self.entries: dict[str, Entry] = {}
         self.removed: dict[str, Item] = {}
-        """The tombstones of items that were removed."""
         self.counts: Counter[tuple[str, str]] = Counter()
         """Of items, by facet: ("state", "failed"), ("type", "feed"), ("tag", "eu")."""
         self.version = 0
@@ -122,11 +121,8 @@ class Snapshot:
         self.at: datetime | None = None
         """The store's time at which it was read last; None: never."""
         self.problem: TableError | None = None
-        """Why the last look failed."""
         self.paused: Mark | None = None
-        """Who paused the board, if it is paused."""
         self.present: Sequence[Member] = ()
-        """The workers that have announced themselves."""
         self._clock = board.clock
         self._ids: Sequence[str] | None = None
         self._traces: dict[str, Trace] = {}

@@ -372,7 +372,6 @@ def _releases(written: Written, item: str) -> bool:
 
 
 MOST_ROWS = 100
-"""The most rows in a batch."""
 
 
 class Etags:

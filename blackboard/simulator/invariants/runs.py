@@ -66,7 +66,6 @@ class Leased:
     limit: float | None
     """The time limit of the run in seconds, where the item has one."""
     is_called: bool = False
-    """Whether a handler was called under it."""
     given: list[tuple[str, str]] = field(default_factory=list)
     """All values of the item's spec and `once` since its claim; adopted claims use the latest."""
 
