@@ -84,7 +84,6 @@ COUNTED = {
     Fault.PARTITION: "partitions",
     Fault.OUTAGE: "outages",
     Fault.SHARD: "sick partitions",
-    Fault.BUS: "sick buses",
     Fault.CLOCK: "store jumped",
     Fault.REDEPLOY: "redeployed",
     Fault.VERSIONS: "taken over",

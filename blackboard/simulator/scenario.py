@@ -66,17 +66,21 @@ class Fault(StrEnum):
 
 BOARD = "simulated"
 ALL = frozenset(Fault)
+OF_A_BOARD = ALL - {Fault.BUS}
+"""Those that a board without shared work may have."""
 NONE: frozenset[Fault] = frozenset()
 
 
 def parse_faults(text: str) -> frozenset[Fault]:
-    """The faults that a text names: "all", "none", or names with commas. Raises BadInput."""
+    """The faults of a board that a text names: "all", "none", or names with commas. Raises
+    BadInput.
+    """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in (["all"], ["none"]):
-        return ALL if names == ["all"] else NONE
-    kinds = ", ".join(one.value for one in Fault)
+        return OF_A_BOARD if names == ["all"] else NONE
+    kinds = ", ".join(one.value for one in Fault if one in OF_A_BOARD)
     for name in names:
-        if name not in set(Fault):
+        if name not in OF_A_BOARD:
             raise BadInput("faults", f"{name!r} is no kind of fault", f"all, none, or of: {kinds}")
     if not names:
         raise BadInput("faults", "names none", f"all, none, or of: {kinds}")
