@@ -16,7 +16,7 @@ from blackboard.handlers import code
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable
 from blackboard.protocol.retention import Retention
-from blackboard.schedule.times import duration_of, format_duration
+from blackboard.schedule.times import duration_of
 from blackboard.settings import NO_GRACE, Settings
 from blackboard.spec import MOST_SLOTS, check_count
 from blackboard.stores import when_woken
@@ -63,18 +63,15 @@ def worker_settings(
     if slots is not None:
         check_count("slots", slots, most=MOST_SLOTS)
     grace = table.grace if grace is None else grace
+    is_nothing = grace in {*NO_GRACE, timedelta(0), 0}
     return WorkerSettings(
-        cycle=_duration(table.cycle if cycle is None else cycle, "cycle"),
+        cycle=duration_of(table.cycle if cycle is None else cycle, "cycle"),
         slots=slots or table.slots,
         types=tuple(types) or tuple(table.types),
-        grace=timedelta(0) if grace in {*NO_GRACE, timedelta(0), 0} else _duration(grace, "grace"),
+        grace=timedelta(0) if is_nothing else duration_of(grace, "grace"),
         retention=declared.retention,
         coordinator=declared.board.coordinator,
     )
-
-
-def _duration(value: str | float | timedelta, name: str) -> timedelta:
-    return duration_of(format_duration(value) if isinstance(value, timedelta) else value, name)
 
 
 def identity(chance: Chance) -> str:

@@ -35,6 +35,7 @@ from typing import Any
 from blackboard import BadInput, Context, Fail, Item, handler
 from blackboard.handlers.context import unescaped, variables
 from blackboard.inputs import check_names
+from blackboard.phrases import iso
 from blackboard.runners.commands import child_environment, how_it_ended
 from blackboard.schedule.times import format_duration, parse_duration
 
@@ -96,7 +97,7 @@ def run(item: Item, ctx: Context) -> dict[str, int]:
         raise BadInput("params.cwd", problem)
     about = {
         "BLACKBOARD_ITEM": item.id,
-        "BLACKBOARD_DUE": ctx.due.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "BLACKBOARD_DUE": iso(ctx.due),
         "BLACKBOARD_ATTEMPT": str(ctx.attempt),
         "BLACKBOARD_FENCE": str(ctx.fence),
     }

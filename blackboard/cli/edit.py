@@ -182,7 +182,6 @@ def edit_command(
     *,
     chosen: Chosen,
     ids: tuple[str, ...],
-    exact: bool,
     item_type: str | None,
     first: str | None,
     options: Options,
@@ -251,7 +250,7 @@ def edit_command(
             details=changed_fields(done.before, done.item),
         )
 
-    work = change_each(session, ids, edit, verb="edit", exact=exact, reason=reason, check=check)
+    work = change_each(session, ids, edit, verb="edit", reason=reason, check=check)
     return completed(work)
 
 
@@ -322,7 +321,7 @@ Examples:
 @click.option("--yes", is_flag=True, help="Do not ask before what a glob matches is removed.")
 @reason_option
 @common()
-def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool, reason: str) -> int:
+def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool, reason: str) -> int:
     """Remove items. Running ones lose their locks and are stopped; the history is kept as long as
     [board] history_age says.
     """
@@ -343,7 +342,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool, 
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)
-    work = change_each(session, ids, remove, verb="remove", exact=exact, reason=reason, check=check)
+    work = change_each(session, ids, remove, verb="remove", reason=reason, check=check)
     return completed(work)
 
 

@@ -34,7 +34,7 @@ Examples:
 """)
 @ids_argument(required=False)
 @common()
-def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
+def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Write items as TOML that `apply` reads back: their declarations, without their state. On
     another board those that are done or paused here run: a warning names them. Items that cannot
     be read, or that `apply` would refuse, are left out with a warning, and exit code 1.
@@ -44,7 +44,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     async def read() -> tuple[list[Item], datetime, bool]:
         async with reading(session.board(), "reading items") as board:
             if ids:
-                found = await select(board, ids, exact=exact)
+                found = await select(board, ids, exact=chosen.exact)
             else:
                 found = [item async for item in board.items()]
             return found, await board.table.now(), not board.unreadable and not board.newer

@@ -48,7 +48,7 @@ Examples:
 @types_option
 @common()
 def check_command(
-    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: timedelta, types: tuple[str, ...]
+    *, chosen: Chosen, ids: tuple[str, ...], overdue: timedelta, types: tuple[str, ...]
 ) -> int:
     """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, has a
     time that cannot be right, was left half renamed, or cannot be read or run, or when the store's
@@ -70,7 +70,7 @@ def check_command(
 
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:
-            status = await read_selected(board, ids, exact=exact, overdue_after=overdue)
+            status = await read_selected(board, ids, exact=chosen.exact, overdue_after=overdue)
             found, there = await read_alarms(board, status, types=types, with_groups=not ids)
         if not ids:
             unmatched = [one for one in types if one not in there]

@@ -97,7 +97,6 @@ def log_command(
     *,
     chosen: Chosen,
     ids: tuple[str, ...],
-    exact: bool,
     number: int | None,
     outcomes: tuple[str, ...],
     types: tuple[str, ...],
@@ -132,7 +131,7 @@ def log_command(
     async def read() -> tuple[list[Run], RunQuery, int, datetime]:
         async with reading(session.board(), "reading items") as board:
             query = query_at(await board.table.now())
-            items = await items_with_history(board, ids, exact=exact)
+            items = await items_with_history(board, ids, exact=chosen.exact)
             runs_of = None if fence is None else partial(_of_fence, board, fence)
             found, _ = await newest_runs(board, items, query, limit=number, runs_of=runs_of)
             if not ids:
@@ -145,7 +144,7 @@ def log_command(
         refuse_beside("follow", "it shows a line for each run, until Ctrl-C", allowed=chosen_by)
         show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
-            items_of = partial(items_with_history, ids=ids, exact=exact)
+            items_of = partial(items_with_history, ids=ids, exact=chosen.exact)
             needed = () if ids else types
             asyncio.run(_follow(session, items_of, query_at, show, number=number, types=needed))
         return 0

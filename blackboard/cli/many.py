@@ -122,7 +122,6 @@ async def change_each(
     change: Change,
     *,
     verb: str,
-    exact: bool,
     reason: str = "",
     check: Check | None = None,
 ) -> int:
@@ -133,7 +132,7 @@ async def change_each(
     """
     async with session.board() as board:
         async with counted(board, "reading items") as through:
-            items = await select(through, ids, exact=exact)
+            items = await select(through, ids, exact=session.chosen.exact)
         if check is not None:
             await check(board, items)
         by_id: dict[str, Answer] = {}

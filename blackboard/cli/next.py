@@ -77,7 +77,6 @@ def next_command(
     *,
     chosen: Chosen,
     ids: tuple[str, ...],
-    exact: bool,
     options: Options,
     after: str | None,
     count: int,
@@ -106,7 +105,7 @@ def next_command(
         now, runs = asyncio.run(_of_board(session, after=later, count=count))
         _print_runs(runs, now=now, json=chosen.json)
         return 0
-    by_id = asyncio.run(_of_items(session, ids, exact=exact, after=later, count=count))
+    by_id = asyncio.run(_of_items(session, ids, after=later, count=count))
     is_one = len(ids) == 1 and ids[0] in by_id
     _print_times(by_id[ids[0]] if is_one else by_id, json=chosen.json)
     return 0
@@ -126,11 +125,11 @@ def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings
 
 
 async def _of_items(
-    session: Session, ids: Sequence[str], *, exact: bool, after: datetime | None, count: int
+    session: Session, ids: Sequence[str], *, after: datetime | None, count: int
 ) -> dict[str, NextTimes]:
     async with session.board() as board:
         now = await board.table.now()
-        items = await select(board, ids, exact=exact)
+        items = await select(board, ids, exact=session.chosen.exact)
         return {one.id: _of_item(board, one, now=now, after=after, count=count) for one in items}
 
 
@@ -256,12 +255,12 @@ Examples:
 """)
 @ids_argument()
 @common()
-def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
+def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Explain why items run now or do not: what is due when and why, which worker holds a lock and
     until when, who paused it, how the last run ended, what happens next, and what would change it.
     """
     session = Session.start(chosen).with_defaults()
-    found = asyncio.run(_explain(session, ids, exact=exact))
+    found = asyncio.run(_explain(session, ids))
     if chosen.json:
         emit(found)
     else:
@@ -270,11 +269,11 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     return 0
 
 
-async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list[ExplainedItem]:
+async def _explain(session: Session, ids: Sequence[str]) -> list[ExplainedItem]:
     async with session.board() as board:
         present = await workers(board)
         found = []
-        for item in await select(board, ids, exact=exact):
+        for item in await select(board, ids, exact=session.chosen.exact):
             one, why = await explained(board, item, present)
             found.append(explained_item(item_record(one, board.labels(item)), why))
         return found

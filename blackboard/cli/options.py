@@ -38,6 +38,8 @@ class Chosen:
     json: bool = False
     whole: bool = False
     """Whether the command is about the board as a whole: a bare `--board`."""
+    exact: bool = False
+    """`--exact`: ids are taken as written; of `status`, items are counted now."""
 
     def under(self, other: "Chosen | None") -> "Chosen":
         """These options, and those of `other` where these are not given."""
@@ -49,6 +51,7 @@ class Chosen:
             config=other.config if self.config is None else self.config,
             json=self.json or other.json,
             whole=self.whole,
+            exact=self.exact,
         )
 
 
@@ -119,6 +122,7 @@ def common(*, whole: bool = False, clears: bool = False) -> Decorator:
                 config=kwargs.pop("config"),
                 json=kwargs.pop("as_json", False),
                 whole=whole and board is not None and not kwargs["ids"],
+                exact=kwargs.pop("exact", False),
             )
             context = click.get_current_context()
             if not clears:
@@ -193,7 +197,7 @@ def completing(
 
 
 def ids_argument(*, required: bool = True) -> Decorator:
-    """The argument `ids` and the option `exact`; `display/queries.py` says what they mean."""
+    """The argument `ids`, and the option `--exact`; `display/queries.py` says what they mean."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")

@@ -33,7 +33,6 @@ def _act(
     chosen: Chosen,
     ids: Sequence[str],
     *,
-    exact: bool,
     reason: str,
     fence: int | None = None,
 ) -> int:
@@ -53,9 +52,7 @@ def _act(
     async def change(board: BoardTable, item: Item) -> Answer:
         return await VERBS[verb](board, item, await mark_now(board, reason), fence)
 
-    return completed(
-        change_each(session, ids, change, verb=verb, exact=exact, reason=reason, check=check)
-    )
+    return completed(change_each(session, ids, change, verb=verb, reason=reason, check=check))
 
 
 @cli_command("""\
@@ -67,14 +64,14 @@ Examples:
 @ids_argument(required=False)
 @reason_option
 @common(whole=True)
-def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+def pause_command(*, chosen: Chosen, ids: tuple[str, ...], reason: str) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
     What runs may finish. Workers learn that the board is paused at their next walk. The items' own
     pauses stay as they are, and pumps and elections go on: on their own boards, pause '*'.
     """
     if chosen.whole:
         return completed(_change_board(Session.start(chosen), "pause", reason))
-    return _act("pause", chosen, ids, exact=exact, reason=reason)
+    return _act("pause", chosen, ids, reason=reason)
 
 
 async def _change_board(session: Session, verb: Literal["pause", "resume"], reason: str) -> int:
@@ -110,13 +107,13 @@ Examples:
 @ids_argument(required=False)
 @reason_option
 @common(whole=True)
-def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+def resume_command(*, chosen: Chosen, ids: tuple[str, ...], reason: str) -> int:
     """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
     once, unless the item wants no missed runs (`--missed none`).
     """
     if chosen.whole:
         return completed(_change_board(Session.start(chosen), "resume", reason))
-    return _act("resume", chosen, ids, exact=exact, reason=reason)
+    return _act("resume", chosen, ids, reason=reason)
 
 
 @cli_command("""\
@@ -126,11 +123,11 @@ Examples:
 @ids_argument()
 @reason_option
 @common()
-def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+def ack_command(*, chosen: Chosen, ids: tuple[str, ...], reason: str) -> int:
     """Acknowledge the failure of items: `check` passes over it until an item runs again. Exit code
     1 if one of the items has not failed, or runs, or has run meanwhile.
     """
-    return _act("ack", chosen, ids, exact=exact, reason=reason)
+    return _act("ack", chosen, ids, reason=reason)
 
 
 def _fence_option(what: str) -> Decorator:
@@ -148,16 +145,14 @@ Examples:
 @_fence_option("run")
 @reason_option
 @common()
-def cancel_command(
-    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str
-) -> int:
+def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None, reason: str) -> int:
     """End the running runs of items; each item waits for its next time. The handler is stopped
     when its worker renews the lock: on this host, at once; else within a minute, or a third of
     `stale_after`.
 
     Only the run that was read, or that --fence names, is ended. Exit code 1 if there is none.
     """
-    return _act("cancel", chosen, ids, exact=exact, reason=reason, fence=fence)
+    return _act("cancel", chosen, ids, reason=reason, fence=fence)
 
 
 @cli_command("""\
@@ -169,13 +164,11 @@ Examples:
 @_fence_option("lock")
 @reason_option
 @common()
-def unlock_command(
-    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str
-) -> int:
+def unlock_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None, reason: str) -> int:
     """Take the locks of running items from their holders. Each item is due again at once; a late
     result of its holder is recorded as superseded. The locks of a dead worker go stale without
     this command.
 
     Only the lock that was read, or that --fence names, is taken. Exit code 1 if there is none.
     """
-    return _act("unlock", chosen, ids, exact=exact, reason=reason, fence=fence)
+    return _act("unlock", chosen, ids, reason=reason, fence=fence)

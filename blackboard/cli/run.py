@@ -234,7 +234,6 @@ def run_command(
     *,
     chosen: Chosen,
     ids: tuple[str, ...],
-    exact: bool,
     wait: bool,
     timeout: str | None,
     here: bool,
@@ -263,11 +262,10 @@ def run_command(
     parse_pairs(pairs)
     session = Session.start(chosen)
     if here:
-        return _here(session.with_jobs(jobs), ids, exact=exact, pairs=pairs, reason=reason)
+        return _here(session.with_jobs(jobs), ids, pairs=pairs, reason=reason)
     work = _request(
         session,
         ids,
-        exact=exact,
         trigger=trigger or "",
         pairs=pairs,
         reason=reason,
@@ -281,7 +279,6 @@ async def _request(
     session: Session,
     ids: Sequence[str],
     *,
-    exact: bool,
     trigger: str,
     pairs: Sequence[str],
     reason: str,
@@ -292,7 +289,7 @@ async def _request(
     itself is refused before any is asked for.
     """
     async with session.board() as board:
-        items = await select(board, ids, exact=exact)
+        items = await select(board, ids, exact=session.chosen.exact)
         if paused := [item for item in items if item.is_paused]:
             answers = [
                 Answer(item=one, words=_refusal(one), changed=False, no=True) for one in paused
@@ -370,14 +367,12 @@ def _record(item: Item, one: Followed) -> dict[str, Any]:
     return {"id": item.id, "end": one.end, "message": one.words, "run": run}
 
 
-def _here(
-    session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[str], reason: str
-) -> int:
+def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str], reason: str) -> int:
     from blackboard.cli.local_run import INTERRUPTED, LocalRun  # noqa: PLC0415 - a worker's parts
 
     async def find() -> tuple[Item, dict[str, Any]]:
         async with session.board() as board:
-            items = await select(board, ids, exact=exact)
+            items = await select(board, ids, exact=session.chosen.exact)
             if len(items) != 1:
                 raise BadInput("id", "one item at a time runs here", "name one id")
             if items[0].is_paused:

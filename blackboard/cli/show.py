@@ -64,7 +64,6 @@ def show_command(
     *,
     chosen: Chosen,
     ids: tuple[str, ...],
-    exact: bool,
     types: tuple[str, ...],
     states: tuple[str, ...],
     sort: str,
@@ -87,7 +86,7 @@ def show_command(
     """
     query = ItemQuery(
         ids=ids,
-        exact=exact,
+        exact=chosen.exact,
         types=types,
         states=states,
         sort=sort,

@@ -40,7 +40,7 @@ Examples:
 @click.option("--line", is_flag=True, help="One line, for a shell prompt or a chat.")
 @watch_option
 @common()
-def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None) -> int:
+def status_command(*, chosen: Chosen, line: bool, watch: str | None) -> int:
     """Show the board in one screen: its items by state and type, what is overdue or failing, the
     partitions of its groups, the workers, and the one that coordinates them. Exit code 0 whatever
     there is: `check` judges.
@@ -54,14 +54,14 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None
             raise BadInput("watch", "it shows the whole screen", "leave out --line")
 
         async def drawn(board: BoardTable) -> Drawn:
-            found = await read_overview(board, exact=exact)
+            found = await read_overview(board, exact=chosen.exact)
             return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
 
         return watched_page(session, drawn, every=seconds_of(watch))
 
     async def read() -> Overview:
         async with reading(session.board(), "counting items") as board:
-            return await read_overview(board, exact=exact)
+            return await read_overview(board, exact=chosen.exact)
 
     with keeping_all():
         found = asyncio.run(read())

@@ -255,7 +255,7 @@ def pump(
             keys.check_group_name(group)
             held_for = _checked_lease(lease)
             spec = _checked_spec({**PUMPED, "stale_after": held_for})
-            drained_in = duration_of(as_text(drain), "drain")
+            drained_in = duration_of(drain, "drain")
         found = Handler(
             type=group,
             function=function,
@@ -330,7 +330,7 @@ def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tupl
 
 
 def _checked_lease(lease: str | float | timedelta) -> timedelta:
-    found = duration_of(as_text(lease), "lease")
+    found = duration_of(lease, "lease")
     if found < SHORTEST_LEASE:
         remedy = f"{format_duration(SHORTEST_LEASE)} at the least"
         raise BadInput("lease", f"{as_text(lease)!r} is too short", remedy)

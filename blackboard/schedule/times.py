@@ -76,7 +76,11 @@ def _checked(duration: timedelta, field: str, *, written: str | float | timedelt
 
 
 def duration_of(value: str | float | timedelta, field: str = "duration") -> timedelta:
-    """As `parse_duration`, for the value of a Python program, in which a number is seconds."""
+    """As `parse_duration`, for the value of a Python program, in which a number is seconds, and a
+    timedelta may be finer than a millisecond: that is cut.
+    """
+    if isinstance(value, timedelta):
+        value = format_duration(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, float) and isnan(value):
             raise BadInput(field, f"{value!r} is no number", _EXAMPLES)
