@@ -84,7 +84,6 @@ def apply_command(
     source: str | None,
     yes: bool,
     dry_run: bool,
-    reason: str,
 ) -> int:
     """Make the board what the FILEs [blackboard.toml] declare, and say what is done; - reads the
     standard input. The second time there is nothing to do. A paused item stays paused. If one
@@ -99,9 +98,7 @@ def apply_command(
         sources = _read(chosen, files, source=source, prune=prune)
         session = session_for(chosen, sources).with_defaults(changes=True)
         check_files(session, sources)
-        apply = _Apply(
-            session=session, sources=sources, prune=prune, yes=yes, dry_run=dry_run, reason=reason
-        )
+        apply = _Apply(session=session, sources=sources, prune=prune, yes=yes, dry_run=dry_run)
         return completed(apply.run())
 
 
@@ -131,7 +128,6 @@ class _Apply:
     prune: bool
     yes: bool
     dry_run: bool
-    reason: str
 
     async def run(self) -> int:
         if not await self.session.has_board():  # no board is made for a plan that is refused
@@ -269,7 +265,7 @@ class _Apply:
         by their ids, why the others are left as they are. Raises AlreadyThere or Missing where
         others add or remove the items meanwhile.
         """
-        async with recording(self.session, board, "apply", plan.ids, reason=self.reason) as done:
+        async with recording(self.session, board, "apply", plan.ids) as done:
             try:
                 left = await _add(board, plan.add, found, done.ids)
                 return left | await _change_and_remove(board, plan, done.ids)

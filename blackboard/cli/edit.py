@@ -150,7 +150,7 @@ async def _add(
             items = [added[one] for one in ids if one in added]
             words = f"is added ({item_type}) and"
             answers = [Answer(item=one, words=f"{words} {_due(board, one, now)}") for one in items]
-            code = await print_answers(board, answers, json=session.chosen.json)
+            code = await print_answers(session, board, answers)
         await note_pause(board)
         return code
 
@@ -188,7 +188,6 @@ def edit_command(
     pairs: tuple[str, ...],
     unset: tuple[str, ...],
     checkpoint: str | None,
-    reason: str,
 ) -> int:
     """Change how items are run, and print what changed. An option with "" removes the item's own
     value, so that the default of its type counts. A new schedule counts from now, also where the
@@ -250,7 +249,7 @@ def edit_command(
             details=changed_fields(done.before, done.item),
         )
 
-    work = change_each(session, ids, edit, verb="edit", reason=reason, check=check)
+    work = change_each(session, ids, edit, verb="edit", check=check)
     return completed(work)
 
 
@@ -290,7 +289,7 @@ Example:
 @click.argument("new_id", metavar="NEW-ID")
 @reason_option
 @common()
-def rename_command(*, chosen: Chosen, item_id: str, new_id: str, reason: str) -> int:
+def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
     """Give an item another id. Its history stays with the old id; a file that declares the item is
     to be changed as well. A rename that was interrupted is finished when it is asked for again.
     """
@@ -303,11 +302,11 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str, reason: str) ->
             done = await rename(board, item_id, new_id, await mark_now(board, ""))
             if done.changed:
                 wake_workers(session.store)
-                await record(board, "rename", [item_id], reason=reason, details=[f"to {new_id}"])
+                await record(session, board, "rename", [item_id], detail=f"to {new_id}")
             paused = " and is paused, as it was" if done.item.is_paused else ""
             words = f"is the name of {shown(item_id)} now{paused}"
             answer = Answer(item=done.item, words=words, changed=done.changed)
-            return await print_answers(board, [answer], json=chosen.json)
+            return await print_answers(session, board, [answer])
 
     return completed(work())
 
@@ -321,7 +320,7 @@ Examples:
 @click.option("--yes", is_flag=True, help="Do not ask before what a glob matches is removed.")
 @reason_option
 @common()
-def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool, reason: str) -> int:
+def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
     """Remove items. Running ones lose their locks and are stopped; the history is kept as long as
     [board] history_age says.
     """
@@ -342,7 +341,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool, reason: str) 
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)
-    work = change_each(session, ids, remove, verb="remove", reason=reason, check=check)
+    work = change_each(session, ids, remove, verb="remove", check=check)
     return completed(work)
 
 

@@ -86,9 +86,7 @@ class LocalRun:
     heartbeat it is an Execution that cannot be stopped, and to the handler a Reporter.
     """
 
-    def __init__(
-        self, session: Session, item: Item, *, once: dict[str, object], reason: str
-    ) -> None:
+    def __init__(self, session: Session, item: Item, *, once: dict[str, object]) -> None:
         """Raises BadInput when no handler takes the item's type."""
         handler = session.handlers.get(item.type)
         if handler is None:
@@ -98,7 +96,6 @@ class LocalRun:
         self._session = session
         self._item = item
         self._once = once
-        self._reason = reason
         self._handler = handler
         self._console = sys.stderr
         """For lines about the run, which are not the handler's output."""
@@ -279,8 +276,8 @@ class LocalRun:
             return asyncio.run_coroutine_threadsafe(beat.save(holding, checkpoint), loop)
 
         self._claimed.set_result((holding, save))
-        details = ["here", *param_names(self._once)]
-        await record(board, "run", [self._item.id], reason=self._reason, details=details)
+        detail = ", ".join(["here", *param_names(self._once)])
+        await record(self._session, board, "run", [self._item.id], detail=detail)
         ended = await asyncio.wrap_future(self._ended)
         holding.ended = True
         finished = FinishedRun(claim=holding.claim, ended=ended)

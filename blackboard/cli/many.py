@@ -3,7 +3,7 @@ what came of it.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -68,12 +68,7 @@ async def for_each(
 
 
 async def record(
-    board: BoardTable,
-    verb: str,
-    ids: Sequence[str],
-    *,
-    reason: str = "",
-    details: Iterable[str] = (),
+    session: Session, board: BoardTable, verb: str, ids: Sequence[str], *, detail: str = ""
 ) -> None:
     """Record what a command has done to items or, with no `ids`, to the board. It is over: a store
     that does not take the record is a warning.
@@ -84,8 +79,8 @@ async def record(
             by=operator(),
             verb=verb,
             ids=ids,
-            reason=reason,
-            detail=", ".join(dict.fromkeys(details)),
+            reason=session.chosen.reason,
+            detail=detail,
             via="cli",
         )
     except TableError as trouble:
@@ -94,14 +89,14 @@ async def record(
 
 @asynccontextmanager
 async def recording(
-    session: Session, board: BoardTable, verb: str, ids: Sequence[str], *, reason: str
+    session: Session, board: BoardTable, verb: str, ids: Sequence[str]
 ) -> AsyncIterator[Done]:
     """Record what a command does to these items as one action, and wake the workers, also where an
     error or a signal ends it in the middle. Raises TableError, before anything is changed, where
     the store does not take the record that several are begun.
     """
     async with recording_action(
-        board, by=operator(), verb=verb, ids=ids, reason=reason, via="cli", warn=warn
+        board, by=operator(), verb=verb, ids=ids, reason=session.chosen.reason, via="cli", warn=warn
     ) as done:
         try:
             yield done
@@ -122,7 +117,6 @@ async def change_each(
     change: Change,
     *,
     verb: str,
-    reason: str = "",
     check: Check | None = None,
 ) -> int:
     """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
@@ -149,11 +143,11 @@ async def change_each(
 
         try:
             names = [item.id for item in items]
-            async with recording(session, board, verb, names, reason=reason) as done:
+            async with recording(session, board, verb, names) as done:
                 await for_each(items, changed, "changing")
         finally:
             answers = [by_id[item.id] for item in items if item.id in by_id]
-            code = await print_answers(board, answers, json=session.chosen.json)
+            code = await print_answers(session, board, answers)
         return code
 
 
@@ -163,9 +157,9 @@ async def note_pause(board: BoardTable) -> None:
         note(paused_words(mark, await board.table.now()), verbatim=True)
 
 
-async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> int:
+async def print_answers(session: Session, board: BoardTable, answers: Sequence[Answer]) -> int:
     """Print the answers, for people the first ones; the exit code, 1 where one is no."""
-    if json:
+    if session.chosen.json:
         now, resolution = await board.table.now(), board.table.resolution
         views = []
         for one in answers:
@@ -179,6 +173,6 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
         for line in lines:
             if one.no:
                 note(line)
-            elif not json:
+            elif not session.chosen.json:
                 click.echo(line)
     return 1 if any(one.no for one in answers) else 0

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ JSON_ASKED = "blackboard.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The values of these options. Those after the command take precedence."""
+    """The values of the options that commands share. Those after the command take precedence."""
 
     store: str | None = None
     board: str | None = None
@@ -40,18 +40,18 @@ class Chosen:
     """Whether the command is about the board as a whole: a bare `--board`."""
     exact: bool = False
     """`--exact`: ids are taken as written; of `status`, items are counted now."""
+    reason: str = ""
 
     def under(self, other: "Chosen | None") -> "Chosen":
         """These options, and those of `other` where these are not given."""
         if other is None:
             return self
-        return Chosen(
+        return replace(
+            self,
             store=other.store if self.store is None else self.store,
             board=other.board if self.board is None else self.board,
             config=other.config if self.config is None else self.config,
             json=self.json or other.json,
-            whole=self.whole,
-            exact=self.exact,
         )
 
 
@@ -123,6 +123,7 @@ def common(*, whole: bool = False, clears: bool = False) -> Decorator:
                 json=kwargs.pop("as_json", False),
                 whole=whole and board is not None and not kwargs["ids"],
                 exact=kwargs.pop("exact", False),
+                reason=kwargs.pop("reason", ""),
             )
             context = click.get_current_context()
             if not clears:

@@ -28,14 +28,7 @@ PLANNED = {"resume", "cancel"}
 """After these verbs an item is planned anew, by its schedule."""
 
 
-def _act(
-    verb: str,
-    chosen: Chosen,
-    ids: Sequence[str],
-    *,
-    reason: str,
-    fence: int | None = None,
-) -> int:
+def _act(verb: str, chosen: Chosen, ids: Sequence[str], *, fence: int | None = None) -> int:
     """Do one of `VERBS` to each item, and print the answers; the exit code. Raises BadInput where
     no item is named, or a fence for several.
     """
@@ -50,9 +43,9 @@ def _act(
             raise BadInput("fence", "it belongs to one item", "name one id")
 
     async def change(board: BoardTable, item: Item) -> Answer:
-        return await VERBS[verb](board, item, await mark_now(board, reason), fence)
+        return await VERBS[verb](board, item, await mark_now(board, chosen.reason), fence)
 
-    return completed(change_each(session, ids, change, verb=verb, reason=reason, check=check))
+    return completed(change_each(session, ids, change, verb=verb, check=check))
 
 
 @cli_command("""\
@@ -64,27 +57,27 @@ Examples:
 @ids_argument(required=False)
 @reason_option
 @common(whole=True)
-def pause_command(*, chosen: Chosen, ids: tuple[str, ...], reason: str) -> int:
+def pause_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
     What runs may finish. Workers learn that the board is paused at their next walk. The items' own
     pauses stay as they are, and pumps and elections go on: on their own boards, pause '*'.
     """
     if chosen.whole:
-        return completed(_change_board(Session.start(chosen), "pause", reason))
-    return _act("pause", chosen, ids, reason=reason)
+        return completed(_change_board(Session.start(chosen), "pause"))
+    return _act("pause", chosen, ids)
 
 
-async def _change_board(session: Session, verb: Literal["pause", "resume"], reason: str) -> int:
+async def _change_board(session: Session, verb: Literal["pause", "resume"]) -> int:
     """Pause or resume the board; exit code 1 where another command has undone that meanwhile."""
     async with session.board() as board:
         if verb == "pause":
-            changed = await pause_board(board, await mark_now(board, reason))
+            changed = await pause_board(board, await mark_now(board, session.chosen.reason))
         else:
             changed = await resume_board(board)
         mark = await paused_by(board)
         wake_workers(session.store)
         if changed:
-            await record(board, f"{verb} board", (), reason=reason)
+            await record(session, board, f"{verb} board", ())
         paused = paused_words(mark, await board.table.now()) if mark else ""
     if verb == "pause":
         words = paused or "the board is not paused: it was resumed meanwhile"
@@ -107,13 +100,13 @@ Examples:
 @ids_argument(required=False)
 @reason_option
 @common(whole=True)
-def resume_command(*, chosen: Chosen, ids: tuple[str, ...], reason: str) -> int:
+def resume_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
     once, unless the item wants no missed runs (`--missed none`).
     """
     if chosen.whole:
-        return completed(_change_board(Session.start(chosen), "resume", reason))
-    return _act("resume", chosen, ids, reason=reason)
+        return completed(_change_board(Session.start(chosen), "resume"))
+    return _act("resume", chosen, ids)
 
 
 @cli_command("""\
@@ -123,11 +116,11 @@ Examples:
 @ids_argument()
 @reason_option
 @common()
-def ack_command(*, chosen: Chosen, ids: tuple[str, ...], reason: str) -> int:
+def ack_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Acknowledge the failure of items: `check` passes over it until an item runs again. Exit code
     1 if one of the items has not failed, or runs, or has run meanwhile.
     """
-    return _act("ack", chosen, ids, reason=reason)
+    return _act("ack", chosen, ids)
 
 
 def _fence_option(what: str) -> Decorator:
@@ -145,14 +138,14 @@ Examples:
 @_fence_option("run")
 @reason_option
 @common()
-def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None, reason: str) -> int:
+def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None) -> int:
     """End the running runs of items; each item waits for its next time. The handler is stopped
     when its worker renews the lock: on this host, at once; else within a minute, or a third of
     `stale_after`.
 
     Only the run that was read, or that --fence names, is ended. Exit code 1 if there is none.
     """
-    return _act("cancel", chosen, ids, reason=reason, fence=fence)
+    return _act("cancel", chosen, ids, fence=fence)
 
 
 @cli_command("""\
@@ -164,11 +157,11 @@ Examples:
 @_fence_option("lock")
 @reason_option
 @common()
-def unlock_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None, reason: str) -> int:
+def unlock_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None) -> int:
     """Take the locks of running items from their holders. Each item is due again at once; a late
     result of its holder is recorded as superseded. The locks of a dead worker go stale without
     this command.
 
     Only the lock that was read, or that --fence names, is taken. Exit code 1 if there is none.
     """
-    return _act("unlock", chosen, ids, reason=reason, fence=fence)
+    return _act("unlock", chosen, ids, fence=fence)

@@ -240,7 +240,6 @@ def run_command(
     trigger: str | None,
     jobs: tuple[str, ...],
     pairs: tuple[str, ...],
-    reason: str,
 ) -> int:
     """Make items due now, or once more when they are running; --set is for this run alone. The
     schedule stays as it is. Where one of the items is paused, nothing is requested, and the exit
@@ -262,13 +261,12 @@ def run_command(
     parse_pairs(pairs)
     session = Session.start(chosen)
     if here:
-        return _here(session.with_jobs(jobs), ids, pairs=pairs, reason=reason)
+        return _here(session.with_jobs(jobs), ids, pairs=pairs)
     work = _request(
         session,
         ids,
         trigger=trigger or "",
         pairs=pairs,
-        reason=reason,
         wait=wait,
         seconds=seconds,
     )
@@ -281,7 +279,6 @@ async def _request(
     *,
     trigger: str,
     pairs: Sequence[str],
-    reason: str,
     wait: bool,
     seconds: float | None,
 ) -> int:
@@ -294,7 +291,7 @@ async def _request(
             answers = [
                 Answer(item=one, words=_refusal(one), changed=False, no=True) for one in paused
             ]
-            return await print_answers(board, answers, json=session.chosen.json)
+            return await print_answers(session, board, answers)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
 
         async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested:
@@ -306,14 +303,14 @@ async def _request(
             return request
 
         names = [item.id for item in items]
-        async with recording(session, board, "run", names, reason=reason) as done:
+        async with recording(session, board, "run", names) as done:
             requests = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
         if not wait:
             answers = [
                 Answer(item=one.item, words=_due(one, trigger), changed=one.changed)
                 for one in requests
             ]
-            code = await print_answers(board, answers, json=session.chosen.json)
+            code = await print_answers(session, board, answers)
             await note_pause(board)
             return code
         followed = await follow(board, requests, patience=seconds, report=_report)
@@ -367,7 +364,7 @@ def _record(item: Item, one: Followed) -> dict[str, Any]:
     return {"id": item.id, "end": one.end, "message": one.words, "run": run}
 
 
-def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str], reason: str) -> int:
+def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:
     from blackboard.cli.local_run import INTERRUPTED, LocalRun  # noqa: PLC0415 - a worker's parts
 
     async def find() -> tuple[Item, dict[str, Any]]:
@@ -381,7 +378,7 @@ def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str], reason:
 
     item, once = asyncio.run(find())
     with interrupted_by(signal.SIGTERM, signal.SIGHUP):
-        released = LocalRun(session, item, once=once, reason=reason).run()
+        released = LocalRun(session, item, once=once).run()
     ended = released.run
     if session.chosen.json:
         emit(run_summary(ended))
