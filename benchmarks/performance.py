@@ -21,6 +21,7 @@ from benchmarks.boards import opened
 from benchmarks.curves import picture
 from benchmarks.measure import line, row, with_block
 from blackboard.bench import Measurement, measure
+from blackboard.cli.bench import number_text
 from blackboard.tables import azurite
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +42,7 @@ def stores() -> Iterator[str]:
     columns = {store: _bench(store) for store in STORES}
     yield from _head("", *STORES)
     for some in zip(*columns.values(), strict=True):
-        cells = (f"{_number(one.value)} {one.unit} ({one.ratio:.2g})" for one in some)
+        cells = (f"{number_text(one.value)} {one.unit} ({one.ratio:.2g})" for one in some)
         yield row(some[0].name, *cells)
 
 
@@ -69,7 +70,7 @@ def growing() -> Iterator[str]:
     yield from _head("", *(f"{items:,} items" for items in SIZES))
     for name in names:
         cells = (
-            f"{_number(found[items][name].value)} {found[items][name].unit}" for items in SIZES
+            f"{number_text(found[items][name].value)} {found[items][name].unit}" for items in SIZES
         )
         yield row(f"`{name}`" if name.split()[0] in growth.VERBS else name, *cells)
     scale = {"s": 1.0, "ms": 0.001}
@@ -130,18 +131,14 @@ def _bench(store: str) -> list[Measurement]:
 def _measured(found: Iterable[Measurement]) -> Iterator[str]:
     yield from _head("", "measured", "beside", "ratio", "of")
     for one in found:
-        value = f"{_number(one.value)} {one.unit}"
-        yield row(one.name, value, _number(one.beside), f"{one.ratio:.2g}", one.reference)
+        value = f"{number_text(one.value)} {one.unit}"
+        yield row(one.name, value, number_text(one.beside), f"{one.ratio:.2g}", one.reference)
         _note(line(one))
 
 
 def _head(*titles: str) -> Iterator[str]:
     yield row(*titles)
     yield "|---" * len(titles) + "|"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _note(line: str) -> None:

@@ -82,14 +82,14 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
 def line(one: "Measurement") -> Line:
     return (
         (one.name, Style.PLAIN),
-        (f"{_number(one.value):>8} {one.unit}", Style.TITLE),
-        (f"{_number(one.beside):>8}", Style.QUIET),
+        (f"{number_text(one.value):>8} {one.unit}", Style.TITLE),
+        (f"{number_text(one.beside):>8}", Style.QUIET),
         (f"{one.ratio:.2g}", Style.PLAIN),
         (one.reference, Style.QUIET),
     )
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from blackboard.cli.options import Chosen, absolute_option, as_typed, cli_command, common
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session
-from blackboard.cli.watch import Drawn, WatchedPage, seconds_of, watch_option, watched_page
+from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
 from blackboard.display.columns import (
     GROUP_COLUMNS,
     LEADER_COLUMNS,
@@ -71,17 +71,15 @@ class Listing(Struct, frozen=True, kw_only=True):
         return WatchedPage(body=lines, head=1, summary=as_typed(self.summary))
 
 
-def _listed(
-    chosen: Chosen, read: Callable[[BoardTable], Awaitable[Listing]], *, watch: str | None
-) -> int:
+def _listed(chosen: Chosen, read: Callable[[BoardTable], Awaitable[Listing]]) -> int:
     """Print what is read, or watch it; the exit code."""
     session = Session.start(chosen)
-    if watch is not None:
+    if chosen.watch is not None:
 
         async def drawn(board: BoardTable) -> Drawn:
             return (await read(board)).page
 
-        return watched_page(session, drawn, every=seconds_of(watch))
+        return watched_page(session, drawn)
 
     async def once() -> Listing:
         async with session.board() as board:
@@ -104,13 +102,13 @@ Examples:
 @absolute_option
 @watch_option
 @common()
-def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int:
+def workers_command(*, chosen: Chosen) -> int:
     """Show the workers that have announced themselves.
 
     A worker is lost when its next announcement is overdue; after a day it is not shown any more.
     Its items are taken over when their locks go stale, whatever is shown here.
     """
-    return _listed(chosen, lambda board: workers_of(board, absolute=absolute), watch=watch)
+    return _listed(chosen, lambda board: workers_of(board, absolute=chosen.absolute))
 
 
 async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
@@ -144,14 +142,14 @@ Examples:
 @absolute_option
 @watch_option
 @common()
-def leader_command(*, chosen: Chosen, name: str | None, absolute: bool, watch: str | None) -> int:
+def leader_command(*, chosen: Chosen, name: str | None) -> int:
     """Show who leads the elections of the board, or the one of NAME: since when, in which term, how
     it was found, and when its lock was last renewed.
 
     Exit 1 when an election that is not paused has had no leader for longer than its lease, or has a
     row that cannot be read: that is named.
     """
-    return _listed(chosen, lambda board: elections_of(board, name, absolute=absolute), watch=watch)
+    return _listed(chosen, lambda board: elections_of(board, name, absolute=chosen.absolute))
 
 
 async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
@@ -182,7 +180,7 @@ Examples:
 @click.argument("group", required=False)
 @watch_option
 @common()
-def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> int:
+def leases_command(*, chosen: Chosen, group: str | None) -> int:
     """Show the groups of partitions that pumps serve, or the partitions of one: who holds them,
     since when, and where their pumps go on.
 
@@ -190,7 +188,7 @@ def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> i
     again, or a row of a group is damaged: that is named. A group is a board of its own: `blackboard
     --board BOARD.GROUP` has all commands for its partitions.
     """
-    return _listed(chosen, lambda board: leases_of(board, group), watch=watch)
+    return _listed(chosen, lambda board: leases_of(board, group))
 
 
 async def leases_of(board: BoardTable, group: str | None) -> Listing:

@@ -108,7 +108,6 @@ def log_command(
     output: bool,
     full: bool,
     actions: bool,
-    absolute: bool,
 ) -> int:
     """Show the runs of items, newest first: all items', or those of IDs (globs, too).
 
@@ -120,7 +119,7 @@ def log_command(
     if actions:
         problem = "all actions of the board are shown"
         refuse_beside("actions", problem, allowed=("number", "absolute"))
-        asyncio.run(_print_actions(session, number=number, absolute=absolute))
+        asyncio.run(_print_actions(session, number=number))
         return 0
     full = full or fence is not None
     without_times = RunQuery(
@@ -156,14 +155,15 @@ def log_command(
     elif full:
         click.echo("\n\n".join("\n".join(map(hung, in_full(one))) for one in runs))
     else:
-        click.echo("\n".join(_in_lines(runs, now=now, absolute=absolute, output=output)))
+        click.echo("\n".join(_in_lines(runs, now=now, absolute=chosen.absolute, output=output)))
         if len(runs) == number and is_terminal():
             so_many = "of those that match" if query.selects else f"of {total}"
             click.echo(f"\nthe newest {number} {so_many}; -n shows more")
     return 0
 
 
-async def _print_actions(session: Session, *, number: int, absolute: bool) -> None:
+async def _print_actions(session: Session, *, number: int) -> None:
+    absolute = session.chosen.absolute
     async with session.board() as board:
         found = await read_actions(board, limit=number)
         now = await board.table.now()

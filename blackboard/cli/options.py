@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -41,17 +41,24 @@ class Chosen:
     exact: bool = False
     """`--exact`: ids are taken as written; of `status`, items are counted now."""
     reason: str = ""
+    absolute: bool = False
+    watch: str | None = None
+    """The time between two frames; None: it is shown once."""
 
     def under(self, other: "Chosen | None") -> "Chosen":
         """These options, and those of `other` where these are not given."""
         if other is None:
             return self
-        return replace(
-            self,
+        return Chosen(
             store=other.store if self.store is None else self.store,
             board=other.board if self.board is None else self.board,
             config=other.config if self.config is None else self.config,
             json=self.json or other.json,
+            whole=self.whole,
+            exact=self.exact,
+            reason=self.reason,
+            absolute=self.absolute,
+            watch=self.watch,
         )
 
 
@@ -106,10 +113,14 @@ _STORE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
 
+_SHARED = ("exact", "reason", "absolute", "watch")
+"""Options of several commands, which are handed to them in `chosen`."""
+
+
 def common(*, whole: bool = False, clears: bool = False) -> Decorator:
-    """Adds the options of every command, as one argument `chosen`. With `whole` the command may
-    be about the board as a whole. An option whose text is empty is refused, unless that is its
-    default; with `clears` it has a meaning.
+    """Adds the options of every command. They are one argument, `chosen`, with those of `_SHARED`.
+    With `whole` the command may be about the board as a whole. An option whose text is empty is
+    refused, unless that is its default; with `clears` it has a meaning.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,8 +133,7 @@ def common(*, whole: bool = False, clears: bool = False) -> Decorator:
                 config=kwargs.pop("config"),
                 json=kwargs.pop("as_json", False),
                 whole=whole and board is not None and not kwargs["ids"],
-                exact=kwargs.pop("exact", False),
-                reason=kwargs.pop("reason", ""),
+                **{name: kwargs.pop(name) for name in _SHARED if name in kwargs},
             )
             context = click.get_current_context()
             if not clears:

@@ -35,17 +35,18 @@ Examples:
 @ids_argument()
 @absolute_option
 @common()
-def report_command(*, chosen: Chosen, ids: tuple[str, ...], absolute: bool) -> int:
+def report_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Show the reports of the last runs of items, such as a line for each feed of a city's
     calendars, the worst first. Exit code 1 if one of the items has none.
 
     A report is a file on the host of the worker that ran the item.
     """
     session = Session.start(chosen)
-    return asyncio.run(_report(session, ids, absolute=absolute))
+    return asyncio.run(_report(session, ids))
 
 
-async def _report(session: Session, ids: Sequence[str], *, absolute: bool) -> int:
+async def _report(session: Session, ids: Sequence[str]) -> int:
+    absolute = session.chosen.absolute
     found, missing = list[tuple[Item, dict[str, Any]]](), list[str]()
     async with session.board() as board:
         for item in await select(board, ids, exact=session.chosen.exact):

@@ -20,7 +20,7 @@ from blackboard.cli.output import colour, echo_paged, emit, paused_words, width,
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
 from blackboard.cli.spec_options import check_types
-from blackboard.cli.watch import check_terminal, seconds_of, watch_option, watched
+from blackboard.cli.watch import time_of_frame, watch_option, watched
 from blackboard.display.columns import (
     ITEM_COLUMNS,
     found_summary,
@@ -70,9 +70,7 @@ def show_command(
     reverse: bool,
     limit: int | None,
     overdue: timedelta,
-    absolute: bool,
     plain: bool,
-    watch: str | None,
 ) -> int:
     """Show the board: when its items ran and with what outcome, which workers run them, and when
     they are due next.
@@ -94,32 +92,28 @@ def show_command(
         overdue=overdue,
     )
     session = Session.start(chosen)
-    if watch is not None:
-        return _watched(session, query, absolute=absolute, limit=limit, every=seconds_of(watch))
+    if chosen.watch is not None:
+        return _watched(session, query, limit=limit)
     with keeping_all():
-        asyncio.run(_once(session, query, limit=limit, plain=plain, absolute=absolute))
+        asyncio.run(_once(session, query, limit=limit, plain=plain))
     return 0
 
 
-def _watched(
-    session: Session, query: ItemQuery, *, absolute: bool, limit: int | None, every: float
-) -> int:
+def _watched(session: Session, query: ItemQuery, *, limit: int | None) -> int:
     from blackboard.board import Board  # noqa: PLC0415 - not for a table that is shown once
     from blackboard.cli.board_view import BoardView  # noqa: PLC0415
 
-    check_terminal(session)
+    time_of_frame(session)  # refused before the jobs are loaded
     session = session.with_defaults()
 
     def view(table: BoardTable) -> BoardView:
         board = Board(table, session, via="cli")
-        return BoardView(table, board, query, absolute=absolute, limit=limit)
+        return BoardView(table, board, query, absolute=session.chosen.absolute, limit=limit)
 
-    return watched(session, view, every=every)
+    return watched(session, view)
 
 
-async def _once(
-    session: Session, query: ItemQuery, *, limit: int | None, plain: bool, absolute: bool
-) -> None:
+async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain: bool) -> None:
     async with reading(session.board(), "reading items") as board:
         found = await query.read(board, limit=limit)
         unmatched = {*query.types} - {one.item.type for one in found.items}
@@ -132,7 +126,7 @@ async def _once(
     elif not (found.total or found.paused):
         click.echo(wrapped(as_typed(EMPTY)))
     else:
-        echo_paged(picture(found, absolute=absolute))
+        echo_paged(picture(found, absolute=session.chosen.absolute))
 
 
 def picture(found: ItemsFound, *, absolute: bool) -> str:

@@ -9,7 +9,7 @@ from blackboard.cli.options import Chosen, cli_command, common
 from blackboard.cli.output import JSON, colour, emit, paused_words, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
-from blackboard.cli.watch import Drawn, WatchedPage, seconds_of, watch_option, watched_page
+from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
 from blackboard.display.health import (
     Overview,
@@ -40,7 +40,7 @@ Examples:
 @click.option("--line", is_flag=True, help="One line, for a shell prompt or a chat.")
 @watch_option
 @common()
-def status_command(*, chosen: Chosen, line: bool, watch: str | None) -> int:
+def status_command(*, chosen: Chosen, line: bool) -> int:
     """Show the board in one screen: its items by state and type, what is overdue or failing, the
     partitions of its groups, the workers, and the one that coordinates them. Exit code 0 whatever
     there is: `check` judges.
@@ -49,7 +49,7 @@ def status_command(*, chosen: Chosen, line: bool, watch: str | None) -> int:
     they are counted now, as with --exact: on a large board that takes a while.
     """
     session = Session.start(chosen)
-    if watch is not None:
+    if chosen.watch is not None:
         if line:
             raise BadInput("watch", "it shows the whole screen", "leave out --line")
 
@@ -57,7 +57,7 @@ def status_command(*, chosen: Chosen, line: bool, watch: str | None) -> int:
             found = await read_overview(board, exact=chosen.exact)
             return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
 
-        return watched_page(session, drawn, every=seconds_of(watch))
+        return watched_page(session, drawn)
 
     async def read() -> Overview:
         async with reading(session.board(), "counting items") as board:

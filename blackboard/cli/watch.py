@@ -64,8 +64,7 @@ class Screen(Protocol):
     def draw(self, lines: Sequence[Line]) -> None: ...
 
 
-def seconds_of(text: str) -> float:
-    """The time between two frames. Raises BadInput."""
+def _seconds_of(text: str) -> float:
     if re.fullmatch(r"\d{1,6}(\.\d+)?", text):
         return max(float(text), 0.1)
     try:
@@ -198,17 +197,19 @@ def words_of(trouble: Exception) -> str:
     return one_line(str(trouble) or "no answer came from the store: it may have been done")
 
 
-def check_terminal(session: Session) -> None:
-    """Raises BadInput where there is no terminal to watch on."""
+def time_of_frame(session: Session) -> float:
+    """The seconds between two frames. Raises BadInput, also where there is no terminal."""
+    seconds = _seconds_of(session.chosen.watch or "")
     if session.chosen.json or not is_terminal():
         raise BadInput("watch", "needs a terminal", "for programs: the command with `--json`")
+    return seconds
 
 
-def watched(session: Session, view_of: Callable[[BoardTable], WatchedView], *, every: float) -> int:
-    """Watch a board on the terminal, reading it every so many seconds; the exit code."""
+def watched(session: Session, view_of: Callable[[BoardTable], WatchedView]) -> int:
+    """Watch a board on the terminal, as `--watch` says; the exit code."""
     from blackboard.cli.terminal import Terminal  # noqa: PLC0415 - not for --help
 
-    check_terminal(session)
+    every = time_of_frame(session)
 
     async def work() -> int | None:
         async with session.board() as board:
@@ -231,13 +232,9 @@ def watched(session: Session, view_of: Callable[[BoardTable], WatchedView], *, e
     return 0
 
 
-def watched_page(
-    session: Session, read: Callable[[BoardTable], Awaitable["Drawn"]], *, every: float
-) -> int:
-    """Watch a page about a board, read again every so many seconds; the exit code."""
-    return watched(
-        session, lambda board: PageView(partial(read, board), SystemClock()), every=every
-    )
+def watched_page(session: Session, read: Callable[[BoardTable], Awaitable["Drawn"]]) -> int:
+    """Watch a page about a board; the exit code."""
+    return watched(session, lambda board: PageView(partial(read, board), SystemClock()))
 
 
 # ---- pages, which scroll
