@@ -318,25 +318,37 @@ def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> dict[st
     later = _later(main, overrides).values()
     moves = [_NONE, *(moved for _one, moved in later)]
     members = (main, *(one for one, _moved in later))
-    lasts = max(_NONE, *(_end(one, one.start.time) - one.start.time for one in members))
-    near = partial(
-        _near,
-        start=main.start,
-        begin=datetime.combine(window.first, time()) - _DAY - lasts - max(moves),
-        stop=datetime.combine(window.end, time()) + _DAY - min(moves),
-    )
+    lasts = max(_SECOND, *(_end(one, one.start.time) - one.start.time for one in members))
+    first, stop = _walls_of(window, main.start)
+    begin, end = first - lasts + _SECOND - max(moves), stop - min(moves)
+    near = partial(_near, start=main.start, stop=end + _DAY)
     firsts = [main.start.time] if has_start(main.rules, main.start) else []
     added = [one.time for one in main.additions]
     times = {_text(one): one for one in (*firsts, *added)}
     for rule in main.rules:
-        found = list(islice(near(rule), SERIES_EVENTS + 1))
+        found = list(islice(near(rule, begin - _DAY), SERIES_EVENTS + 1))
         if len(found) > SERIES_EVENTS:
-            main.mended.append(_cut(f"FREQ={rule['FREQ']}"))
-        times |= {_text(one): one for one in found[:SERIES_EVENTS]}
+            before = [one for one in found if one.wall < begin]
+            found = list(islice(near(rule, begin), SERIES_EVENTS + 1))
+            if len(found) > SERIES_EVENTS and found.pop().wall < end:
+                main.mended.append(_cut(f"FREQ={rule['FREQ']}"))
+            found += before
+        times |= {_text(one.time): one.time for one in found}
     for rule in main.exceptions:
-        for one in near(rule):
-            times.pop(_text(one), None)
+        for one in near(rule, begin - _DAY):
+            times.pop(_text(one.time), None)
     return times
+
+
+def _walls_of(window: Window, start: Moment) -> tuple[datetime, datetime]:
+    """The begin and the end of the window by the clocks of a start."""
+    midnights = (datetime.combine(day, time()) for day in (window.first, window.end))
+    if start.is_day:
+        first, end = midnights
+    else:
+        city, there = tzp.timezone(window.zone), tzp.timezone(start.zone)
+        first, end = (one.replace(tzinfo=city).astimezone(there) for one in midnights)
+    return first.replace(tzinfo=None), end.replace(tzinfo=None)
 
 
 def _later(main: Vevent, overrides: list[Vevent]) -> dict[str, tuple[Vevent, timedelta]]:
@@ -362,12 +374,12 @@ def _instances(times: dict[str, date], main: Vevent, overrides: list[Vevent]) ->
         yield _instance(member, _span(member, one + moved), place, origin)
 
 
-def _near(rule: Rule, *, start: Moment, begin: datetime, stop: datetime) -> Iterator[date]:
+def _near(rule: Rule, begin: datetime, *, start: Moment, stop: datetime) -> Iterator[Moment]:
     """The times of a rule from one wall time to another."""
     until = until_of(rule)
     for wall in expansion(rule, start.wall).after(begin - _SECOND):
-        one = replace(start, wall=wall).time
-        if wall > stop or (until is not None and one > until):
+        one = replace(start, wall=wall)
+        if wall > stop or (until is not None and one.time > until):
             break
         yield one
 

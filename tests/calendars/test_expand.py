@@ -283,6 +283,50 @@ def test_a_rule_that_never_comes_leaves_the_start(freq: str) -> None:
     assert parsed.problem == ""
 
 
+DENSE = {
+    "by the second since 1990": ("19900101T000000Z", "FREQ=SECONDLY", "04:00:00", "05:23:19"),
+    "by the second, on some days": (
+        "19900101T000000Z",
+        "FREQ=SECONDLY;BYDAY=TH,FR",
+        "04:00:00",
+        "05:23:19",
+    ),
+    "by the minute since 1990": ("19900101T000000Z", "FREQ=MINUTELY", "04:00:00", "15:19:00"),
+    "from the day before": ("20260820T120000Z", "FREQ=MINUTELY", "04:00:00", "15:19:00"),
+    "counted": ("20260820T120000Z", "FREQ=MINUTELY;COUNT=9999", "04:00:00", "15:19:00"),
+    "each lasts into the next": (
+        "20260820T120000Z",
+        "FREQ=MINUTELY;INTERVAL=2",
+        "03:58:00",
+        "02:36:00",
+    ),
+}
+
+
+@pytest.mark.parametrize(("start", "rule", "first", "last"), DENSE.values(), ids=DENSE)
+def test_of_a_dense_rule_the_first_times_in_the_window_are_kept(
+    start: str, rule: str, first: str, last: str
+) -> None:
+    """The window begins at 04:00 in UTC."""
+    end = f"DURATION:PT{3 if 'INTERVAL' in rule else 0}M"
+    parsed = read(calendar(event("d", "Dense", start, end, f"RRULE:{rule}")))
+    found = sorted(one.start for one in parsed.occurrences)
+    assert (len(found), found[0][11:19], found[-1][11:19]) == (SERIES_EVENTS, first, last)
+    assert (parsed.skipped, parsed.mended) == (0, 1)
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_rule_has_too_many_times_where_its_window_has_one_more(
+    monkeypatch: pytest.MonkeyPatch, zone: str, more: int
+) -> None:
+    """Those of the days before and after it do not count."""
+    monkeypatch.setattr(series, "SERIES_EVENTS", 3 * 24 - more)
+    rule = event("h", "H", "19900101T000000Z", "RRULE:FREQ=HOURLY")
+    parsed = read(calendar(rule), window=window(days=3, zone=zone))
+    assert (len(parsed.occurrences), parsed.mended) == (3 * 24 - more, more)
+
+
 def test_an_old_rule_by_the_minute_costs_what_its_window_has() -> None:
     rule = "RRULE:FREQ=MINUTELY;BYHOUR=9;BYMINUTE=0,30"
     found = starts(calendar(event("m", "M", "19700101T090000Z", rule)), window=window(days=2))

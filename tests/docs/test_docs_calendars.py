@@ -93,7 +93,7 @@ def test_every_column_of_the_report_is_explained() -> None:
         f"{JobSettings().parse_deadline:g} s of processor time to read",
         f"{budget.FEED_EVENTS:,}; {budget.FEED_TEXT >> 20} Mi characters of text",
         f"more than {budget.LONG_SERIES} times does not get the last tenth",
-        f"{budget.SERIES_EVENTS:,} in the days asked for, the day before and a month more",
+        f"{budget.SERIES_EVENTS:,} in the days asked for and a month more",
         f"in {budget.SERIES_EVENTS // 24 + 1} days)",
         f"{budget.SERIES_SECONDS:g} s of processor time",
         f"{budget.FEED_SECONDS:g} s of processor time |",
