@@ -101,12 +101,19 @@ class _Feed:
         texts: list[Text] = []
         occurrences: list[Occurrence] = []
         characters = 0
+        is_over = False
         for uid, numbers in self._groups().items():
-            is_full = len(occurrences) == FEED_EVENTS
-            public = [] if is_full else self._public(numbers, self._happenings(numbers))
-            room = FEED_EVENTS * 0.9 if len(public) > LONG_SERIES else FEED_EVENTS
-            if is_full or len(occurrences) + len(public) > room:
-                self._skip(TooMuch(f"the feed has more than {FEED_EVENTS:,} events"), len(numbers))
+            counted = self._skipped + self._private
+            public = [] if is_over else self._public(numbers, self._happenings(numbers))
+            rest = len(numbers) - (self._skipped + self._private - counted)
+            is_over = is_over or (bool(public) and len(occurrences) == FEED_EVENTS)
+            if is_over or len(occurrences) + len(public) > FEED_EVENTS:
+                self._skip(TooMuch(f"the feed has more than {FEED_EVENTS:,} events"), rest)
+                continue
+            if len(public) > LONG_SERIES and len(occurrences) + len(public) > FEED_EVENTS * 0.9:
+                long = f"a series of more than {LONG_SERIES} times"
+                last = f"the last tenth of {FEED_EVENTS:,}"
+                self._skip(TooMuch(f"{long} would use up {last}"), rest)
                 continue
             said = {
                 member: text_of_vevent(self._events[member], uid, self._base)
@@ -115,7 +122,7 @@ class _Feed:
             more = sum(len(said[one.member].description) + _TEXT_BESIDES for one in public)
             if characters + more > FEED_TEXT:
                 much = f"more than {FEED_TEXT >> 20} Mi characters of text"
-                self._skip(TooMuch(f"the feed has {much}"), len(numbers))
+                self._skip(TooMuch(f"the feed has {much}"), rest)
                 continue
             characters += more
             places = dict(zip(said, count(len(texts))))

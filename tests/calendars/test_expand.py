@@ -246,6 +246,50 @@ def test_of_a_feed_beyond_a_bound_the_first_events_are_kept(
     assert parsed.problem == "the feed has more than 3 events"
 
 
+NOTHING_MORE = {
+    "nothing": [],
+    "a series that is over": [event("n", "N", "20260101T180000Z", "RRULE:FREQ=YEARLY")],
+    "an event that is private": [event("n", "N", "20260901T180000Z", "CLASS:PRIVATE")],
+    "a series whose only time is excluded": [
+        event("n", "N", "20260901T180000Z", "RRULE:FREQ=DAILY;COUNT=1", "EXDATE:20260901T180000Z")
+    ],
+}
+
+
+@pytest.mark.parametrize("more", NOTHING_MORE.values(), ids=NOTHING_MORE)
+def test_a_feed_that_is_full_to_the_last_event_has_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, more: list[str]
+) -> None:
+    monkeypatch.setattr(expand, "FEED_EVENTS", 3)
+    parsed = read(calendar(*(event(f"{n}", f"E{n}") for n in range(3)), *more))
+    assert (len(parsed.occurrences), parsed.skipped, parsed.problem) == (3, 0, "")
+
+
+def test_long_series_that_fill_a_feed_are_not_said_to_be_more_than_it_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expand, "FEED_EVENTS", 40)
+    monkeypatch.setattr(expand, "LONG_SERIES", 10)
+    daily = [event(f"s{n}", "S", "20260901T180000Z", "RRULE:FREQ=DAILY;COUNT=20") for n in (1, 2)]
+    parsed = read(calendar(*daily))
+    assert (len(parsed.occurrences), parsed.skipped) == (20, 1)
+    assert parsed.problem == "a series of more than 10 times would use up the last tenth of 40"
+
+
+def test_each_event_of_a_full_feed_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be read, one that is private, and one beyond the bound, by one UID."""
+    monkeypatch.setattr(expand, "FEED_EVENTS", 1)
+    same = [
+        event("n", "Broken", "tomorrow"),
+        event("n", "Private", "20260901T190000Z", "CLASS:PRIVATE"),
+        event("n", "Good", "20260901T200000Z"),
+    ]
+    parsed = read(calendar(event("f", "First"), *same))
+    assert (len(parsed.occurrences), parsed.skipped, parsed.private) == (1, 2, 1)
+    after = read(calendar(event("f", "First"), *same, event("l", "Last", "tomorrow")))
+    assert (after.skipped, after.private) == (3, 1)
+
+
 def test_of_a_feed_beyond_a_bound_of_text_the_first_events_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -440,6 +440,22 @@ def test_two_changes_of_a_series_to_the_same_time_are_one_where_their_titles_are
     assert places[0] == places[1]
 
 
+@pytest.mark.parametrize("more", [[], ["EXDATE:20260923T180000Z"]])
+def test_a_change_that_is_moved_to_another_time_of_its_series_is_shown_beside_it(
+    more: list[str],
+) -> None:
+    """Two meetings at one time, as calendar programs show them."""
+    moved = event(
+        "w", "Weekly", "20260916T180000Z", "DTEND:20260916T190000Z", "RECURRENCE-ID:20260909T180000Z"
+    )
+    parsed = read(calendar("\n".join([WEEKLY, *more]), moved))
+    assert sorted(one.start for one in parsed.occurrences) == days(
+        2, 16, 16, *([] if more else [23])
+    )
+    assert parsed.repeated == 0
+    assert len({one.recurrence for one in parsed.occurrences}) == len(parsed.occurrences)
+
+
 NAMES = {
     "commas": (r"(UTC+03:00) Athens\, Minsk", '"(UTC+03:00) Athens, Minsk"'),
     "escaped on both sides": (r"(UTC+03:00) Athens\, Minsk", r'"(UTC+03:00) Athens\, Minsk"'),
