@@ -7,7 +7,7 @@ all times of that day. An override is there even if its time is excluded, unless
 that the exclusion is later. Publishers also give one UID to several VEVENTs that are no series:
 
     SEQUENCE differs in each                    versions of one event: the highest is kept
-    the same start, title and place             the same event twice: one is kept, also of overrides
+    the same start, title and place             the same event twice: one is kept
     an impossible RECURRENCE-ID                 each an event of its own
     anything else                               each an event of its own
 
@@ -47,7 +47,9 @@ class Origin(IntEnum):
     """An RDATE with a length of its own."""
     SINGLE = 2
     """A VEVENT that does not recur."""
-    OVERRIDE = 3
+    STRAY = 3
+    """An override that names no time of its series, though it names a day of the window."""
+    OVERRIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,29 +169,29 @@ def _places_of_one(same: list[R]) -> list[R]:
 
 def _once(found: list[Instance]) -> list[Instance]:
     """One for each time, title and place. Where there is an override, only its RECURRENCE-ID
-    counts; but two of them that show the same from start to end are one.
+    counts: one that is moved to another time of its series is shown beside it. A stray one is not,
+    where another one shows the same from start to end.
     """
     times: defaultdict[str, list[Instance]] = defaultdict(list)
     for one in found:
         times[one.recurrence or one.start].append(one)
-    kept: list[Instance] = []
+    shown: defaultdict[tuple[str, ...], list[Instance]] = defaultdict(list)
     for same in times.values():
-        best = max(same, key=lambda one: one.rank)
-        if any(one.origin is Origin.OVERRIDE for one in same):
-            kept.append(best)
-        else:
-            kept += _places(same)
-    shown: dict[tuple[str, ...], Instance] = {}
-    for one in kept:
-        key = (one.start, one.end, one.title, one.place)
-        shown[key] = max(shown.get(key, one), one, key=lambda each: each.rank)
-    return list(shown.values())
+        is_changed = any(one.origin >= Origin.STRAY for one in same)
+        for one in [max(same, key=lambda each: each.rank)] if is_changed else _places(same):
+            shown[one.start, one.end, one.title, one.place].append(one)
+    kept: list[Instance] = []
+    for alike in shown.values():
+        known = {one.member: one for one in alike if one.origin is not Origin.STRAY}
+        kept += known.values() or [max(alike, key=lambda each: each.rank)]
+    return kept
 
 
-def _single(member: Vevent, *, shared: bool = False) -> Instance:
+def _single(member: Vevent, *, shared: bool = False, is_stray: bool = False) -> Instance:
     span = _span(member, member.start.time)
     if member.recurrence is not None:
-        return _instance(member, span, _text(member.recurrence.time), Origin.OVERRIDE)
+        origin = Origin.STRAY if is_stray else Origin.OVERRIDE
+        return _instance(member, span, _text(member.recurrence.time), origin)
     return _instance(member, span, span[0] if shared else "", Origin.SINGLE)
 
 
@@ -206,6 +208,7 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
     written = main.start.zone
     main = replace(main, start=start, additions=[exact(one) for one in main.additions])
     changes = _named(overrides, exact)
+    strays = set[int]()
     try:
         times, periods = _own_times(main, changes, window), _periods(main)
         known = (*times, *(one.recurrence for one in periods))
@@ -220,9 +223,10 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
         found = [one for one in own if one.recurrence not in taken]
         idle = [(main, "EXDATE", one) for one, named in excluded if not named]
         named = [(one, one.recurrence) for one in overrides if one.recurrence]
-        idle += [(one, "RECURRENCE-ID", at) for one, at in named if not places.named(at)]
+        missed = [(one, "RECURRENCE-ID", at) for one, at in named if not places.named(at)]
+        strays = {one.number for one, _name, at in missed if window.has(at.wall.date())}
         shown = {one.recurrence for one in found}
-        for member, name, moment in idle:
+        for member, name, moment in (*idle, *missed):
             is_old = member.sequence < main.sequence and window.has(moment.wall.date())
             if is_old or shown.intersection(places.near(moment)):
                 member.mended.append(f"{name} {moment.text} is no time of its series")
@@ -234,7 +238,7 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
         main.mended.append(f"a rule that cannot be followed: {problem}")
         found = [_single(main, shared=bool(overrides))]
-    return [*found, *(_single(one) for one in changes)]
+    return [*found, *(_single(one, is_stray=one.number in strays) for one in changes)]
 
 
 def _named(overrides: list[Vevent], name: Callable[[Moment], Moment]) -> list[Vevent]:

@@ -440,20 +440,42 @@ def test_two_changes_of_a_series_to_the_same_time_are_one_where_their_titles_are
     assert places[0] == places[1]
 
 
-@pytest.mark.parametrize("more", [[], ["EXDATE:20260923T180000Z"]])
+MOVED = event(
+    "w", "Weekly", "20260916T180000Z", "DTEND:20260916T190000Z", "RECURRENCE-ID:20260909T180000Z"
+)
+
+
+@pytest.mark.parametrize("first", ["2026-08-21", "2026-09-14"])
 def test_a_change_that_is_moved_to_another_time_of_its_series_is_shown_beside_it(
-    more: list[str],
+    first: str,
 ) -> None:
     """Two meetings at one time, as calendar programs show them."""
-    moved = event(
-        "w", "Weekly", "20260916T180000Z", "DTEND:20260916T190000Z", "RECURRENCE-ID:20260909T180000Z"
-    )
-    parsed = read(calendar("\n".join([WEEKLY, *more]), moved))
-    assert sorted(one.start for one in parsed.occurrences) == days(
-        2, 16, 16, *([] if more else [23])
-    )
+    parsed = read(calendar(WEEKLY, MOVED), window=window(first))
+    expected = days(2, 16, 16, 23) if first < "2026-09" else days(16, 16, 23)
+    assert sorted(one.start for one in parsed.occurrences) == expected
     assert parsed.repeated == 0
     assert len({one.recurrence for one in parsed.occurrences}) == len(parsed.occurrences)
+
+
+def test_two_changes_that_are_moved_to_one_time_are_two() -> None:
+    other = MOVED.replace("RECURRENCE-ID:20260909", "RECURRENCE-ID:20260923")
+    assert starts(calendar(WEEKLY, MOVED, other)) == days(2, 16, 16, 16)
+
+
+@pytest.mark.parametrize("title", ["Weekly", "Concert"])
+def test_a_change_that_names_no_time_of_its_series_is_shown_where_it_adds_something(
+    title: str,
+) -> None:
+    stray = MOVED.replace("20260909", "20260911").replace("Weekly", title)
+    expected = days(2, 9, 16, 23) if title == "Weekly" else days(2, 9, 16, 16, 23)
+    assert starts(calendar(WEEKLY, stray)) == expected
+
+
+def test_a_change_of_two_series_of_one_uid_is_shown_once() -> None:
+    other = WEEKLY.replace("20260902T18", "20260902T20").replace("T190000Z", "T210000Z")
+    found = starts(calendar(WEEKLY, other, MOVED))
+    assert found.count("2026-09-16T18:00:00Z") == 2
+    assert len(found) == 8
 
 
 NAMES = {
