@@ -1,7 +1,8 @@
 """A few child processes that parse feeds, each killed when a feed takes it beyond its deadline.
 
 The deadline is one of processor time, so a busy machine refuses no feed that an idle one takes; the
-kernel keeps it. How long a feed may take by the clock is bounded, too, but generously.
+kernel keeps it. A reader that waits or hangs takes no processor time, so there is a bound by the
+clock, too.
 
 They start when the first feed needs parsing: a run on unchanged feeds starts none.
 
@@ -32,6 +33,8 @@ from blackboard.runners.interpreter import program, python
 
 from .records import ANSWER, HEAD, Ask, Parsed
 
+LONGEST = 120.0
+"""Seconds by the clock that a feed may take to read, however busy the machine is."""
 _PAUSE = 0.05
 
 
@@ -121,7 +124,7 @@ class ParserPool:
         deadline: float,
         memory: int,
         folder: Path | None = None,
-        longest: float = 300.0,
+        longest: float = LONGEST,
     ) -> None:
         """`deadline` is the processor time for a feed, `longest` its time by the clock, in seconds;
         `memory` is bytes for each process, `folder` that of `SharedPlaces`.
@@ -166,7 +169,7 @@ class ParserPool:
                     parsed = await _exchange(process, body, ask)
             except TimeoutError:
                 await self._end(process)
-                return Parsed(error=f"is not read after {self._longest:g} s")
+                return Parsed(error=f"takes more than {self._longest:g} s to read")
             except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):
                 await self._end(process)
                 code = await process.wait()

@@ -74,7 +74,7 @@ def test_a_feed_whose_reader_stands_still_is_an_answer() -> None:
     async def go() -> None:
         async with ParserPool(size=1, deadline=30, memory=2 << 30, longest=0.1) as parsers:
             still = await parsers.parse(ONE, Ask(window()), begins=stop)
-            assert still.error == "is not read after 0.1 s"
+            assert still.error == "takes more than 0.1 s to read"
 
     def stop() -> None:
         for process in children():

@@ -18,6 +18,7 @@ from jobs.calendars.cache import FOLDER
 from jobs.calendars.fetch import TIMEOUTS
 from jobs.calendars.harvest import GONE_AFTER, Status
 from jobs.calendars.params import LEAST, MEMORY, CalendarParams, JobSettings, job_settings
+from jobs.calendars.parser_pool import LONGEST
 from jobs.calendars.publish import CACHE, CALENDAR, EVENTS, REPORT
 from jobs.calendars.responses import _LONGEST_FRESH, SHARED, Limits
 from tests.deploy.files import DEPLOY, calls_in
@@ -91,6 +92,7 @@ def test_every_column_of_the_report_is_explained() -> None:
         f"{LIMITS.redirects} redirects are followed",
         f"{LIMITS.size >> 20} MiB, compressed or not;",
         f"{JobSettings().parse_deadline:g} s of processor time to read",
+        f"to read, and {LONGEST:g} s by the clock",
         f"{budget.FEED_EVENTS:,}; {budget.FEED_TEXT >> 20} Mi characters of text",
         f"more than {budget.LONG_SERIES} times does not get the last tenth",
         f"{budget.SERIES_EVENTS:,} in the days asked for and a month more",
