@@ -286,14 +286,15 @@ class GuardedTable(ForwardingTable):
         is_first = True
         try:
             async for row in self.table.scan(partition, first, last, limit):
-                if is_first:  # most readers stop before the end
+                if is_first:  # most readers stop before the end, or read on much later
                     is_first = False
                     self._breaker.answered(request, batch=False)
                 yield row
         except TableError as trouble:
             self._breaker.ended(request, trouble, batch=False)
             raise
-        self._breaker.answered(request, batch=False)
+        if is_first:
+            self._breaker.answered(request, batch=False)
 
     integrity = None
     """A worker does not have its store check itself: nothing else is done meanwhile."""

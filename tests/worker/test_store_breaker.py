@@ -1,5 +1,6 @@
 """What a worker asks of partitions in trouble, and how others fare beside them."""
 
+import asyncio
 import re
 from collections.abc import Callable
 
@@ -12,13 +13,15 @@ from blackboard.table import (
     Busy,
     Conflict,
     ConflictKind,
+    Insert,
     TableError,
     Unavailable,
     Unknown,
     Unusable,
 )
+from blackboard.tables.memory import MemoryTable
 from blackboard.worker.outage_reports import REPORT_EVERY
-from blackboard.worker.store_breaker import StoreBreaker
+from blackboard.worker.store_breaker import GuardedTable, StoreBreaker
 from tests.support.clocks import ManualClock, SeededChance
 
 SHARDS = [f"town-0{number}" for number in range(4)]
@@ -102,6 +105,29 @@ def test_one_partition_in_trouble_is_asked_once_a_second_and_the_others_as_ever(
     for one in everything:
         if one != sick:
             assert store.count(one) == 60 / STEP * len(Need)
+
+
+def test_a_scan_that_tries_a_partition_is_one_answer_however_long_its_rows_are_read() -> None:
+    """Its end says nothing of the store: the rows were there before."""
+    store = Partitions()
+    memory = MemoryTable(store.clock)
+    table = GuardedTable(memory, store.breaker, Need.OTHER)
+
+    async def story() -> None:
+        await memory.commit(SICK, [Insert(key, {}) for key in ("a", "b")])
+        store.troubles[SICK] = Unavailable
+        store.ask(SICK)
+        store.clock.advance(LONGEST)
+        rows = table.scan(SICK)
+        await anext(rows)
+        assert store.changes == [True, False], "it is back"
+        store.clock.advance(SPACING)
+        store.ask(SICK)
+        assert [row.key async for row in rows] == ["b"]
+
+    asyncio.run(story())
+    assert store.changes == [True, False, True]
+    assert store.ask(SICK) > 0.0, "it is away"
 
 
 def test_two_partitions_in_trouble_do_not_wait_for_each_other() -> None:
