@@ -48,6 +48,8 @@ class Budget:
     def __init__(self) -> None:
         self._refused = 0
         self._used = 0.0
+        self.is_cut = False
+        """Whether some events are left out because there are too many."""
 
     @contextmanager
     def bounded(self, what: str) -> Iterator[None]:

@@ -3,7 +3,8 @@
 **Events.** Of each feed the file holds its validators, digests and expanded events, and its history
 of failures. A feed's events are expanded for more days than were asked for, so that the windows of
 the next days are covered: a feed that does not change is parsed again only when the window has
-moved beyond, about once a month when each run starts today. The window alone decides which events
+moved beyond, about once a month when each run starts today. One that has more events than it may is
+parsed again for each window: the first ones are others then. The window alone decides which events
 are shown, so a calendar made from the cache is the same as one made without it. The file is JSON,
 never a pickle. A damaged one, or one of another format, counts as empty. Events of another version
 of the parser serve only where a feed fails.

@@ -204,7 +204,7 @@ class Harvester:
         self._hold(parsed)
         fresh = Entry(
             parsed=parsed,
-            window=window,
+            window=self._city.window if parsed.is_cut else window,
             digest=digest,
             size=len(body),
             etag=fetched.etag,

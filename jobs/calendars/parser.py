@@ -106,23 +106,17 @@ class _Feed:
             counted = self._skipped + self._private
             public = [] if is_over else self._public(numbers, self._happenings(numbers))
             rest = len(numbers) - (self._skipped + self._private - counted)
-            is_over = is_over or (bool(public) and len(occurrences) == FEED_EVENTS)
-            if is_over or len(occurrences) + len(public) > FEED_EVENTS:
-                self._skip(TooMuch(f"the feed has more than {FEED_EVENTS:,} events"), rest)
-                continue
-            if len(public) > LONG_SERIES and len(occurrences) + len(public) > FEED_EVENTS * 0.9:
-                long = f"a series of more than {LONG_SERIES} times"
-                last = f"the last tenth of {FEED_EVENTS:,}"
-                self._skip(TooMuch(f"{long} would use up {last}"), rest)
-                continue
             said = {
                 member: text_of_vevent(self._events[member], uid, self._base)
                 for member in dict.fromkeys(one.member for one in public)
             }
             more = sum(len(said[one.member].description) + _TEXT_BESIDES for one in public)
-            if characters + more > FEED_TEXT:
-                much = f"more than {FEED_TEXT >> 20} Mi characters of text"
-                self._skip(TooMuch(f"the feed has {much}"), rest)
+            together = len(occurrences) + (1 if is_over else len(public))
+            bound = _beyond(together, characters + more, is_long=len(public) > LONG_SERIES)
+            if bound:
+                is_over = is_over or len(occurrences) == FEED_EVENTS
+                self._budget.is_cut = True
+                self._skip(TooMuch(bound), rest)
                 continue
             characters += more
             places = dict(zip(said, count(len(texts))))
@@ -143,6 +137,7 @@ class _Feed:
             private=self._private,
             mended=self._mended,
             mending=self._mending,
+            is_cut=self._budget.is_cut,
             error=error,
         )
 
@@ -211,6 +206,20 @@ class _Feed:
             raise problem
         self._skipped += count
         self._problem = self._problem or _reason(problem)
+
+
+def _beyond(events: int, characters: int, *, is_long: bool) -> str:
+    """The bound that a feed exceeds with so many events and so much text, the last of them, it may
+    be, those of a long series; or "".
+    """
+    if events > FEED_EVENTS:
+        return f"the feed has more than {FEED_EVENTS:,} events"
+    if is_long and events > FEED_EVENTS * 0.9:
+        long = f"a series of more than {LONG_SERIES} times"
+        return f"{long} would use up the last tenth of {FEED_EVENTS:,}"
+    if characters > FEED_TEXT:
+        return f"the feed has more than {FEED_TEXT >> 20} Mi characters of text"
+    return ""
 
 
 def _reason(problem: BaseException) -> str:

@@ -135,6 +135,8 @@ class Parsed(msgspec.Struct, frozen=True):
     """Events of which an unreadable part was left out: an end, a rule."""
     mending: str = ""
     """The first reason for mending one."""
+    is_cut: bool = False
+    """Whether a bound has left out events that may be among the first ones of another window."""
     error: str = ""
     """Why the feed as a whole is refused."""
     large: bool = False

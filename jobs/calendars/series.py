@@ -83,7 +83,7 @@ def instances_of(
         found = [_single(member, shared=shared) for member in mains if not member.recurs]
     for main in series:
         with budget.bounded(f"the series from {main.start.wall:%Y-%m-%d}"):
-            found += _series(main, overrides, window)
+            found += _series(main, overrides, window, budget)
     if not series:
         with budget.bounded("a change to a series"):
             found += [_single(member) for member in overrides]
@@ -91,13 +91,14 @@ def instances_of(
     kept = _once(inside)
     repeated = len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
     if len(kept) > SERIES_EVENTS:
-        members[0].mended.append(_cut("one UID"))
+        _note_cut(members[0], "one UID", budget)
         kept = sorted(kept, key=lambda one: one.start)[:SERIES_EVENTS]
     return kept, repeated
 
 
-def _cut(what: str) -> str:
-    return f"{what}: the times after the first {SERIES_EVENTS:,} are left out"
+def _note_cut(member: Vevent, what: str, budget: Budget) -> None:
+    member.mended.append(f"{what}: the times after the first {SERIES_EVENTS:,} are left out")
+    budget.is_cut = True
 
 
 def _without_impossible_ids(members: list[Vevent]) -> list[Vevent]:
@@ -195,7 +196,9 @@ def _single(member: Vevent, *, shared: bool = False, is_stray: bool = False) -> 
     return _instance(member, span, span[0] if shared else "", Origin.SINGLE)
 
 
-def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Instance]:
+def _series(
+    main: Vevent, overrides: list[Vevent], window: Window, budget: Budget
+) -> list[Instance]:
     """The times of one series, and its overrides. Of its own times only the start if a rule
     cannot be followed.
     """
@@ -210,7 +213,7 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
     changes = _named(overrides, exact)
     strays = set[int]()
     try:
-        times, periods = _own_times(main, changes, window), _periods(main)
+        times, periods = _own_times(main, changes, window, budget), _periods(main)
         known = (*times, *(one.recurrence for one in periods))
         places = _Places(known, points, start=start, written=written, days=days)
         changes = _named(overrides, lambda one: places.one(one) or exact(one))
@@ -315,7 +318,9 @@ class _Places:
         return [moment.wall, *own]
 
 
-def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> dict[str, date]:
+def _own_times(
+    main: Vevent, overrides: list[Vevent], window: Window, budget: Budget
+) -> dict[str, date]:
     """The times near the window, by their text, without those that EXRULEs take away, as RFC 2445
     had it.
     """
@@ -335,7 +340,7 @@ def _own_times(main: Vevent, overrides: list[Vevent], window: Window) -> dict[st
             before = [one for one in found if one.wall < begin]
             found = list(islice(near(rule, begin), SERIES_EVENTS + 1))
             if len(found) > SERIES_EVENTS and found.pop().wall < end:
-                main.mended.append(_cut(f"FREQ={rule['FREQ']}"))
+                _note_cut(main, f"FREQ={rule['FREQ']}", budget)
             found += before
         times |= {_text(one.time): one.time for one in found}
     for rule in main.exceptions:

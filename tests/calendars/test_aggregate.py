@@ -198,11 +198,17 @@ def test_another_zone_or_a_wider_window_needs_parsing(
         assert counts(aggregate(tmp_path, town(site), **params)) == (2, 0, 0)
 
 
-def test_a_calendar_from_the_cache_is_the_one_made_without(tmp_path: Path) -> None:
-    weekly = calendar(
-        event("w", "W", "20260822T180000Z", "RRULE:FREQ=WEEKLY"), event("l", "L", "20261119")
-    )
-    with serving({"/one": Answer(ONE), "/two": Answer(weekly)}) as site:
+DAYS = {
+    "by the week": "RRULE:FREQ=WEEKLY",
+    "cut at its bound": "RRULE:FREQ=MINUTELY",
+}
+
+
+@pytest.mark.parametrize("rule", DAYS.values(), ids=DAYS)
+def test_a_calendar_from_the_cache_is_the_one_made_without(tmp_path: Path, rule: str) -> None:
+    """The first times of a long series are others on another day."""
+    body = calendar(event("w", "W", "20260822T180000Z", rule), event("l", "L", "20261119"))
+    with serving({"/one": Answer(ONE), "/two": Answer(body)}) as site:
         for first in ("2026-08-21", "2026-08-22", "2026-09-10"):
             aggregate(tmp_path / "again", town(site), first=first)
         aggregate(tmp_path / "alone", town(site), first="2026-09-10")

@@ -242,7 +242,7 @@ def test_of_a_feed_beyond_a_bound_the_first_events_are_kept(
     monkeypatch.setattr(expand, "FEED_EVENTS", 3)
     parsed = read(calendar(*(event(f"{n}", f"E{n}") for n in range(5))))
     assert [title for title, _start, _end in times(parsed)] == ["E0", "E1", "E2"]
-    assert (parsed.error, parsed.skipped) == ("", 2)
+    assert (parsed.error, parsed.skipped, parsed.is_cut) == ("", 2, True)
     assert parsed.problem == "the feed has more than 3 events"
 
 
@@ -263,6 +263,7 @@ def test_a_feed_that_is_full_to_the_last_event_has_all_of_them(
     monkeypatch.setattr(expand, "FEED_EVENTS", 3)
     parsed = read(calendar(*(event(f"{n}", f"E{n}") for n in range(3)), *more))
     assert (len(parsed.occurrences), parsed.skipped, parsed.problem) == (3, 0, "")
+    assert not parsed.is_cut
 
 
 def test_long_series_that_fill_a_feed_are_not_said_to_be_more_than_it_may_have(
@@ -300,7 +301,7 @@ def test_of_a_feed_beyond_a_bound_of_text_the_first_events_are_kept(
     assert {title for title, _start, _end in times(parsed)} == {"Good"}
     parsed = read(calendar(many[0].replace("DAILY", "WEEKLY"), event("g", "Good"), many[1]))
     assert {title for title, _start, _end in times(parsed)} == {"Good", "S0"}
-    assert (parsed.error, parsed.skipped) == ("", 1)
+    assert (parsed.error, parsed.skipped, parsed.is_cut) == ("", 1, True)
     assert parsed.problem == "the feed has more than 2 Mi characters of text"
 
 
@@ -391,6 +392,7 @@ def test_of_a_series_beyond_the_bound_the_first_times_are_kept(
     found = [start for title, start, _end in times(parsed) if title == "Weekly"]
     assert found == sorted(found)[:3]
     assert (len(found), len(times(parsed)), parsed.skipped, parsed.mended) == (3, 4, 0, 1)
+    assert parsed.is_cut
     assert parsed.mending.endswith("the times after the first 3 are left out")
 
 
