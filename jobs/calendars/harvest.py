@@ -279,7 +279,7 @@ def _left_out(parsed: Parsed) -> str:
         (parsed.mended, "mended", parsed.mending),
     )
     return "; ".join(
-        f"{'1 event' if count == 1 else f'{count} events'} {what}: {why}"
+        f"{'1 event' if count == 1 else f'{count:,} events'} {what}: {why}"
         for count, what, why in counts
         if count
     )

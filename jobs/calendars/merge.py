@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -102,23 +101,6 @@ class Merged:
         ]
 
 
-class _Order(NamedTuple):
-    """The place of an event in the calendar: all-day events are first in their local day. The
-    fields after `start` only make the order definite.
-    """
-
-    day: str
-    start: str
-    """"" for an all-day event."""
-    title: str
-    location: str
-    uid: str
-    recurrence: str
-    url: str
-    description: str
-    end: str
-
-
 @dataclass(frozen=True, slots=True)
 class _Copy:
     """One feed's copy of an event."""
@@ -126,13 +108,13 @@ class _Copy:
     feed: int
     """Its number in the city's list."""
     event: CityEvent
-    order: _Order
+    order: tuple[str, ...]
     primary: bool
     richness: int
     stale: bool
 
     @property
-    def preference(self) -> tuple[bool, int, bool, int, _Order]:
+    def preference(self) -> tuple[bool, int, bool, int, tuple[str, ...]]:
         """The copy with the lowest is kept."""
         return (not self.primary, -self.richness, self.stale, self.feed, self.order)
 
@@ -204,25 +186,20 @@ def _copies(
     return copies, dict(misplaced)
 
 
-def _order(event: CityEvent, zone: ZoneInfo) -> _Order:
-    """Raises ValueError or OverflowError when one of its times does not exist in the zone."""
-    local = [
-        (date.fromisoformat(one) if is_day(one) else local_of(one, zone)).isoformat()
+def _order(event: CityEvent, zone: ZoneInfo) -> tuple[str, ...]:
+    """The place of an event in the calendar: its local day, in which all-day events come first, and
+    its start; what follows makes it definite. Raises ValueError or OverflowError when one of its
+    times does not exist in the zone.
+    """
+    days = [
+        (date.fromisoformat(one) if is_day(one) else local_of(one, zone)).isoformat()[:10]
         for one in (event.start, event.end, event.recurrence)
         if one
     ]
     text = event.text
-    return _Order(
-        day=local[0][:10],
-        start="" if is_day(event.start) else event.start,
-        title=text.title,
-        location=text.location,
-        uid=event.uid,
-        recurrence=event.recurrence,
-        url=text.url,
-        description=text.description,
-        end=event.end,
-    )
+    start = "" if is_day(event.start) else event.start
+    place = (days[0], start, text.title, text.location, event.uid, event.recurrence)
+    return (*place, text.url, text.description, event.end)
 
 
 def _richness(event: CityEvent) -> int:
