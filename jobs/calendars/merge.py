@@ -354,9 +354,9 @@ def _dropped(copies: list[_Copy]) -> list[Drop]:
 
 
 def _with_own_uids(kept: list[_Copy], sources: Sequence[FeedSource]) -> list[CityEvent]:
-    """The events with UIDs that differ: no two may have one UID and one place in its series. The
-    first feed keeps its UID; a digest of the event is added to those of the others, so that they
-    stay the same from day to day.
+    """The events with UIDs that differ: no two may have one UID and one RECURRENCE-ID. The first
+    feed keeps its UID; a digest of the event is added to those of the others, so that they stay the
+    same from day to day.
     """
     taken: set[tuple[str, str]] = set()
     apart: dict[int, CityEvent] = {}

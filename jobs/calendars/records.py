@@ -126,7 +126,7 @@ class Parsed(msgspec.Struct, frozen=True):
     skipped: int = 0
     """Events left out because they cannot be understood or go on beyond every bound."""
     repeated: int = 0
-    """Events left out because another of the feed has their UID and their place."""
+    """Events left out because another of the feed has their UID, time, title and place."""
     problem: str = ""
     """The first reason for skipping one."""
     private: int = 0

@@ -2,9 +2,10 @@
 
 A series is its recurring VEVENT with its exclusions, additions and overrides. Its rules are
 expanded as those of schedules. An exclusion or an override names one time, as an instant, whatever
-zone it is written in, or what may be meant instead (`_Places`); an exclusion that is a day names
-all times of that day. An override is there even if its time is excluded, unless its SEQUENCE says
-that the exclusion is later. Publishers also give one UID to several VEVENTs that are no series:
+zone it is written in, or what may be meant instead (`_SeriesTimes`); an exclusion that is a day
+names all times of that day. An override is there even if its time is excluded, unless its SEQUENCE
+says that the exclusion is later. Publishers also give one UID to several VEVENTs that are no
+series:
 
     SEQUENCE differs in each                    versions of one event: the highest is kept
     the same start, title and place             the same event twice: one is kept
@@ -136,7 +137,7 @@ def _latest(mains: list[Vevent]) -> list[Vevent]:
 
 
 def _highest(overrides: list[Vevent]) -> list[Vevent]:
-    """Of those with the same place in their series, the one with the highest SEQUENCE."""
+    """Of those with the same RECURRENCE-ID, the one with the highest SEQUENCE."""
     best: dict[Moment | None, Vevent] = {}
     for one in overrides:
         best[one.recurrence] = max(best.get(one.recurrence, one), one, key=lambda each: each.rank)
@@ -215,27 +216,25 @@ def _series(
     try:
         times, periods = _own_times(main, changes, window, budget), _periods(main)
         known = (*times, *(one.recurrence for one in periods))
-        places = _Places(known, points, start=start, written=written, days=days)
-        changes = _named(overrides, lambda one: places.one(one) or exact(one))
+        series_times = _SeriesTimes(known, points, start=start, written=written, days=days)
+        changes = _named(overrides, lambda one: series_times.one(one) or exact(one))
         own = [*_instances(times, main, changes), *periods]
-        excluded = [(one, places.named(one)) for one in main.exclusions]
-        over = {place for _one, named in excluded for place in named}
+        excluded = [(one, series_times.named(one)) for one in main.exclusions]
+        over = {at for _one, named in excluded for at in named}
         over |= {_text(exact(one).time) for one in main.exclusions}
         changed = [(one, _text(one.recurrence.time)) for one in changes if one.recurrence]
-        taken = over.union(place for _one, place in changed)
+        taken = over.union(at for _one, at in changed)
         found = [one for one in own if one.recurrence not in taken]
         idle = [(main, "EXDATE", one) for one, named in excluded if not named]
         named = [(one, one.recurrence) for one in overrides if one.recurrence]
-        missed = [(one, "RECURRENCE-ID", at) for one, at in named if not places.named(at)]
+        missed = [(one, "RECURRENCE-ID", at) for one, at in named if not series_times.named(at)]
         strays = {one.number for one, _name, at in missed if window.has(at.wall.date())}
         shown = {one.recurrence for one in found}
         for member, name, moment in (*idle, *missed):
             is_old = member.sequence < main.sequence and window.has(moment.wall.date())
-            if is_old or shown.intersection(places.near(moment)):
+            if is_old or shown.intersection(series_times.near(moment)):
                 member.mended.append(f"{name} {moment.text} is no time of its series")
-        changes = [
-            one for one, place in changed if place not in over or one.sequence >= main.sequence
-        ]
+        changes = [one for one, at in changed if at not in over or one.sequence >= main.sequence]
     except MemoryError:
         raise
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
@@ -252,8 +251,8 @@ def _named(overrides: list[Vevent], name: Callable[[Moment], Moment]) -> list[Ve
     ]
 
 
-class _Places:
-    """Says which times of a series near the window a moment names. Times are text."""
+class _SeriesTimes:
+    """Finds the times of a series, near the window, that a moment names. Times are text."""
 
     def __init__(
         self,
@@ -284,11 +283,11 @@ class _Places:
         midnight, which some write behind a date. One in UTC is an hour of the day elsewhere: it is
         a date where its day by the clocks of the series has no other time.
         """
-        place = _text(self._exact(moment).time)
+        exact = _text(self._exact(moment).time)
         if moment.is_day:
-            return sorted(self.near(moment), key=lambda one: one != place)
-        if place in self._times:
-            return [place]
+            return sorted(self.near(moment), key=lambda one: one != exact)
+        if exact in self._times:
+            return [exact]
         by_clock = [_text(self._exact(replace(moment, zone=self._written)).time)]
         for wall in self._walls(moment):
             on = self._on.get(wall.date(), [])
@@ -301,16 +300,16 @@ class _Places:
 
     def one(self, moment: Moment) -> Moment | None:
         """The time that a change to a series names."""
-        for place in self.named(moment):
-            if is_day(place):
-                return Moment(datetime.fromisoformat(place), "")
-            return Moment(instant_of(place).replace(tzinfo=None), "UTC")
+        for named in self.named(moment):
+            if is_day(named):
+                return Moment(datetime.fromisoformat(named), "")
+            return Moment(instant_of(named).replace(tzinfo=None), "UTC")
         return None
 
     def near(self, moment: Moment) -> list[str]:
         """The times on the day of a moment, as it is written and where the series is."""
         days = {wall.date() for wall in self._walls(moment)}
-        return [place for day in days for place in self._on.get(day, [])]
+        return [one for day in days for one in self._on.get(day, [])]
 
     def _walls(self, moment: Moment) -> list[datetime]:
         there = _in(self._clock, moment)
@@ -361,7 +360,7 @@ def _walls_of(window: Window, start: Moment) -> tuple[datetime, datetime]:
 
 
 def _later(main: Vevent, overrides: list[Vevent]) -> dict[str, tuple[Vevent, timedelta]]:
-    """The overrides of all later times, by their places, and by how much they move these."""
+    """The overrides of all later times, by their RECURRENCE-ID, and how far they move these."""
     start = main.start.time
     zone = start.tzinfo if isinstance(start, datetime) else None
     return {
@@ -376,11 +375,11 @@ def _instances(times: dict[str, date], main: Vevent, overrides: list[Vevent]) ->
     moved by as much.
     """
     later = _later(main, overrides)
-    for place, one in times.items():
-        before = max((key for key in later if key < place), default="")
+    for recurrence, one in times.items():
+        before = max((key for key in later if key < recurrence), default="")
         member, moved = later.get(before, (main, _NONE))
         origin = Origin.OVERRIDE if before else Origin.RULE
-        yield _instance(member, _span(member, one + moved), place, origin)
+        yield _instance(member, _span(member, one + moved), recurrence, origin)
 
 
 def _near(rule: Rule, begin: datetime, *, start: Moment, stop: datetime) -> Iterator[Moment]:
@@ -402,12 +401,12 @@ def _periods(main: Vevent) -> list[Instance]:
     return found
 
 
-def _instance(member: Vevent, span: tuple[str, str], place: str, origin: Origin) -> Instance:
+def _instance(member: Vevent, span: tuple[str, str], recurrence: str, origin: Origin) -> Instance:
     return Instance(
         member=member.number,
         start=span[0],
         end=span[1],
-        recurrence=place,
+        recurrence=recurrence,
         origin=origin,
         rank=(member.sequence, origin, member.order),
         place=member.place,
