@@ -29,7 +29,6 @@ from .addresses import Policy, file_path, meant, plain_too, scheme_of, without
 from .cache import FetchCache
 from .request import NoConnection, Requester, Resolve, host_and_port, url_of
 from .responses import (
-    BadEncoding,
     Body,
     Fetched,
     FetchFailed,
@@ -37,10 +36,8 @@ from .responses import (
     Limits,
     Seconds,
     TimedOut,
-    TooLarge,
     Why,
     error_line,
-    too_large,
 )
 
 TIMEOUTS = 2
@@ -160,12 +157,9 @@ def read_file(path: Path, limit: int, folder: Path | None) -> Body:
         return inflater.finished()
     except (FileNotFoundError, NotADirectoryError):
         raise FetchFailed("no such file", why=Why.GONE) from None
-    except TooLarge:
+    except FetchFailed:
         inflater.body.close()
-        raise FetchFailed(too_large(limit)) from None
-    except BadEncoding as problem:
-        inflater.body.close()
-        raise FetchFailed(str(problem)) from None
+        raise
     except (OSError, ValueError) as problem:
         inflater.body.close()
         raise FetchFailed(f"cannot be read: {error_line(problem)}") from None

@@ -25,20 +25,17 @@ from blackboard.clock import Clock
 from .addresses import Address, Policy, why_refused
 from .responses import (
     HEAD,
-    BadEncoding,
     Fetched,
     FetchFailed,
     Limits,
     Seconds,
     TimedOut,
-    TooLarge,
     Why,
     error_line,
     freshness,
     next_request_at,
     read_body,
     read_head,
-    too_large,
     words_of,
 )
 
@@ -221,14 +218,9 @@ class Requester:
             if status not in {200, 203}:  # 203: a proxy on the way has changed it
                 raise await self._no_feed(response, way)
             encoding = headers.get("content-encoding", "")
-            try:
-                content = await read_body(
-                    response.aiter_raw(), encoding, self._limits.size, self._folder
-                )
-            except TooLarge:
-                raise FetchFailed(too_large(self._limits.size)) from None
-            except BadEncoding as problem:
-                raise FetchFailed(str(problem)) from None
+            content = await read_body(
+                response.aiter_raw(), encoding, self._limits.size, self._folder
+            )
         return Fetched(
             content=content,
             etag=headers.get("etag", ""),

@@ -245,14 +245,6 @@ _LAST = 64 * 1024
 """Bytes at the end of a feed that are searched for its end first, before all of it is."""
 
 
-class TooLarge(Exception):
-    """More bytes than the limit."""
-
-
-class BadEncoding(Exception):
-    """Not compressed in a way that was asked for, or damaged."""
-
-
 async def read_body(
     pieces: AsyncIterator[bytes], encoding: str, limit: int, folder: Path | None = None
 ) -> Body:
@@ -301,7 +293,8 @@ _GZIP = b"\x1f\x8b"
 class Inflater:
     """Decompresses a body piece by piece into a `Body`. What begins as gzip is unpacked, whatever
     is said of it, and what does not begin so is no gzip; what stands behind its end is left out.
-    The limit is one for the bytes that come, too. Raises TooLarge, BadEncoding.
+    The limit is one for the bytes that come, too. Raises FetchFailed for a body that is too large,
+    is not compressed in a way that was asked for, or is damaged.
     """
 
     def __init__(self, encoding: str, limit: int, body: Body) -> None:
@@ -309,7 +302,7 @@ class Inflater:
         self.body = body
         self._bits = _BITS.get(encoding.strip().lower())
         if self._bits is None:
-            raise BadEncoding(f"compressed as {encoding[:20]!r}, which was not asked for")
+            raise FetchFailed(f"compressed as {encoding[:20]!r}, which was not asked for")
         self._head = b""
         self._stream: zlib._Decompress | None = None
         self._begun = False
@@ -318,8 +311,7 @@ class Inflater:
 
     def feed(self, piece: bytes) -> None:
         self._came += len(piece)
-        if self._came > self._limit:
-            raise TooLarge
+        self._check(self._came)
         if self._ended:
             return
         if not self._begun:
@@ -350,7 +342,7 @@ class Inflater:
             self._keep(self._stream.decompress(piece, self._limit - self.body.size + 1))
         except zlib.error:
             if self._bits != 15 or self.body.size:
-                raise BadEncoding("its compression is damaged") from None
+                raise FetchFailed("its compression is damaged") from None
             self._bits = -15  # some send deflate without its header
             self._stream = zlib.decompressobj(self._bits)
             return piece
@@ -365,15 +357,18 @@ class Inflater:
         return self._stream.unconsumed_tail
 
     def _keep(self, part: bytes) -> None:
-        if self.body.size + len(part) > self._limit:
-            raise TooLarge
+        self._check(self.body.size + len(part))
         self.body.write(part)
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise FetchFailed(f"larger than {self._limit / 1024 / 1024:g} MiB")
 
     def finished(self) -> Body:
         if not self._begun:
             self._keep(self._head)
         if self._stream is not None and not self._stream.eof and self.body.size:
-            raise BadEncoding("its compression ends too soon")
+            raise FetchFailed("its compression ends too soon")
         self.body.finish()
         return self.body
 
@@ -392,10 +387,6 @@ async def read_head(pieces: AsyncIterator[bytes], encoding: str, size: int) -> b
         return zlib.decompressobj(47).decompress(head, size)
     except zlib.error:
         return b""
-
-
-def too_large(limit: int) -> str:
-    return f"larger than {limit / 1024 / 1024:g} MiB"
 
 
 def error_line(problem: Exception) -> str:

@@ -14,13 +14,11 @@ import pytest
 from jobs.calendars.addresses import Address, policy
 from jobs.calendars.fetch import Fetcher
 from jobs.calendars.responses import (
-    BadEncoding,
     Body,
     Fetched,
     FetchFailed,
     Inflater,
     Limits,
-    TooLarge,
     Why,
     read_body,
 )
@@ -229,12 +227,12 @@ def test_a_compression_bomb_is_never_inflated_beyond_the_limit() -> None:
     bomb = gzip.compress(bytes(50_000_000))
     assert len(bomb) < 60_000
     for encoding in ("gzip", ""):
-        with pytest.raises(TooLarge):
+        with pytest.raises(FetchFailed, match="larger than"):
             read([bomb], encoding, 100_000)
 
 
 def test_bombs_within_bombs_are_counted_together() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(FetchFailed, match="larger than"):
         read([gzip.compress(bytes(1000)) * 200], "gzip", 100_000)
 
 
@@ -250,7 +248,7 @@ def test_what_stands_behind_the_end_of_a_compressed_feed_is_not_kept() -> None:
 
 @pytest.mark.parametrize("more", [bytes(1_000), gzip.compress(b"") * 50], ids=["bytes", "gzip"])
 def test_a_feed_that_is_small_but_whose_compressed_bytes_never_end_is_refused(more: bytes) -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(FetchFailed, match="larger than"):
         read([gzip.compress(ONE), *[more] * 110], "gzip", 100_000)
 
 
@@ -271,7 +269,7 @@ def test_parts_that_are_compressed_one_by_one_are_put_together(size: int) -> Non
     ],
 )
 def test_damaged_or_unknown_compression_is_refused(pieces: list[bytes], encoding: str) -> None:
-    with pytest.raises(BadEncoding):
+    with pytest.raises(FetchFailed, match="compress"):
         read(pieces, encoding, 100_000)
 
 
