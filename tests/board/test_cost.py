@@ -30,6 +30,7 @@ from blackboard.worker import coordinator, wake
 from blackboard.worker.membership import MEETS_EVERY
 from blackboard.worker.worker import Mode
 from tests.support.clocks import START, ManualClock, TurnedWake
+from tests.support.turns import settled
 from tests.support.workers import HANDLERS, FakeRunner, board_on
 
 MINUTE = timedelta(minutes=1)
@@ -283,8 +284,7 @@ async def passes(clock: ManualClock, time: timedelta) -> None:
     """Let time pass: from each moment that somebody waits for to the next."""
     end = clock.monotonic() + time.total_seconds()
     while True:
-        for _ in range(25):
-            await asyncio.sleep(0)
+        await settled()
         following = min((when for when, *_ in clock._sleepers), default=end)
         if following > end:
             return

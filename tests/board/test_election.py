@@ -40,6 +40,7 @@ from tests.support.faults import Fault, FaultyTable
 from tests.support.patience import is_within, patience
 from tests.support.processes import eventually, halt, own_environ, whole_lines
 from tests.support.stores import rows_of
+from tests.support.turns import settled
 
 LEASE = 15.0
 CHECK = LEASE / 3
@@ -81,10 +82,10 @@ class Town:
     async def turns(self, seconds: float, *, by: float = 0.25) -> None:
         """Time passes, and everybody does what is due."""
         end = self.clock.monotonic() + seconds
-        await settles()
+        await settled()
         while self.clock.monotonic() < end:
             self.clock.advance(min(by, end - self.clock.monotonic()))
-            await settles()
+            await settled()
 
     async def until(self, condition: Callable[[], object], seconds: float) -> float:
         """Time passes until that holds; how much it was."""
@@ -111,11 +112,6 @@ class Town:
 
     async def history(self, name: str = "report") -> list[Run]:
         return [run async for run in (await self.elections()).runs(name)][::-1]
-
-
-async def settles() -> None:
-    for _ in range(120):
-        await asyncio.sleep(0)
 
 
 def of_town(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -27,12 +27,10 @@ from tests.support.boards import Scene, Test, disagreements, on_each_store
 from tests.support.clocks import START, ManualClock, TurnedWake
 from tests.support.faults import FaultyTable
 from tests.support.stores import OpenTable
+from tests.support.turns import settled
 from tests.support.workers import HANDLERS, FakeRun, FakeRunner, board_on
 
 Found = TypeVar("Found", bound=BoardEvent)
-
-QUIET = 40
-"""Turns of the loop without a request to a store, after which all tasks wait for the clock."""
 
 
 class SkewedClock:
@@ -262,14 +260,10 @@ class Fleet(Scene):
 
     async def settle(self) -> None:
         """Wait until all tasks wait for the clock."""
-        quiet = 0
-        while quiet < QUIET:
-            await asyncio.sleep(0)
-            quiet += 1
-            for table in self.tables:
-                if not table.inside.none.is_set():
-                    quiet = 0
-                    await table.inside.none.wait()
+        await settled()
+        while busy := [table for table in self.tables if not table.inside.none.is_set()]:
+            await busy[0].inside.none.wait()
+            await settled()
 
     async def history(self, item_id: str = "davis") -> list[Run]:
         """The runs of an item, the oldest first."""

@@ -20,7 +20,8 @@ from blackboard.notify.ways import Route
 from blackboard.protocol import keys
 from blackboard.table import Row
 from tests.support.clocks import START
-from tests.support.workers import PATIENCE, WorkerScene, Workplace, rests, until
+from tests.support.turns import one_turn
+from tests.support.workers import PATIENCE, WorkerScene, Workplace, until
 
 NOTICE = Notice(
     event=NoticeKind.FAILED,
@@ -184,11 +185,11 @@ async def notices(place: Workplace) -> list[Row]:
 
 async def in_states(place: Workplace, *expected: str) -> None:
     """Wait until the rows of notices are in these states."""
-    rest, found = rests(), list[str]()
+    found = list[str]()
     async with asyncio.timeout(PATIENCE):
         while found != sorted(expected):
             found = sorted(str(row.data["state"]) for row in await notices(place))
-            await asyncio.sleep(next(rest))
+            await one_turn()
 
 
 async def ends(

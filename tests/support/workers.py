@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import pytest
@@ -39,6 +38,7 @@ from tests.support.clocks import ManualClock, SeededChance
 from tests.support.faults import FaultyTable
 from tests.support.patience import patience
 from tests.support.stores import OpenTable
+from tests.support.turns import one_turn
 
 Found = TypeVar("Found", bound=BoardEvent)
 
@@ -46,10 +46,6 @@ SINGLY, IN_BULK = 2.2, 0.085
 """The most requests of a run, for runs one by one, and for many at a time."""
 PATIENCE = patience(30.0)
 """Seconds to wait for a condition before a test fails."""
-TURNS = 2_000
-"""Turns of the loop before it rests between turns."""
-REST = 0.0005
-"""Seconds of a rest."""
 
 
 @handler("feed", retries=0)
@@ -86,20 +82,12 @@ _ALL = (_feed, _plain, _rare, _fenced, _scarce, _polite)
 HANDLERS: Mapping[str, Handler] = {one.type: one for each in _ALL for one in handlers_of(each)}
 
 
-def rests() -> Iterator[float]:
-    """Seconds to sleep between two checks of a condition: 0 for `TURNS` checks, then `REST`,
-    because a loop that never rests slows down the threads of stores.
-    """
-    return chain(repeat(0.0, TURNS), repeat(REST))
-
-
 async def until(condition: Callable[[], object], what: str) -> None:
     """Let other tasks run until a condition holds."""
-    rest = rests()
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():  # noqa: ASYNC110 - of whatever it may be made
-                await asyncio.sleep(next(rest))
+            while not condition():
+                await one_turn()
     except TimeoutError:
         raise AssertionError(f"it did not happen: {what}") from None
 
@@ -291,12 +279,11 @@ class WorkerScene:
         await asyncio.wait_for(asyncio.shield(self.task), PATIENCE)
 
     async def stop(self) -> None:
-        rest = rests()
         while not self.task.done():
             self.worker.stop()
             await self.inline.close()
             await self.process.close()
-            await asyncio.sleep(next(rest))
+            await one_turn()
         await self.task
 
 
@@ -379,10 +366,9 @@ class Workplace(Scene):
 
     async def ended(self, item_id: str, *, runs: int = 1) -> list[tuple[int, str]]:
         """The outcomes of an item, once there are so many."""
-        rest = rests()
         async with asyncio.timeout(PATIENCE):
-            while len(found := await self.outcomes(item_id)) < runs:  # noqa: ASYNC110 - rows
-                await asyncio.sleep(next(rest))
+            while len(found := await self.outcomes(item_id)) < runs:
+                await one_turn()
         return found
 
 

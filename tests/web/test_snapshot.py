@@ -28,6 +28,7 @@ from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 from tests.support.patience import patience
+from tests.support.turns import settled
 from tests.support.web_site import door
 
 
@@ -511,11 +512,9 @@ async def test_a_full_reading_does_not_put_off_the_next_look(
 
 
 async def turned(clock: ManualClock, seconds: float) -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settled()
     clock.advance(seconds)
-    for _ in range(200):
-        await asyncio.sleep(0)
+    await settled()
 
 
 def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:

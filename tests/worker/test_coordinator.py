@@ -58,6 +58,7 @@ from tests.support.patience import patience
 from tests.support.plans import DAY
 from tests.support.processes import eventually, own_environ, whole_lines
 from tests.support.stores import rows_of
+from tests.support.turns import one_turn, settled
 from tests.support.workers import PATIENCE, FaultyShards, WorkerScene, Workplace, with_workers
 
 CHECK = LEASE / 3
@@ -102,10 +103,9 @@ async def passes(clock: ManualClock, seconds: float, *, by: float = 5.0) -> None
     """Time passes, and what is due is done."""
     end = clock.monotonic() + seconds
     while clock.monotonic() < end:
-        for _ in range(40):
-            await asyncio.sleep(0)
-        while Watched.under_way:  # noqa: ASYNC110 - of all workers
-            await asyncio.sleep(0)
+        await settled()
+        while Watched.under_way:
+            await one_turn()
         clock.advance(min(by, end - clock.monotonic()))
 
 
@@ -736,6 +736,7 @@ coordinator.ENTERS_AFTER = 0.2
 coordinator.LEASE = timedelta(seconds=3)
 coordinator.COUNTED_EVERY = timedelta(seconds=1)
 from blackboard.cli import main
+from tests.support.turns import one_turn, settled
 main()
 """
 

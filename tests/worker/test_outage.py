@@ -29,6 +29,7 @@ from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.worker import Mode
 from tests.support.boards import disagreements
 from tests.support.clocks import ManualClock, TurnedWake
+from tests.support.turns import settled
 from tests.support.workers import HANDLERS, FakeRunner, board_on
 
 Found = TypeVar("Found", bound=BoardEvent)
@@ -106,8 +107,7 @@ class Town:
         """Turn the clock on, a little at a time; all workers go on meanwhile."""
         for _ in range(round(seconds / STEP)):
             self.clock.advance(STEP)
-            for _ in range(40):
-                await asyncio.sleep(0)
+            await settled()
 
     async def start(self, number: int) -> None:
         """A worker whose coroutines go on for ever; its plain functions end at once."""

@@ -14,6 +14,7 @@ from blackboard.worker.permits import ASK_AGAIN, LOST, Permits
 from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
 from tests.support.stores import rows_of
+from tests.support.turns import one_turn, settled
 from tests.support.workers import PATIENCE, Workplace, until, with_workers
 
 SCARCE = Limit("scarce", "", 2)
@@ -25,8 +26,8 @@ async def held(place: Workplace, limit: Limit = SCARCE) -> list[str]:
 
 async def until_held(place: Workplace, *ids: str) -> None:
     async with asyncio.timeout(PATIENCE):
-        while await held(place) != sorted(ids):  # noqa: ASYNC110 - rows
-            await asyncio.sleep(0)
+        while await held(place) != sorted(ids):
+            await one_turn()
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -247,8 +248,7 @@ async def test_without_answers_a_run_is_stopped_before_its_permit_is_free(
     place.table.script(*[Fault.AWAY] * 40)
     for _ in range(int(LEASE)):
         place.later(seconds=1)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settled()
         if run.stopped is not None:
             break
     assert run.stopped is not None
@@ -257,7 +257,7 @@ async def test_without_answers_a_run_is_stopped_before_its_permit_is_free(
     async with asyncio.timeout(PATIENCE):
         while not await place.outcomes("davis"):
             place.later(seconds=1)
-            await asyncio.sleep(0)
+            await one_turn()
 
 
 @with_workers

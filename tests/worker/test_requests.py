@@ -18,6 +18,7 @@ from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.membership import MEETS_EVERY
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
+from tests.support.turns import settled
 from tests.support.workers import (
     IN_BULK,
     KEEP_ALL,
@@ -100,8 +101,7 @@ async def test_an_idle_worker_writes_once_a_minute_and_meets_others_every_five(
     for _ in range(MEETS_EVERY):
         for _ in range(60):
             place.later(seconds=1)
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await settled()
         await place.sleeps(ANNOUNCE_EVERY)
         assert spent() == Requests(commits=1)
     assert looks_at_members(place) - before == 1

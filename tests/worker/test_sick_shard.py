@@ -26,6 +26,7 @@ from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import disagreements
 from tests.support.clocks import START, ManualClock, SeededChance, TurnedWake
+from tests.support.turns import settled
 from tests.support.workers import HANDLERS, FakeRunner, board_on, ids_of_shard
 
 SHARDS, PER_SHARD = 4, 4
@@ -106,8 +107,7 @@ class Town:
     async def turn(self, seconds: float) -> None:
         for _ in range(round(seconds / STEP)):
             self.clock.advance(STEP)
-            for _ in range(40):
-                await asyncio.sleep(0)
+            await settled()
             assert not self.task.done()
 
     def ended(self) -> Counter[int]:
@@ -270,8 +270,7 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
         task = asyncio.get_running_loop().create_task(worker.work(mode))
         for _ in range(round(20 / STEP)):
             clock.advance(STEP)
-            for _ in range(40):
-                await asyncio.sleep(0)
+            await settled()
         assert task.done()
         await task
         outcomes = [event.run.outcome for event in told if isinstance(event, RunEnded)]

@@ -25,6 +25,7 @@ from tests.support.boards import disagreements
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 from tests.support.patience import patience
+from tests.support.turns import settled
 from tests.support.workers import Workplace, board_on, ids_of_shard, until, with_workers
 
 KEPT = 16
@@ -530,8 +531,7 @@ async def test_asked_twice_while_the_grace_passes_it_gives_no_more(place: Workpl
     worker = await place.worker(grace=timedelta(hours=1))
     await worker.run("davis")
     worker.worker.stop()
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settled()
     assert not worker.task.done()
     worker.worker.stop()
     await worker.ended()
@@ -671,8 +671,7 @@ async def test_a_store_that_is_away_does_not_keep_a_worker_from_ending(place: Wo
     worker.worker.stop()
     while not worker.task.done():
         place.clock.advance(0.5)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settled()
     await worker.task
     place.table._commits.clear()
     assert (await place.lock()).owner == "me"
