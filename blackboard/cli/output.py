@@ -9,8 +9,9 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 import msgspec
@@ -121,6 +122,18 @@ def note(message: str, *, verbatim: bool = False) -> None:
 
 def warn(message: str) -> None:
     note(f"warning: {message}")
+
+
+@contextmanager
+def if_writable(stream: TextIO) -> Iterator[None]:
+    """Around what a server prints of itself: it serves also where the stream does not take that.
+    What is left of it is not tried again as Python ends.
+    """
+    try:
+        yield
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def paused_words(mark: Mark, now: datetime) -> str:

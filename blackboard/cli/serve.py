@@ -7,14 +7,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from blackboard.board import Board
 from blackboard.cli.options import Chosen, cli_command, common
-from blackboard.cli.output import emit, note
+from blackboard.cli.output import emit, if_writable, note
 from blackboard.cli.session import Session, interrupted_by
 from blackboard.errors import BadInput
 from blackboard.inputs import Endpoint
@@ -100,14 +99,14 @@ def serve_command(
     def serves(url: str) -> None:
         nonlocal begun
         begun = True
-        with suppress(OSError):  # it serves also where nothing takes its address
+        with if_writable(sys.stdout):
             if chosen.json:
                 emit({"url": url}, in_a_line=True)
             else:
                 click.echo(url)
-            sys.stdout.flush()
-        if not chosen.json:
-            note("Ctrl-C ends it")
+        with if_writable(sys.stderr):
+            if not chosen.json:
+                note("Ctrl-C ends it")
 
     async def work() -> None:
         async with session.board() as table:

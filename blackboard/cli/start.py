@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blackboard.cli.options import Chosen, cli_command, common, program
-from blackboard.cli.output import colour, emit, is_terminal, note
+from blackboard.cli.output import colour, emit, if_writable, is_terminal, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown, texts_of
@@ -200,11 +200,12 @@ def azurite_command(
         azurite.start(port=port, folder=folder, log=file, progress=note) as emulator,
     ):
         try:
-            if as_json or (chosen is not None and chosen.json):
-                record = {"store": emulator.url, "port": emulator.port, "location": location}
-                emit(record, in_a_line=True)
-            else:
-                click.echo(_instructions(emulator.url, location))
+            with if_writable(sys.stdout):
+                if as_json or (chosen is not None and chosen.json):
+                    record = {"store": emulator.url, "port": emulator.port, "location": location}
+                    emit(record, in_a_line=True)
+                else:
+                    click.echo(_instructions(emulator.url, location))
             said = emulator.wait()
         except KeyboardInterrupt:
             return 0

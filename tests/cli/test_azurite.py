@@ -86,6 +86,19 @@ def test_a_port_that_is_taken_is_bad_input(site: Site) -> None:
     )
 
 
+@pytest.mark.parametrize("closed", [">&-", ">/dev/full"])
+def test_it_goes_on_where_nothing_takes_its_url(site: Site, closed: str) -> None:
+    line = f'exec "$0" -m blackboard azurite --port 0 --log log {closed}'
+    program = ("-c", f"import os, sys; os.execlp('sh', 'sh', '-c', {line!r}, sys.executable)")
+    command = site.start(program=program)
+    log = site.folder / "log"
+    eventually(lambda: log.exists() and "listening on" in log.read_text(), "it listens")
+    [emulator] = site.below(command)
+    emulator.kill()
+    assert command.ended() == 2
+    assert "blackboard: Azurite has ended; it said: " in command.text
+
+
 def test_an_emulator_that_ends_by_itself_is_a_failure(site: Site) -> None:
     command = site.start("azurite", "--port", "0", "--json")
     told(command, "}\n")
