@@ -2,10 +2,11 @@
 all output of the run.
 
 Covered are the value, its lines, and its forms in a URL, in base64 (anywhere in a longer text:
-`user:token`), in HTML, in JSON and JSON within it, and in Python's quotes. Programs differ in which
-characters they escape in a URL, in HTML or in JSON, and how: any of them may be. Values of fewer
-than SHORTEST characters stay: they occur by chance. Not promised is any other form that a handler
-makes of a value: reversed, in pieces, as a number or a hash, quoted twice or for a shell.
+`user:token`), in HTML, in JSON and in Python's quotes, which may be within each other. Programs
+differ in which characters they escape in a URL, in HTML or in JSON, and how: any of them may be.
+Values of fewer than SHORTEST characters stay: they occur by chance. Not promised is any other form
+that a handler makes of a value: reversed, in pieces, as a number or a hash, quoted for a URL twice
+or for a shell.
 
 Masking takes time in proportion to the text and to the values, and is limited to a part of a long
 text, because it may happen on the loop. Text is masked before it is cut to fit a row: a value that
@@ -49,9 +50,10 @@ _UNRESERVED = frozenset(ascii_letters + digits + "-._~")
 _ESCAPING = re.compile(r"[%&+\\]")
 _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 """Characters that a backslash and this letter stand for."""
-_BEFORE = r"\\{0,16}+"
-"""Backslashes before a character: JSON within JSON doubles them. None is given back, for the search
-would else try each way to share them out; the limit keeps it short where there are very many.
+_BEFORE = r"\\{0,16}+(?:%5[Cc]){0,16}+"
+"""Backslashes before a character, also as they are in a URL: JSON within JSON doubles them. None is
+given back, for the search would else try each way to share them out; the limit keeps it short where
+there are very many.
 """
 _JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _QUOTED = re.compile("%[0-9A-F]{2}")
@@ -261,7 +263,8 @@ def _escaped(value: str) -> re.Pattern[str] | None:
     """
     if not SHORTEST <= len(value) <= _LONGEST_ESCAPED or _UNRESERVED.issuperset(value):
         return None
-    value = re.sub(r"\\+", r"\\", value)
+    # Of the value, too, `\u005c` is a backslash: `_character` takes what looks like it.
+    value = re.sub(r"(?:\\+(?:u005[cC])*)+", r"\\", value)
     start = r"(?<!\\)" if value[0] == "\\" else ""  # a run of them is tried once
     return re.compile(start + "".join(map(_character, value)))
 
@@ -273,8 +276,7 @@ def _character(one: str) -> str:
         return re.escape(one)
     raw = one.encode(errors="surrogateescape")
     units = one.encode("utf-16-be", "surrogatepass").hex()
-    pairs = [units[at : at + 4] for at in range(0, len(units), 4)]
-    in_json = _BEFORE.join(f"u(?:{pair}|{pair.upper()})" for pair in pairs)
+    in_json = _quoted([f"u{units[at : at + 4]}" for at in range(0, len(units), 4)])
     forms = [
         "".join(f"%(?:{byte:02X}|{byte:02x})" for byte in raw),
         f"&#0*+{ord(one)};",
@@ -282,11 +284,18 @@ def _character(one: str) -> str:
         *(f"&{name}" for name, text in html5.items() if text == one and name.endswith(";")),
     ]
     if one == "\\":
-        return "(?:" + "|".join((rf"\\++(?:{in_json})?+", *forms)) + "){1,16}+"
+        return "(?:(?:" + "|".join((r"\\++", *forms)) + f")(?:{in_json})?+){{1,16}}+"
     if one == " ":
         forms.append(r"\+")
-    after = "|".join((re.escape(one), in_json, *_LETTERS.get(one, "")))
-    return rf"(?:{_BEFORE}(?:{after})|{'|'.join(forms)})"
+    in_python = f"U{ord(one):08x}" if ord(one) > 255 else f"x{ord(one):02x}"
+    in_quotes = (in_json, _quoted([in_python]), _quoted([f"x{byte:02x}" for byte in raw]))
+    after = "|".join((re.escape(one), *in_quotes, *_LETTERS.get(one, ""), *forms))
+    return f"{_BEFORE}(?:{after})"
+
+
+def _quoted(codes: Iterable[str]) -> str:
+    """The expression for the codes of a character, after the backslash before the first."""
+    return _BEFORE.join(f"{code[0]}(?:{code[1:]}|{code[1:].upper()})" for code in codes)
 
 
 def _in_json(value: str) -> Iterator[str]:

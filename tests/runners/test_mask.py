@@ -4,6 +4,8 @@ import html
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -74,6 +76,39 @@ def test_a_value_is_masked_within_what_was_encoded(value: str, user: str, rest: 
     left = told.removeprefix("Authorization: Basic ").replace("${TOKEN}", "", 1)
     assert len(said) - len(left) >= len(encoded(value).rstrip("=")) - 3
     assert "${TOKEN}" in told
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        r"canary\u0041-12",
+        r"canary\u005c-12",
+        r"\\\u005Ccanary",
+        r"canary\u005c",
+        r"canary\x5c12",
+        "canary\x00\x1b\x7f\\x1b",
+        "canary\\\u00e9\\xe9\u20ac\\u20ac",
+        "canary\U0001f600\\ud83d\\ude00",
+        "can\"ary's\n\\n",
+    ],
+)
+@pytest.mark.parametrize("forms", [*product([json.dumps, repr, ascii], repeat=3)])
+def test_a_value_is_masked_in_quotes_within_quotes(
+    value: str, forms: Sequence[Callable[[str], str]]
+) -> None:
+    """Also one that holds what looks like an escaped character."""
+    said = value
+    for form in forms:
+        said = form(said)
+        told = Mask({"TOKEN": value}).text(said)
+        assert re.fullmatch(r"""[\\"']+\$\{TOKEN\}[\\"']+""", told)
+
+
+@pytest.mark.parametrize("value", ["canary\\u005c", "can\"ary's\n\\n", "canary\x1b\u00e9<\\"])
+def test_a_value_is_masked_in_json_that_is_escaped_again(value: str) -> None:
+    said = json.dumps(value)
+    told = [Mask({"TOKEN": value}).text(one) for one in (quote(said), html.escape(said))]
+    assert told == ["%22${TOKEN}%22", "&quot;${TOKEN}&quot;"]
 
 
 def test_a_value_with_nothing_to_escape_is_found_beside_what_is_escaped() -> None:
