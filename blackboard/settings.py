@@ -9,6 +9,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ from blackboard.spec import (
 )
 
 FILE_NAME = "blackboard.toml"
+LARGEST_FILE = 64 << 20
+"""The most bytes of a file of settings or items, or of a crontab."""
 NO_GRACE = {"0", "0s"}
 MOST_REMEMBERED = 20_000
 """The most specs whose settings a resolver caches."""
@@ -285,21 +288,34 @@ def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def read_text(file: Path, *, field: str = "config") -> str:
     """The text of a settings file. Raises BadInput with this `field` when it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        problem = f"{file}: {error.strerror}"
-        raise BadInput(field, problem, "name a file that can be read") from None
-    except UnicodeDecodeError:
-        raise BadInput(field, f"{file} is not UTF-8 text", "save it as UTF-8") from None
+    return _text(read_bytes(file, field=field), str(file), field=field)
 
 
 def read_stdin() -> str:
     """The text of the standard input, as that of a file. Raises BadInput."""
+    return _text(read_bytes(None, field="stdin"), "it", field="stdin")
+
+
+def _text(data: bytes, what: str, *, field: str) -> str:
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput("stdin", "it is not UTF-8 text", "give it as UTF-8") from None
+        raise BadInput(field, f"{what} is not UTF-8 text", "give it as UTF-8") from None
+
+
+def read_bytes(file: Path | None, *, field: str) -> bytes:
+    """What a file holds; None: what the standard input has. Raises BadInput with this `field` where
+    it cannot be read, and where it is longer than LARGEST_FILE: a device may have no end.
+    """
+    what = file or "the standard input"
+    try:
+        with file.open("rb") if file else nullcontext(sys.stdin.buffer) as stream:
+            data = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise BadInput(field, f"{what}: {error.strerror}", "name a file that can be read") from None
+    if len(data) > LARGEST_FILE:
+        raise BadInput(field, f"{what} has more than {LARGEST_FILE:,} bytes", "divide it")
+    return data
 
 
 def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None:

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +31,7 @@ from blackboard.phrases import plural
 from blackboard.schedule.cron import Cron, idle_steps
 from blackboard.schedule.times import parse_duration
 from blackboard.schedule.zones import find_zone
+from blackboard.settings import read_bytes
 from blackboard.spec import is_of_a_line
 
 LONGEST_ID = 40
@@ -423,7 +423,8 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     """
     zone = find_zone(tz or zone_of_host()).key
     found = Crontab(zone, user or "")
-    found.read(_text_of(file))
+    data = read_bytes(None if file == "-" else Path(file), field="file")
+    found.read(data.decode("utf-8-sig", "surrogateescape"))  # a byte that is not UTF-8 stays
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
     users = [] if user else found.check_users(system=system)
     _tell_of_others(found, file)
@@ -448,18 +449,6 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     else:
         click.echo("\n".join(_lines(found.items, file=file, zone=zone)), nl=False)
     return 0
-
-
-def _text_of(file: str) -> str:
-    """The text of a file, or of the standard input for -. A byte that is not UTF-8 stays as one of
-    Python's surrogates. Raises BadInput.
-    """
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        problem = f"{file}: {error.strerror}"
-        raise BadInput("file", problem, "name a file that can be read") from None
-    return data.decode("utf-8-sig", "surrogateescape")
 
 
 def _lines(items: Sequence[dict[str, Any]], *, file: str, zone: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from blackboard import settings
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.patience import patience
 
@@ -105,6 +106,29 @@ def test_rows_that_are_no_text_are_left_out_and_named(town: CommandLine, file: P
         assert left_out in said.err
     assert "damaged  item:town-" in said.out
     town(*store, "doctor", code=1)
+
+
+@pytest.mark.of_sqlite("it is about no store")
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ("apply /dev/zero", "file: /dev/zero has more than 10,000 bytes (divide it)"),
+        ("apply -", "stdin: the standard input has more than 10,000 bytes (divide it)"),
+        ("--config /dev/zero show", "config: /dev/zero has more than 10,000 bytes (divide it)"),
+        ("import-crontab /dev/zero", "file: /dev/zero has more than 10,000 bytes (divide it)"),
+        ("import-crontab -", "file: the standard input has more than 10,000 bytes (divide it)"),
+        ("edit davis --set x=@/dev/zero", "params: they are 6,291,464 bytes of JSON"),
+        ("run davis --set x=@/dev/zero", "params: they are 6,291,464 bytes of JSON"),
+        ("edit davis --checkpoint @/dev/zero", "checkpoint: it is 6,291,458 characters of JSON"),
+    ],
+)
+def test_a_file_without_an_end_is_read_in_part(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch, args: str, told: str
+) -> None:
+    monkeypatch.setattr(settings, "LARGEST_FILE", 10_000)
+    with open("/dev/zero", encoding="utf-8") as zeros:  # noqa: PTH123 - as the standard input is
+        monkeypatch.setattr("sys.stdin", zeros)
+        assert told in town.refused(*args.split())
 
 
 @pytest.mark.of_sqlite("damaged files")
