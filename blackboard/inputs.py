@@ -6,9 +6,11 @@ argument of another kind is refused by its name. A text or a number of a class o
 template engine's, is taken as a plain one.
 """
 
+import json
 import os
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import wraps
@@ -87,6 +89,17 @@ def _check_utf8(field: str, text: str) -> None:
         if sys.getfilesystemencoding() != "utf-8":  # arguments are read by it
             remedy = "set the locale to one with UTF-8: LC_ALL=C.UTF-8"
         raise BadInput(field, f"{text[:60]!r} is not UTF-8 text", remedy) from None
+
+
+def check_keys(text: str | bytes, field: str) -> None:
+    """Refuses JSON in which an object has a key twice, of which a decoder takes the last."""
+
+    def check(pairs: Sequence[tuple[str, Any]]) -> None:
+        for key, times in Counter(key for key, _ in pairs).items():
+            if times > 1:
+                raise BadInput(field, f"the key {key[:60]!r} is there twice", "name it once")
+
+    json.loads(text, object_pairs_hook=check, parse_int=str, parse_float=str)
 
 
 def check_names(names: Iterable[str], taken: Collection[str], *, of: str, where: str = "") -> None:

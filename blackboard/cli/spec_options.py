@@ -19,7 +19,7 @@ from blackboard.cli.options import completing
 from blackboard.cli.output import warn
 from blackboard.cli.session import Session
 from blackboard.errors import BadInput
-from blackboard.inputs import LARGEST_PARAMS, changed
+from blackboard.inputs import LARGEST_PARAMS, changed, check_keys
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
@@ -77,11 +77,13 @@ def parse_value(text: str, key: str) -> Any:
     if text.startswith("@"):
         return _read(text[1:], key)
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
+        check_keys(text, key)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return text
     except RecursionError:
         raise BadInput("set", "it is nested too deeply") from None
+    return value
 
 
 def _path(key: str, field: str) -> list[str]:

@@ -24,7 +24,7 @@ from starlette.responses import RedirectResponse, Response
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.inputs import number_of
+from blackboard.inputs import check_keys, number_of
 from blackboard.phrases import plural
 from blackboard.protocol.actions import Done, param_names, recording_action
 from blackboard.table import TableError
@@ -123,6 +123,7 @@ def params_in(text: str) -> dict[str, Any]:
         return {}
     try:
         found = msgspec.json.decode(text)
+        check_keys(text, "params")
     except (ValueError, RecursionError) as problem:
         raise BadInput("params", f"it is no JSON: {problem}", 'as in {"days": 3}') from None
     if not isinstance(found, dict):

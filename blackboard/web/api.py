@@ -35,6 +35,7 @@ from blackboard.display.sharing import (
     unreadable_election,
 )
 from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
+from blackboard.inputs import check_keys
 from blackboard.protocol.actions import actions
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.members import lost_since, with_silence, workers
@@ -368,12 +369,14 @@ async def _body(request: Request, struct: Any) -> Any:
     remedy = f"at most {LONGEST_BODY:,} bytes"
     body = await body_of(request, JSON_TYPE, most=LONGEST_BODY, remedy=remedy)
     try:
-        return msgspec.json.decode(body, type=struct)
+        decoded = msgspec.json.decode(body, type=struct)
+        check_keys(body, "body")
     except msgspec.ValidationError as problem:
         raise _bad(problem, struct, what="body") from None
     except (ValueError, RecursionError) as problem:
         what = "half of a surrogate pair is no character" if _HALF.search(body) else problem
         raise BadInput("body", f"it is no JSON: {what}", 'as in {"id": "davis"}') from None
+    return decoded
 
 
 def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInput:

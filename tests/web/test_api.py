@@ -417,6 +417,19 @@ def test_what_is_no_json_is_said(client: TestClient, body: bytes, problem: str) 
     assert (found["field"], found["problem"]) == ("body", f"it is no JSON: {problem}")
 
 
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        (b'{"id": "davis", "id": "keene"}', "id"),
+        (b'{"id": "davis", "params": {"days": 1, "days": 2}}', "days"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(client: TestClient, body: bytes, key: str) -> None:
+    headers = {"content-type": "application/json"}
+    found = error(client.post(f"{ROOT}/run", content=body, headers=headers), 400)
+    assert (found["field"], found["problem"]) == ("body", f"the key {key!r} is there twice")
+
+
 def test_what_is_not_there_is_404(client: TestClient) -> None:
     for path in ("item", "why", "next", "runs"):
         assert error(client.get(f"{ROOT}/{path}", params={"id": "nobody"}), 404)["field"] == "id"
