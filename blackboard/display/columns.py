@@ -10,7 +10,17 @@ from typing import Any
 from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import last_move
-from blackboard.model import Action, Member, Outcome, Run, State, Statistics, TypeCounts, replace
+from blackboard.model import (
+    Action,
+    Item,
+    Member,
+    Outcome,
+    Run,
+    State,
+    Statistics,
+    TypeCounts,
+    replace,
+)
 from blackboard.phrases import (
     brief,
     first_line,
@@ -147,7 +157,7 @@ def item_cells(one: ItemStatus, *, now: datetime, absolute: bool, held: bool = F
     return (
         (item.id, style),
         (item.type, Style.PLAIN),
-        (NOTHING if held else _schedule(item.schedule), Style.PLAIN),
+        (NOTHING if held else _schedule(item), Style.PLAIN),
         (when(item.start, now, absolute=absolute), Style.PLAIN),
         (when(item.stop, now, absolute=absolute), Style.PLAIN),
         _running(one, now=now),
@@ -157,11 +167,14 @@ def item_cells(one: ItemStatus, *, now: datetime, absolute: bool, held: bool = F
     )
 
 
-def _schedule(text: str) -> str:
-    """The text of a schedule; a single time is cut to the minute or second."""
+def _schedule(item: Item) -> str:
+    """The text of a schedule; a single time is cut to the minute or second. Where there is none,
+    the handler of the type, which only workers may have, decides about an item that never ran.
+    """
+    text = item.schedule
     kind, _, time = text.partition(" ")
     if kind != "at":
-        return without_windows(text) or "once"
+        return without_windows(text) or ("once" if item.start else "by handler")
     try:
         moment = datetime.fromisoformat(time)
     except ValueError:  # as other software wrote it

@@ -117,7 +117,8 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
         (stands(outcome=Outcome.FAILED, failures=1), "outcome", "failed", Style.BAD),
         (stands(outcome=Outcome.TIMEOUT, failures=3), "outcome", "timeout x3", Style.BAD),
         (stands(outcome=Outcome.OK, failures=1), "outcome", "abandoned", Style.BAD),
-        (stands(schedule=""), "schedule", "once", Style.PLAIN),
+        (stands(schedule="", start=NOW), "schedule", "once", Style.PLAIN),
+        (stands(schedule=""), "schedule", "by handler", Style.PLAIN),
         (
             stands(schedule="at 2026-11-21T09:00:00+00:00"),
             "schedule",
