@@ -333,6 +333,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
     async def remove(board: BoardTable, item: Item) -> Answer:
         removed = await edits.remove(board, item.id)
         words = "is removed" + (", while it was running" if item.running else "")
+        words += "; its row could not be read" if removed.before is None else ""
         if item.checkpoint and group_of(board.name):
             lost = f"its checkpoint {one_line(item.checkpoint)[:60]} is lost"
             words += f"; {lost}: a pump that still names it begins it anew"
@@ -341,7 +342,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)
-    work = change_each(session, ids, remove, verb="remove", check=check)
+    work = change_each(session, ids, remove, verb="remove", check=check, damaged=True)
     return completed(work)
 
 

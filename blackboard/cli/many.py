@@ -118,15 +118,16 @@ async def change_each(
     *,
     verb: str,
     check: Check | None = None,
+    damaged: bool = False,
 ) -> int:
     """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
     it in the middle; the exit code. `check` sees all of them first, and may refuse them by what it
     raises. A copy whose rename is not done is left as it is. Those that were changed are recorded
-    as one action, as `verb`.
+    as one action, as `verb`. With `damaged` it changes those whose rows cannot be read, too.
     """
     async with session.board() as board:
         async with counted(board, "reading items") as through:
-            items = await select(through, ids, exact=session.chosen.exact)
+            items = await select(through, ids, exact=session.chosen.exact, damaged=damaged)
         if check is not None:
             await check(board, items)
         by_id: dict[str, Answer] = {}

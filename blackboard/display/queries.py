@@ -38,16 +38,27 @@ from blackboard.tasks import in_thread
 
 
 async def select(
-    board: BoardTable, patterns: Sequence[str], *, exact: bool = False, removed: bool = False
+    board: BoardTable,
+    patterns: Sequence[str],
+    *,
+    exact: bool = False,
+    removed: bool = False,
+    damaged: bool = False,
 ) -> list[Item]:
     """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
-    of the board; with `removed` also those that were removed. Raises BadInput when one of the
-    patterns means nothing.
+    of the board; with `removed` also those that were removed; with `damaged` a stand-in for each
+    that is named and whose row cannot be read. Raises BadInput when one of the patterns means
+    nothing, BadRow for one that is damaged.
     """
     found: dict[str, Item] = {}
     read: dict[str, list[Item]] = {}
     for pattern in patterns:
-        item = await board.item(check_id(pattern))
+        try:
+            item = await board.item(check_id(pattern))
+        except BadRow:
+            if not damaged:
+                raise
+            item = await board.stand_in(pattern)
         if item is not None and item.state is State.REMOVED and not removed:
             item = None
         if item is not None:

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from blackboard.errors import (
     BadInput,
+    BadRow,
     BeingRenamed,
     BlackboardError,
     Missing,
@@ -43,9 +44,18 @@ from blackboard.model import (
 )
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
 from blackboard.protocol.groups import check_held, check_no_params, check_no_pump
-from blackboard.protocol.keys import group_of, item_key
+from blackboard.protocol.keys import (
+    NEXT,
+    encode_id,
+    end_of,
+    fence_in,
+    group_of,
+    item_key,
+    lock_key,
+    runs_range,
+)
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, known_fence
 from blackboard.protocol.rename_marks import as_copy, as_old, check_no_copy, is_copy_of
 from blackboard.protocol.rows import check_version, data_of, text_of
 from blackboard.rules.applied import (
@@ -76,7 +86,7 @@ from blackboard.rules.transitions import (
 from blackboard.rules.wrong_clock import problem_of_times
 from blackboard.schedule.times import format_duration
 from blackboard.spec import RunSettings, Spec, rewrite_spec
-from blackboard.table import ANY, Conflict, Op, Unknown, units
+from blackboard.table import ANY, Conflict, Delete, Op, Replace, Unknown, read, units
 
 READINGS = 20
 """How often one request reads an item that keeps changing, at the most."""
@@ -433,8 +443,8 @@ def _check_room(item: Item, *, limit: int) -> None:
 async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:
     """Removes an item, and leaves a tombstone; a run that is under way loses its lock. The history
     stays until its retention is over. Where `declared_by` is given, an item of another file or
-    owner counts as missing. Raises BeingRenamed for the copy of a rename that is not done, unless
-    the old item was resumed.
+    owner counts as missing. An item whose row cannot be read is removed as `_remove_damaged` says.
+    Raises BeingRenamed for the copy of a rename that is not done, unless the old item was resumed.
     """
 
     def build(item: Item, now: datetime) -> Item:
@@ -449,7 +459,37 @@ async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = N
     except BeingRenamed:
         if not await _is_undone(board, item_id):
             raise
+    except BadRow:
+        return await _remove_damaged(board, item_id)
     return await change(also_copy=True)
+
+
+async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
+    """Writes a tombstone over the row of an item that cannot be read, and deletes its lock and its
+    tokens. The fence of the tombstone is above each that these rows, the history and the floor of
+    the board have. Raises BlackboardError where one of the rows changes meanwhile.
+    """
+    table, partition = board.table, board.partition(item_id)
+    item = await board.stand_in(item_id)
+    if item is None:
+        raise Missing(item_id)
+    check_version(item)
+    lock = await read(table, partition, lock_key(item_id))
+    tokens = table.scan(partition, NEXT, end_of(NEXT))
+    rows = [one async for one in tokens if one.key.endswith(f":{encode_id(item_id)}")]
+    rows += [lock] if lock is not None else []
+    newest = [one async for one in table.scan(partition, *runs_range(item_id), limit=1)]
+    fences = [item.fence, await board.floor(), *map(known_fence, rows)]
+    fences += [fence_in(one.key) or 0 for one in newest]
+    tombstone = removed(replace(item, fence=max(fences)), now=await table.now())
+    ops: list[Op] = [Replace(item_key(item_id), data_of(tombstone), item.etag)]
+    try:
+        await table.commit(partition, [*ops, *(Delete(one.key, one.etag) for one in rows)])
+    except Conflict:
+        raise BlackboardError(
+            f"{item_id} was changed meanwhile: look at it, and try again"
+        ) from None
+    return Changed(item=tombstone)
 
 
 async def _is_undone(board: BoardTable, item_id: str) -> bool:

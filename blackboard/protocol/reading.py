@@ -247,6 +247,26 @@ class BoardTable:
         row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
         return None if row is None else record_in(Item, row)
 
+    async def stand_in(self, item_id: str) -> Item | None:
+        """An item in the place of one whose row cannot be read, with its version and, as far as
+        they can be read, its type and fence: good for removing it alone. None: there is no row.
+        """
+        row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
+        if row is None:
+            return None
+        return Item(
+            id=item_id,
+            type=str(row.data.get("type", "")),
+            state=State.ACTIVE,
+            spec="{}",
+            fence=known_fence(row),
+            slot=NEVER,
+            ready=NEVER,
+            planned=NEVER,
+            version=version_of(row.data),
+            etag=row.etag,
+        )
+
     async def existing(self, item_id: str) -> Item | None:
         """An item. None: there is none, or it was removed."""
         item = await self.item(item_id)
@@ -473,3 +493,11 @@ def fence_of(row: Row) -> int:
     if type(fence) is not int or not 0 <= fence < HIGHEST_FLOOR:
         raise BadRow(row.key, "no good fence")
     return fence
+
+
+def known_fence(row: Row) -> int:
+    """The fence in a row; 0 where it says none that a run can have."""
+    try:
+        return fence_of(row)
+    except BadRow:
+        return 0

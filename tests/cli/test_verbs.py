@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from blackboard.cli import pause as pause_module
-from blackboard.model import Mark, Outcome, State
+from blackboard.model import VERSION, Mark, Outcome, State
 from blackboard.protocol.additions import add
+from blackboard.protocol.keys import item_key
 from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec
-from blackboard.table import Unavailable
+from blackboard.table import ANY, Data, Merge, Unavailable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.faults import Fault, FaultyTable
 
@@ -428,3 +429,41 @@ def test_a_failure_is_acknowledged_until_the_item_runs_again(towns: CommandLine)
     assert "davis runs: its outcome ends the alarm" in towns("ack", "davis", code=1).err
     towns.finish(held, Outcome.FAILED)
     assert "failing" in towns("check", code=1).out
+
+
+@pytest.mark.parametrize("column", ["state", "fence", "item"])
+def test_an_item_whose_row_cannot_be_read_is_removed(blackboard: CommandLine, column: str) -> None:
+    """With its lock and tokens; the next one of that id has a higher fence than all its runs."""
+    blackboard("add", "waits", "runs", "other", "--type", "calendars", "--every", "1h")
+    for item_id in ("waits", "runs"):
+        blackboard.finish(blackboard.start(item_id))
+    blackboard("run", "runs")
+    held = blackboard.start("runs")
+
+    async def spoiled(board: BoardTable) -> None:
+        for item_id in ("waits", "runs"):
+            row = Merge(item_key(item_id), {column: -1 if column == "fence" else "?"}, ANY)
+            await board.table.commit(board.partition(item_id), [row])
+
+    blackboard.on_board(spoiled)
+    assert "`blackboard rm waits`" in blackboard("doctor", code=1).out
+    said = blackboard("rm", "waits", "runs", "other", "--reason", "storm")
+    words = "is removed; its row could not be read"
+    assert said.out == f"waits {words}\nruns {words}\nother is removed\n"
+    assert "storm" in blackboard("log", "--actions").out
+    assert blackboard("doctor").out.startswith("clean: 0 items, 3 tombstones, 0 waiting tokens")
+    blackboard("add", "waits", "runs", "--type", "calendars")
+    assert (blackboard.item("waits").fence, blackboard.item("runs").fence) == (2, 3)
+    blackboard.finish(held)
+    assert blackboard("doctor").out.startswith("clean: 2 items")
+
+
+def test_an_item_that_a_newer_version_wrote_is_not_removed(blackboard: CommandLine) -> None:
+    blackboard("add", "davis", "--type", "calendars")
+
+    async def spoiled(board: BoardTable) -> None:
+        newer: Data = {"version": VERSION + 1, "state": "hibernating"}
+        await board.table.commit(board.partition("davis"), [Merge(item_key("davis"), newer, ANY)])
+
+    blackboard.on_board(spoiled)
+    assert "upgrade blackboard" in blackboard.refused("rm", "davis")
