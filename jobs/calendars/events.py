@@ -293,12 +293,12 @@ class _Reading:
         line = self._block.first("DTEND")
         end = None if line is None else self._end_beside(member.start, line)
         if end is None:
-            member.length = self._length(self._block.value("DURATION"), member.start)
+            member.length = self._length("DURATION", self._block.value("DURATION"), member.start)
         return end
 
     def _end_of_period(self, said: Line, start: Moment) -> Moment | None:
         if said.value[:1] in "+-Pp":
-            length = self._length(said.value, start)
+            length = self._length(said.name, said.value, start)
             return start.after(length) if length else None
         return self._end_beside(start, said)
 
@@ -323,14 +323,14 @@ class _Reading:
         if start.zone == end.zone and start.wall.time() == end.wall.time() == time():
             member.start, member.end = Moment(start.wall, ""), Moment(end.wall, "")
 
-    def _length(self, said: str, start: Moment) -> Length | None:
+    def _length(self, name: str, said: str, start: Moment) -> Length | None:
         length = length_of(said)
         if length is None:
             if said.strip():
-                self._member.mended.append(f"{said[:40]!r} is no duration")
+                self._member.mended.append(f"{name}: {said[:40]!r} is no duration")
             return None
         least = min(LONGEST, LATEST - start.within().wall).total_seconds()
         if length.days * 86_400 + length.seconds > least:
-            self._member.mended.append(f"{said[:40]!r} is too long")
+            self._member.mended.append(f"{name}: {said[:40]!r} is too long")
             return None
         return length

@@ -195,17 +195,23 @@ class Zones:
         """
         tzid = _tzid(line)
         day = _DATE_ONLY.search(line.params) is not None
-        parts = [part.partition("/") for part in line.value.split(",")]
-        return [
-            (self._one(start.strip(), tzid, block, local, day=day), end.strip())
-            for start, _slash, end in parts
-            if start.strip()
-        ]
+        found = []
+        for part in line.value.split(","):
+            start, end = (one.strip() for one in part.partition("/")[::2])
+            if not start:
+                continue
+            try:
+                moment = self._one(start, tzid, block, local, day=day)
+            except ValueError:
+                problem = f"{line.name}: {start[:40]!r} is no date or time"
+                raise ValueError(problem) from None
+            found.append((moment, end))
+        return found
 
     def _one(self, text: str, tzid: str, block: Block, local: str | None, *, day: bool) -> Moment:
         found = _MOMENT.fullmatch(text) or _MOMENT.match(text)
         if found is None or _MORE_DIGITS.match(text, found.end()):
-            raise ValueError(f"{text[:40]!r} is no date")
+            raise ValueError(text)
         year, month, of_month = (int(part) for part in found.groups()[:3])
         wall = datetime(year, month, of_month)  # noqa: DTZ001 - the zone comes beside it
         if found[4] is None or (day and local == ""):
@@ -272,5 +278,5 @@ def _hour(digits: str, half: str | None) -> int:
 def _below(digits: str | None, limit: int) -> int:
     number = int(digits or 0)
     if number >= limit:
-        raise ValueError(f"{digits} is no part of a time")
+        raise ValueError(digits)
     return number

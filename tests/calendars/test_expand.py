@@ -403,6 +403,22 @@ def test_an_event_with_a_broken_start_is_left_out_and_counted(start: str) -> Non
     assert (parsed.seen, parsed.skipped) == (2, 1)
 
 
+UNREADABLE = {
+    "tomorrow": "DTSTART: 'tomorrow' is no date or time",
+    "20260901T180000Z\nDTEND:20260901T9900": "DTEND: '20260901T9900' is no date or time",
+    "20260901T180000Z\nDURATION:P99999999D": "DURATION: 'P99999999D' is too long",
+    "20260901T180000Z\nDURATION:5 hours": "DURATION: '5 hours' is no duration",
+    "20260901T180000Z\nRDATE:20260902T180000Z/P": "RDATE: 'P' is no duration",
+    "20260901T180000Z\nEXDATE:20260931": "EXDATE: '20260931' is no date or time",
+}
+
+
+@pytest.mark.parametrize(("start", "reason"), UNREADABLE.items(), ids=UNREADABLE.values())
+def test_what_cannot_be_read_is_named_with_its_property(start: str, reason: str) -> None:
+    parsed = read(calendar(event("1", "E", start)))
+    assert (parsed.problem or parsed.mending) == reason
+
+
 def test_an_event_without_a_uid_gets_one_that_stays() -> None:
     body = calendar(
         "SUMMARY:One\nDTSTART:20260901T180000Z", "SUMMARY:Two\nDTSTART:20260901T180000Z"
