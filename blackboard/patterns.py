@@ -4,6 +4,7 @@ A name may be a glob as well. In commands, the id of an item means this item alo
 """
 
 import re
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from blackboard.spec import Labels
@@ -32,5 +33,10 @@ def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bo
     if match is None or pattern == item_id:
         return pattern == item_id or fnmatchcase(item_id, pattern)
     kind, name = match.groups()
-    named = {"tag": labels.tags, "owner": (labels.owner,), "type": (item_type,)}
-    return any(fnmatchcase(one, name) for one in named[kind])
+    return any(fnmatchcase(one, name) for one in named(kind, item_type, labels))
+
+
+def named(kind: str, item_type: str, labels: Labels) -> Collection[str]:
+    """The tags, the owner or the type of an item; none for another kind."""
+    found = {"tag": labels.tags, "owner": (labels.owner,), "type": (item_type,)}
+    return found.get(kind, ())

@@ -1,4 +1,6 @@
-"""What a shell offers for ids, types, jobs and zones. Errors are hidden: nothing is printed."""
+"""What a shell offers for ids, labels, types, groups, elections, jobs and zones. Errors are hidden:
+nothing is printed.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,19 +14,25 @@ from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
 from blackboard.display.queries import first_items
 from blackboard.handlers.registry import shipped
+from blackboard.patterns import is_label, named
+from blackboard.protocol.groups import group_names
+from blackboard.protocol.leaders import open_elections
+from blackboard.protocol.reading import BoardTable
 
 MOST = 100
+"""The most ids that are offered."""
+MOST_READ = 2_000
+"""The most items that are read for their labels."""
 PATIENCE = 2.0
 """Seconds to wait for the store, at most."""
 
 
 def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
-    """The completions of a text: `what` is "ids", "types", "jobs" or "zones"."""
+    """The completions of a text: `what` is "ids", "types", "jobs", "zones", "groups", "elections",
+    "owner" or "tag".
+    """
     with suppress(Exception):
         match what:
-            case "ids":
-                found = asyncio.run(_ids_like(_chosen(ctx), start))
-                return [CompletionItem(one) for one in found]
             case "types":
                 return _like(_types(Session.start(_chosen(ctx))), start)
             case "jobs":
@@ -32,7 +40,38 @@ def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
                 return [*_like(shipped(), start), files]
             case "zones":
                 return _like(available_timezones(), start)
+            case _:
+                found = asyncio.run(_on_board(what, _chosen(ctx), start))
+                return [CompletionItem(one) for one in found]
     return []
+
+
+async def _on_board(what: str, chosen: Chosen, start: str) -> list[str]:
+    async with asyncio.timeout(PATIENCE), Session.start(chosen).open() as board:
+        match what:
+            case "groups":
+                return [one for one in await group_names(board) if one.startswith(start)]
+            case "elections":
+                return await _ids_like(await open_elections(board), start)
+            case "ids" if is_label(f"{start}*"):
+                kind, colon, name = start.partition(":")
+                return [f"{kind}{colon}{one}" for one in await _named(board, kind, name)]
+            case "ids":
+                return await _ids_like(board, start)
+            case _:
+                before, comma, name = start.rpartition(",")  # of several tags, the last
+                return [f"{before}{comma}{one}" for one in await _named(board, what, name)]
+
+
+async def _named(board: BoardTable, kind: str, start: str) -> list[str]:
+    """The tags, owners or types with a beginning that the first items of the board have."""
+    found, read = set[str](), 0
+    async for item in board.items():
+        found.update(named(kind, item.type, board.labels(item)))
+        read += 1
+        if read == MOST_READ:
+            break
+    return sorted(one for one in found if one and one.startswith(start) and one.isprintable())
 
 
 def _like(values: Iterable[str], start: str) -> list[CompletionItem]:
@@ -58,8 +97,7 @@ def _chosen(ctx: click.Context) -> Chosen:
     return chosen
 
 
-async def _ids_like(chosen: Chosen, start: str) -> list[str]:
+async def _ids_like(board: BoardTable, start: str) -> list[str]:
     """Ids with a beginning, read by range: a large board answers as fast as a small one."""
-    async with asyncio.timeout(PATIENCE), Session.start(chosen).open() as board:
-        found = await first_items(board, MOST, beginning=start)
+    found = await first_items(board, MOST, beginning=start)
     return [item.id for item in found if item.id.isprintable()]

@@ -9,7 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 from msgspec import Struct
 
-from blackboard.cli.options import Chosen, absolute_option, as_typed, cli_command, common
+from blackboard.cli.options import (
+    Chosen,
+    absolute_option,
+    as_typed,
+    cli_command,
+    common,
+    completing,
+)
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session
 from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
@@ -138,7 +145,7 @@ Examples:
   blackboard leader --watch
   blackboard leader --json | jq '.[] | select(.late) | .election'
 """)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing("elections"))
 @absolute_option
 @watch_option
 @common()
@@ -177,7 +184,7 @@ Examples:
   blackboard leases clicks --watch
   blackboard leases --json || send-an-alarm
 """)
-@click.argument("group", required=False)
+@click.argument("group", required=False, shell_complete=completing("groups"))
 @watch_option
 @common()
 def leases_command(*, chosen: Chosen, group: str | None) -> int:

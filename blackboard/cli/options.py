@@ -193,7 +193,7 @@ absolute_option = click.option("--absolute", is_flag=True, help="Times in UTC in
 def completing(
     what: str,
 ) -> "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]":
-    """Completes a parameter: "ids", "types", "jobs" or "zones"."""
+    """Completes a parameter; `completion.complete` says by what."""
 
     def complete(
         ctx: click.Context,

@@ -158,6 +158,7 @@ _OPTIONS: Sequence[tuple[str, str, str]] = (
     ("--tags", "TAG,...", "To choose items by."),
 )
 _COUNTS = {"--retries", "--missed-limit", "--max-runs", "--priority"}
+_COMPLETED = {"--timezone": "zones", "--owner": "owner", "--tags": "tag"}
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,7 +183,7 @@ def _with_options(
     for name, metavar, line in reversed(chosen):
         names = (name, "--tz") if name == "--timezone" else (name,)
         kind = Count() if name in _COUNTS else click.STRING
-        offered = completing("zones") if name == "--timezone" else None
+        offered = completing(_COMPLETED[name]) if name in _COMPLETED else None
         wrapped = click.option(
             *names, _field(name), metavar=metavar, type=kind, shell_complete=offered, help=line
         )(wrapped)

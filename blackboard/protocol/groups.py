@@ -93,6 +93,11 @@ async def read_groups(board: BoardTable, group: str | None = None) -> list[Group
     return found
 
 
+async def group_names(board: BoardTable) -> list[str]:
+    """The names of the groups of a board, in their order."""
+    return [_name(row) async for row in _rows(board) if is_group(row)]
+
+
 def _rows(board: BoardTable) -> AsyncIterator[Row]:
     meta = keys.meta_partition(board.name)
     return board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP))

@@ -8,9 +8,12 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from blackboard.cli import completion, group
-from blackboard.protocol.keys import item_key
+from blackboard.protocol.additions import add_election
+from blackboard.protocol.keys import group_key, item_key, meta_partition
+from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.reading import BoardTable
-from blackboard.table import ANY, Merge
+from blackboard.spec import Spec
+from blackboard.table import ANY, Insert, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -84,6 +87,38 @@ def test_types_jobs_and_zones_complete(blackboard: CommandLine) -> None:
         "Europe/Berlin",
     ]
     assert completed("worker", "--jobs", "cal") == ["calendars", "cal"]
+
+
+def test_labels_complete(blackboard: CommandLine) -> None:
+    blackboard.write('[types.tide]\nowner = "coast"\n')
+    blackboard("add", "davis", "--type", "feed", "--tags", "north,near", "--owner", "ann")
+    blackboard("add", "derry", "--type", "tide", "--tags", "nova")
+    assert completed("show", "tag:n") == ["tag:near", "tag:north", "tag:nova"]
+    assert completed("show", "tag:no") == ["tag:north", "tag:nova"]
+    assert completed("pause", "owner:") == ["owner:ann", "owner:coast"]
+    assert completed("rm", "type:f") == ["type:feed"]
+    assert completed("edit", "davis", "--owner", "c") == ["coast"]
+    assert completed("add", "keene", "--type", "feed", "--tags", "north,no") == [
+        "north,north",
+        "north,nova",
+    ]
+
+
+def test_groups_and_elections_complete(blackboard: CommandLine) -> None:
+    blackboard("init")
+    assert completed("leases", "") == completed("leader", "") == []
+
+    async def made(board: BoardTable) -> None:
+        rows = [Insert(group_key(name), {"version": 1}) for name in ("clicks", "orders")]
+        await board.table.commit(meta_partition(board.name), rows)
+        elections = await open_elections(board, create=True)
+        for name in ("billing", "report"):
+            await add_election(elections, name, "mutex", Spec())
+
+    blackboard.on_board(made)
+    assert completed("leases", "") == ["clicks", "orders"]
+    assert completed("leases", "o") == ["orders"]
+    assert completed("leader", "re") == ["report"]
 
 
 IN_BASH = """
