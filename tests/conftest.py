@@ -29,6 +29,8 @@ hypothesis.settings.load_profile("busy machine")
 
 FIXTURES = {"store": tuple(STORES), "lasting_store": LASTING}
 """Fixtures that name a store, each with all its stores, the quickest first."""
+OF_THEIR_OWN = {"case", "cases_of_one_store", "of_each_store", "of_one_store", "of_sqlite"}
+"""Marks of tests that do not follow an `of_one_store` of their module."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if (mark := item.get_closest_marker("timeout")) and mark.args:
             item.add_marker(pytest.mark.timeout(patience(mark.args[0])), append=False)
-        if item.get_closest_marker("of_one_store") and not _is_on_quickest(item):
+        if is_of_one_store(item) and not _is_on_quickest(item):
             more.add(item)
         if item.get_closest_marker("cases_of_one_store") and not _is_on_quickest(item):
             test = (item.parent, getattr(item, "originalname", ""), *_stores_of(item).values())
@@ -72,6 +74,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if more:
         config.hook.pytest_deselected(items=list(more))
         items[:] = [item for item in items if item not in more]
+
+
+def is_of_one_store(node: pytest.Item) -> bool:
+    """A mark of the module holds for those of its tests that have no mark of their own about stores
+    and show no case: a case is shown on each store.
+    """
+    own = {mark.name for mark in node.own_markers}
+    if own & OF_THEIR_OWN:
+        return "of_one_store" in own
+    return node.get_closest_marker("of_one_store") is not None
 
 
 def _stores_of(item: pytest.Item) -> Mapping[str, str]:
@@ -96,7 +108,7 @@ def _stores(metafunc: pytest.Metafunc, known: Sequence[str]) -> list[str]:
     node = metafunc.definition
     if node.get_closest_marker("of_sqlite"):
         known = ("sqlite",)
-    if node.get_closest_marker("of_one_store"):
+    if is_of_one_store(node):
         known = known[:1]
     if node.get_closest_marker("not_on_azurite"):
         known = [store for store in known if store != "azurite"]

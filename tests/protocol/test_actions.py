@@ -28,6 +28,8 @@ from tests.support.faults import Fault
 from tests.support.stores import rows_of
 from tests.support.verbs import says
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 OF = keys.actions_partition("town")
 ABOUT: Any = {"by": "ann", "verb": "pause", "reason": "", "via": "cli", "warn": pytest.fail}
 
@@ -80,6 +82,7 @@ async def test_one_action_names_some_of_many_items_and_counts_all(scene: Scene) 
     assert (found.ids, found.count) == (tuple(ids[:MOST_IDS]), 1_000)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_is_too_long_for_a_row_is_cut(scene: Scene) -> None:
     long = "é" * scene.board.table.max_value
@@ -121,6 +124,7 @@ async def test_an_action_that_was_recorded_when_it_began_is_one_or_none_when_it_
     assert left == ([(("davis", "keene"), "")] if changed else [])
 
 
+@pytest.mark.of_each_store
 @story
 async def test_an_action_that_lasts_longer_than_actions_are_kept_is_recorded(scene: Scene) -> None:
     scene.trust_clock()
@@ -191,6 +195,7 @@ async def test_rows_that_cannot_be_read_are_passed_over(scene: Scene) -> None:
     assert await verbs(scene, limit=2) == ["pause", "run"]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_actions_are_deleted_when_they_are_old(scene: Scene) -> None:
     many = scene.board.table.max_rows + 5
@@ -228,6 +233,7 @@ async def test_old_actions_that_another_worker_deletes_are_left_to_it(scene: Sce
     assert await verbs(scene) == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_an_edit_changed_has_names_and_no_values_of_params(scene: Scene) -> None:
     before = await scene.add(every="1h", params={"token": "s3cret", "days": 7, "same": [1]})

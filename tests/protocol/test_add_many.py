@@ -14,6 +14,8 @@ from blackboard.table import ANY, Delete, Insert, Merge
 from tests.support.boards import Scene, disagreements, story
 from tests.support.faults import Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 IDS = [f"item-{number:03}" for number in range(120)]
 
 
@@ -77,6 +79,7 @@ async def test_those_that_are_missing_are_added_also_where_another_process_adds_
     assert await disagreements(scene.board) == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_batch_without_an_answer_adds_each_item_once(scene: Scene) -> None:
     some = {Fault.LOST: IDS[:3], Fault.NEVER: IDS[3:6], Fault.TWICE: IDS[6:9]}
@@ -88,6 +91,7 @@ async def test_a_batch_without_an_answer_adds_each_item_once(scene: Scene) -> No
     assert await disagreements(scene.board) == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_removed_items_begin_new_lives_in_the_same_batch(scene: Scene) -> None:
     await add_many(scene.board, new(*IDS[:6]), tombstones={})
@@ -107,6 +111,7 @@ async def test_removed_items_begin_new_lives_in_the_same_batch(scene: Scene) -> 
     assert await disagreements(scene.board) == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_row_that_is_in_the_way_is_named_and_the_others_are_added(scene: Scene) -> None:
     await add_many(scene.board, new(*IDS[:4]), tombstones={})
@@ -126,6 +131,7 @@ async def test_a_row_that_is_in_the_way_is_named_and_the_others_are_added(scene:
         await scene.other.table.commit(partition, [Delete(item_key(one), ANY)])
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_floor_that_cannot_be_read_is_named_once(scene: Scene) -> None:
     floor = Insert(FLOOR_KEY, {"fence": "high"})

@@ -25,6 +25,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, add_here, ready_for, says
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 MANY = LONGEST_QUEUE - 2
 """Runs that may wait, and one more of another."""
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -36,6 +36,8 @@ from tests.support.patience import patience
 from tests.support.workers import Workplace, with_workers
 from tests.support.wrong_rows import codes, found, plant, repaired
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 __all__ = ["blackboard"]
 
 DEEP = "[" * 5_000
@@ -294,6 +296,7 @@ def test_a_pause_that_cannot_be_read_is_one_that_nobody_knows_of(blackboard: Com
         assert "no run starts" in blackboard("why", "davis").out
 
 
+@pytest.mark.of_each_store
 def test_a_run_whose_item_has_no_spec_is_not_cancelled_and_that_is_told(
     blackboard: CommandLine,
 ) -> None:
@@ -315,6 +318,7 @@ def test_what_is_nested_too_deeply_is_refused_in_one_line() -> None:
         emit(nested)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_run_whose_fence_the_history_has_does_not_hold_up_its_worker(scene: Scene) -> None:
     """Its token was put back to an older fence: what it is to release is in the history already."""
@@ -352,6 +356,7 @@ def test_many_rows_of_items_that_are_no_json_keep_no_worker_from_its_end(tmp_pat
     asyncio.run(story())
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_was_left_out_is_as_the_latest_reading_found_it(scene: Scene) -> None:
     """A process that lives long reads a board again and again."""

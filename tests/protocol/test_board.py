@@ -29,6 +29,8 @@ from tests.support.clocks import ManualClock, SeededChance
 from tests.support.faults import Fault
 from tests.support.stores import OpenTable
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 
 async def opened(table: Table, clock: ManualClock, *, name: str = "town") -> BoardTable:
     return await BoardTable.open(
@@ -45,6 +47,7 @@ async def test_a_board_is_made_once_and_opened_as_it_was_made(scene: Scene) -> N
     assert made.shards == again.shards == found.shards == 16
 
 
+@pytest.mark.of_each_store
 @story
 async def test_the_number_of_shards_is_fixed(scene: Scene) -> None:
     with pytest.raises(BadInput, match="was made with 1"):
@@ -80,6 +83,7 @@ async def test_a_board_whose_row_is_missing_is_made_anew_with_as_many_shards_alo
     assert len([one async for one in again.items()]) == len(some)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_where_several_numbers_of_shards_fit_the_remedy_names_none(scene: Scene) -> None:
     table, clock = scene.table.table, scene.clock
@@ -90,6 +94,7 @@ async def test_where_several_numbers_of_shards_fit_the_remedy_names_none(scene: 
         await make_board(table, clock, shards=1, name="wide")
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_damaged_item_keeps_no_board_from_being_made_anew(scene: Scene) -> None:
     table, clock = scene.table.table, scene.clock
@@ -115,6 +120,7 @@ async def test_a_board_is_made_in_few_requests(scene: Scene) -> None:
     assert scene.table.requests.total - before <= 3
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("shards", [0, -1, 101])
 @story
 async def test_a_board_has_one_to_a_hundred_shards(scene: Scene, shards: int) -> None:
@@ -131,12 +137,14 @@ async def test_a_board_needs_a_name_of_its_own(scene: Scene, name: str) -> None:
         await opened(scene.table.table, scene.clock, name=name)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_board_that_is_not_there_is_told_with_a_remedy(scene: Scene) -> None:
     with pytest.raises(BadInput, match=r"no board .*blackboard .*init"):
         await opened(scene.table.table, scene.clock, name="elsewhere")
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_board_of_a_newer_version_is_not_opened(scene: Scene) -> None:
     newer = Merge(keys.BOARD_KEY, {"version": VERSION + 1}, ANY)
@@ -270,6 +278,7 @@ async def test_items_are_read_without_tombstones_and_a_tombstone_by_its_id(scene
     assert await scene.board.run("davis", 1) is None
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_glob_means_the_same_items_whether_all_are_read_or_one_range(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -349,6 +358,7 @@ async def test_a_row_that_cannot_be_read_does_not_stop_the_walk(scene: Scene) ->
     await scene.table.table.commit(scene.board.partition("davis"), [gone])
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_board_whose_making_was_not_answered_is_opened(scene: Scene) -> None:
     scene.table.script(Fault.LOST)
@@ -357,6 +367,7 @@ async def test_a_board_whose_making_was_not_answered_is_opened(scene: Scene) -> 
     assert (await make_board(scene.table, scene.clock, shards=3, name="unsure")).shards == 3
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_board_whose_making_was_lost_is_made_again(scene: Scene) -> None:
     """Twice; the third time the store is told of as it is."""

@@ -17,6 +17,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, add_here, ready_for, says
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
@@ -218,6 +220,7 @@ async def test_every_life_of_an_id_is_born_with_a_fence_of_its_own(scene: Scene)
     assert born == sorted(set(born))
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_trigger_is_not_named_as_an_addition(scene: Scene) -> None:
     """Or else it would count in the next life of the id."""
@@ -277,6 +280,7 @@ async def test_an_adding_that_landed_and_was_removed_since_is_not_repeated(
     assert await scene.tokens() == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_two_who_add_one_id_make_one_item(scene: Scene) -> None:
     async def faster() -> None:
@@ -328,6 +332,7 @@ async def test_a_run_claimed_while_its_item_is_removed_ends_no_earlier_than_it_s
     assert run.stop == run.start == (await scene.item()).stop
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("ran", [False, True])
 @story
 async def test_a_retry_does_not_remove_the_next_life_of_an_id(scene: Scene, *, ran: bool) -> None:

@@ -13,6 +13,8 @@ from blackboard.spec import Spec
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 PAGE = '{"page":57}'
 
 
@@ -66,6 +68,7 @@ async def test_a_run_that_took_over_goes_on_there(scene: Scene) -> None:
     assert (await scene.item()).checkpoint == PAGE
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.BUSY, Fault.AWAY])
 @story
 async def test_a_save_without_an_answer_is_settled_by_reading(scene: Scene, fault: Fault) -> None:
@@ -79,6 +82,7 @@ async def test_a_save_without_an_answer_is_settled_by_reading(scene: Scene, faul
     assert (done.how, await scene.outcomes()) == (ReleaseOutcome.DONE, [(1, "failed")])
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_save_that_lands_late_is_refused(scene: Scene) -> None:
     await scene.add()
@@ -155,6 +159,7 @@ async def test_an_edit_after_an_unlock_keeps_the_run_and_what_it_saved(scene: Sc
     assert (await scene.token()).checkpoint == PAGE
 
 
+@pytest.mark.of_each_store
 @story
 async def test_no_edit_sets_the_checkpoint_of_a_run_under_way(scene: Scene) -> None:
     """The run would replace it by its next save."""

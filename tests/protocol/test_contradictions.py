@@ -18,6 +18,8 @@ from blackboard.spec import Spec
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Insert, Merge, Op, Replace, Row
 from tests.support.boards import Scene, finished, story
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 ANOTHER = "f" * 32
 """The nonce of a run that had the fence before the store went back."""
 
@@ -162,6 +164,7 @@ async def test_a_token_in_the_way_of_a_release_is_written_over(scene: Scene) -> 
     assert (await scene.token()).runs == (await scene.item()).runs == 1
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_waiting_item_without_a_token_gets_one_when_it_is_edited(scene: Scene) -> None:
     await scene.add()
@@ -172,6 +175,7 @@ async def test_a_waiting_item_without_a_token_gets_one_when_it_is_edited(scene: 
     assert (await scene.token()).spec == '{"every":"2h"}'
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_running_item_without_a_lock_can_be_unlocked(scene: Scene) -> None:
     await scene.add()

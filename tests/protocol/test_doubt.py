@@ -10,6 +10,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import says
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 SPECS: dict[str, dict[str, Any]] = {
     "every": {"every": "7m"},
     "cron": {"cron": "* * * * *"},
@@ -26,7 +28,6 @@ def next_of(item: Item) -> tuple[object, ...]:
     return item.state, item.slot, item.planned, item.attempt, item.failures, item.once
 
 
-@pytest.mark.not_on_azurite("what is decided does not depend on the store; the next test is on all")
 @pytest.mark.parametrize("said", SPECS.values(), ids=SPECS.keys())
 @pytest.mark.parametrize("outcome", ["ok", "failed", "timeout"])
 @pytest.mark.parametrize("fault", [Fault.NEVER, Fault.LOST, Fault.LATE])
@@ -38,6 +39,7 @@ async def test_a_release_after_a_doubt_is_the_one_that_there_was_before(
     await two_are_released(scene, said, outcome=outcome, fault=fault, asked=asked)
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("fault", [Fault.NEVER, Fault.LOST, Fault.LATE])
 @story
 async def test_a_retry_after_a_doubt_is_the_one_that_there_was_before(

@@ -19,6 +19,8 @@ from tests.support.boards import BY, Scene, finished, settings_of, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, ready_for, says
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
@@ -26,6 +28,7 @@ DAY = timedelta(days=1)
 # ---- edit
 
 
+@pytest.mark.of_each_store
 @story
 async def test_an_edit_that_changes_nothing_writes_nothing(scene: Scene) -> None:
     await scene.add("davis")
@@ -271,6 +274,7 @@ async def test_an_edit_of_a_paused_item_leaves_it_paused(scene: Scene) -> None:
     assert (item.state, item.slot) == (State.PAUSED, (item.start or item.slot) + 5 * HOUR)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_paused_item_that_an_edit_leaves_no_slot_is_done_and_stays_paused(
     scene: Scene,
@@ -335,6 +339,7 @@ async def test_a_done_item_that_was_run_again_gets_a_schedule(scene: Scene) -> N
 # ---- acknowledge
 
 
+@pytest.mark.of_each_store
 @story
 async def test_only_the_failure_that_was_seen_is_acknowledged(scene: Scene) -> None:
     async def refused(words: str, fence: int) -> None:
@@ -370,6 +375,7 @@ async def test_a_paused_item_has_no_token_and_says_by_whom_and_why(scene: Scene)
     assert await scene.tokens() == []
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("verb", ["pause", "resume"])
 @story
 async def test_what_is_so_already_is_not_done_again(scene: Scene, verb: str) -> None:
@@ -430,6 +436,7 @@ async def test_another_type_has_no_schedule_of_the_type_before(scene: Scene) -> 
     assert (await scene.item()).schedule == ""
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("verb", ["edit", "cancel"])
 @story
 async def test_a_schedule_that_a_handler_says_holds_where_the_handler_is_unknown(

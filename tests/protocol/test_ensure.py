@@ -12,6 +12,8 @@ from blackboard.table import ANY, Delete, Insert
 from tests.support.boards import Scene, disagreements, story
 from tests.support.faults import Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 IDS = [f"part-{number:03}" for number in range(120)]
 
 

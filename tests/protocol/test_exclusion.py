@@ -12,6 +12,8 @@ from blackboard.table import Busy
 from tests.support.boards import Scene, TurningClock, finished, make_board, story
 from tests.support.stores import OpenTable
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 WORKERS = 8
 ITEMS = ("a", "b")
 INCREMENTS = 50

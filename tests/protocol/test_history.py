@@ -28,6 +28,8 @@ from tests.support.clocks import START
 from tests.support.faults import Fault
 from tests.support.plans import item as an_item
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 RUN = Run(
     id="davis",
     type="feed",
@@ -149,6 +151,7 @@ async def test_who_prunes_at_the_same_time_leaves_it_to_the_other(scene: Scene) 
     await forgotten(scene)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_as_many_runs_are_read_as_are_asked_for_whatever_lies_between(scene: Scene) -> None:
     await history(scene, 6)
@@ -216,6 +219,7 @@ async def housekept(scene: Scene, **retention: Any) -> Pruned:
     return await prune_unreleased(scene.board, retention=Retention(**said), pause=no_pause)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_histories_that_no_release_prunes_are_pruned(scene: Scene) -> None:
     await unlooked(scene)
@@ -306,6 +310,7 @@ async def test_a_program_that_has_not_watched_the_clock_prunes_cancelled_runs_by
     assert await prune(scene.board, "davis", retention=TEN) == 0
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_a_late_finisher_comes_back_to_outlasts_a_removal(scene: Scene) -> None:
     await scene.add("davis")
@@ -437,6 +442,7 @@ def test_an_item_that_runs_too_seldom_to_prune_itself_in_time_is_left_to_the_coo
     assert not is_left(well(start=None, fence=7)), "it has the history of an earlier life"
 
 
+@pytest.mark.of_each_store
 @story
 async def test_the_runs_of_an_item_that_runs_once_a_month_are_pruned_for_their_age(
     scene: Scene,

@@ -20,6 +20,8 @@ from blackboard.tables.base import ForwardingTable
 from tests.support.boards import Scene, finished, story
 from tests.support.faults import Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 HOUR = timedelta(hours=1)
 
 
@@ -89,6 +91,7 @@ async def test_a_run_that_the_store_refuses_is_told_as_failed_and_spoils_no_othe
     )
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_is_refused_in_few_words_too_is_dropped_and_its_lock_goes_stale(
     scene: Scene,
@@ -100,6 +103,7 @@ async def test_what_is_refused_in_few_words_too_is_dropped_and_its_lock_goes_sta
     assert (await scene.lock()).nonce == made.nonce
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_late_word_refused_in_few_words_too_is_dropped(scene: Scene) -> None:
     await scene.add("davis")
@@ -128,6 +132,7 @@ async def test_a_long_error_fits_a_row(scene: Scene) -> None:
     assert (await scene.item()).error == kept
 
 
+@pytest.mark.of_each_store
 @story
 async def test_as_many_warnings_are_kept_as_fit_a_row(scene: Scene) -> None:
     """In JSON a control character takes six."""
@@ -309,6 +314,7 @@ async def test_lr03_a_late_word_whose_reply_was_lost_is_said_once(
     assert await scene.outcomes() == [(1, "superseded")]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_late_word_gives_way_to_a_change_made_meanwhile(scene: Scene) -> None:
     await scene.add("davis")

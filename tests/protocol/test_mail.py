@@ -10,6 +10,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.stores import rows_of
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 OF = keys.mail_partition("town")
 
 
@@ -90,6 +92,7 @@ async def test_what_could_not_be_deleted_comes_again(scene: Scene) -> None:
     assert await fetched(scene) == [message()]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_message_that_is_not_fetched_is_taken_back(scene: Scene) -> None:
     (key, other) = await mail.send(scene.board, [message("you"), message("me")])
@@ -117,6 +120,7 @@ async def test_more_messages_than_a_batch_holds_are_sent_and_fetched(scene: Scen
     assert await fetched(scene) == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_row_that_is_no_message_is_deleted_unread(scene: Scene) -> None:
     good = data_of(message())

@@ -29,6 +29,8 @@ from blackboard.table import (
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 HOUR = timedelta(hours=1)
 
 
@@ -341,6 +343,7 @@ async def test_freeing_a_lock_obeys_a_run_now_that_waits(scene: Scene) -> None:
     assert asked.requests
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("fault", [Fault.NEVER, "renewed"])
 @story
 async def test_a_freeing_that_does_not_happen_is_left_to_the_next_walk(
@@ -449,6 +452,7 @@ async def test_every_change_of_a_waiting_item_makes_its_token_anew(scene: Scene)
         assert dict(written.data)["spec"] == after.spec
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_stood_still_is_taken_over_once(scene: Scene) -> None:
     await scene.add("davis", every="1h", stale_after="3s", retries=9)

@@ -23,6 +23,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.stores import rows_of
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 TWO = Limit("feed", "", 2)
 PARTITION = keys.permits_partition("town")
 
@@ -64,6 +66,7 @@ async def test_what_is_given_back_may_be_taken(scene: Scene) -> None:
     assert await taken(scene.other, "c", "d", by="you") == ["c"]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_many_workers_at_once_take_no_more_than_there_are(scene: Scene) -> None:
     limit = Limit("feed", "", 5)
@@ -80,6 +83,7 @@ def boards(scene: Scene) -> tuple[BoardTable, BoardTable]:
     return scene.board, scene.other
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_permit_that_outlived_its_lease_is_taken_over(scene: Scene) -> None:
     (dead, mine) = await take(scene.board, TWO, ["a", "b"], owner="me")
@@ -104,6 +108,7 @@ def mine_as_renewed(mine: HeldPermit, scene: Scene) -> object:
     return Renewed()
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE])
 @story
 async def test_a_lost_reply_is_settled_by_the_nonces(scene: Scene, fault: Fault) -> None:
@@ -129,6 +134,7 @@ async def test_a_renewal_without_a_reply_is_sent_again(scene: Scene, fault: Faul
     assert await taken(scene.other, "c", by="you") == []
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.TWICE])
 @story
 async def test_a_renewal_that_is_found_in_the_permit_counts_from_when_it_was_sent(
@@ -164,6 +170,7 @@ async def test_a_lower_limit_counts_what_is_held_by_higher_numbers(scene: Scene)
     assert await taken(scene.other, "d", limit=Limit("feed", "", 4), by="you") == ["d"]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_rows_that_cannot_be_read_count_as_held(scene: Scene) -> None:
     (one,) = await take(scene.board, Limit("feed", "", 1), ["a"], owner="me")
@@ -208,6 +215,7 @@ async def test_a_permit_that_no_holder_can_have_is_free_after_a_lease(
     assert await taken(scene.board, "b", limit=ONE) == ["b"]
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("number", ["0", "000", "0" * 5_000, "-0001", "00000x", "", "\u0660" * 5])
 @story
 async def test_a_key_that_is_of_no_permit_counts_for_a_lease_and_is_in_no_ones_way(
@@ -226,6 +234,7 @@ async def test_a_key_that_is_of_no_permit_counts_for_a_lease_and_is_in_no_ones_w
     assert await used(scene, ONE) == ["b"]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_keys_that_are_of_no_permit_count_each(scene: Scene) -> None:
     for odd in ("odd", "even"):
@@ -235,6 +244,7 @@ async def test_keys_that_are_of_no_permit_count_each(scene: Scene) -> None:
     assert len(await occupied(scene.other, TWO)) == 2
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_permit_of_a_newer_version_is_held_and_named(scene: Scene) -> None:
     key = keys.permit_key("feed", "", 0)

@@ -15,6 +15,8 @@ from blackboard.table import ANY, Delete, Merge, Op
 from tests.support.boards import Scene, finished, make_board, story
 from tests.support.faults import RETRY_AFTER, Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 HOUR = timedelta(hours=1)
 
 
@@ -118,6 +120,7 @@ async def test_releases_are_batched(scene: Scene) -> None:
     assert len(scene.table.batches) == sent + 1
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("limit", ["rows", "bytes"])
 @story
 async def test_batches_stay_below_the_stores_limits(scene: Scene, limit: str) -> None:
@@ -333,6 +336,7 @@ async def test_lr11_a_batch_of_which_nothing_is_known_is_settled_one_by_one(
         assert await scene.outcomes(name) == [(1, "ok")]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_an_edit_between_a_lost_release_and_the_next_is_obeyed(scene: Scene) -> None:
     await scene.add("davis", every="1h")

@@ -34,6 +34,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 KEPT = ("type", "spec", "slot", "planned", "runs", "failures", "checkpoint", "outcome", "result")
 """What an item has whatever its name is."""
 
@@ -61,6 +63,7 @@ async def killed_at(
         await rename(scene.board, old_id, new_id, scene.mark())
 
 
+@pytest.mark.of_each_store
 @story
 async def test_an_id_whose_fences_are_used_up_is_refused_as_for_an_addition(scene: Scene) -> None:
     await scene.add("woodland")
@@ -140,6 +143,7 @@ async def test_a_trigger_of_before_makes_no_second_run(scene: Scene, *, name: st
         await rename(scene.board, "davis", "yolo", scene.mark())
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_failure_that_was_acknowledged_stays_so(scene: Scene) -> None:
     """Also where the new id had an item with a higher fence."""
@@ -155,6 +159,7 @@ async def test_a_failure_that_was_acknowledged_stays_so(scene: Scene) -> None:
     assert after.acknowledged == before.replace('"fence":1', '"fence":2')
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_runs_is_not_renamed(scene: Scene) -> None:
     await scene.add("davis")
@@ -233,6 +238,7 @@ async def test_an_edit_meanwhile_is_not_lost(scene: Scene) -> None:
     assert [token.id for token in await scene.tokens()] == ["woodland"]
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("to", ["woodland", "dixon"])
 @pytest.mark.parametrize("request_", range(4))
 @story
@@ -259,6 +265,7 @@ async def test_two_renames_at_a_time_leave_one_item(scene: Scene, request_: int,
     assert [token.id for token in await scene.tokens()] == [left.id]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_copy_whose_rename_died_goes_where_another_one_was_done(scene: Scene) -> None:
     await served(scene)
@@ -304,6 +311,7 @@ async def test_a_copy_is_not_changed_before_its_rename_is_done(
     assert (after.paused, (await scene.item("elko")).state) == (before.paused, State.REMOVED)
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("request_", [2, 3])
 @story
 async def test_a_copy_is_removed_only_where_the_old_item_was_resumed(
@@ -347,6 +355,7 @@ async def test_a_copy_that_is_undone_while_its_rename_is_at_work_leaves_one_item
     assert same(left) == same(before)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_reads_like_the_pause_of_a_rename_and_is_a_persons_ends_as_others(
     scene: Scene,
@@ -357,6 +366,7 @@ async def test_what_reads_like_the_pause_of_a_rename_and_is_a_persons_ends_as_ot
     assert (await scene.item()).state is State.ACTIVE
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_pause_with_the_reason_of_a_rename_outlasts_a_rename(scene: Scene) -> None:
     await scene.add("davis")
@@ -399,6 +409,7 @@ async def test_an_item_that_is_resumed_after_its_rename_died_runs_under_one_id(
     assert [token.id for token in await scene.tokens()] == ["woodland"]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_new_item_of_the_old_id_does_not_replace_the_renamed_one(
     scene: Scene,
@@ -448,6 +459,7 @@ async def test_an_item_that_is_removed_while_its_rename_is_at_work_stays_removed
     assert [item async for item in scene.board.items()] == []
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("request_", [2, 3])
 @story
 async def test_a_rename_says_that_its_new_item_was_removed_since(
@@ -488,6 +500,7 @@ class NoticesAway(ForwardingTable):
             yield row
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("are_read", [False, True])
 @pytest.mark.parametrize("trouble", [Busy(1.0), Unavailable(), Unknown(), Refused(0, "too large")])
 @story
@@ -503,6 +516,7 @@ async def test_a_rename_is_done_although_what_was_sent_does_not_go_along(
     assert done.item.state is State.ACTIVE
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_was_sent_takes_the_place_of_what_an_earlier_item_of_the_id_has_left(
     scene: Scene,

@@ -11,6 +11,8 @@ from blackboard.rules.transitions import LONGEST_QUEUE
 from tests.support.boards import Scene, story
 from tests.support.verbs import says
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 MONDAY, TUESDAY = {"date": "monday"}, {"date": "tuesday"}
 
 
@@ -79,6 +81,7 @@ async def test_requests_outlast_a_pause_an_edit_an_unlock_a_cancel_and_an_overri
     assert (await scene.token()).planned.hour == 4
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_full_queue_refuses_and_forgets_nothing(scene: Scene) -> None:
     await scene.add("davis")
@@ -91,6 +94,7 @@ async def test_a_full_queue_refuses_and_forgets_nothing(scene: Scene) -> None:
     assert [one.once for one in waiting] == [text_of({"n": n}) for n in range(LONGEST_QUEUE)]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_requests_that_no_row_holds_are_refused(scene: Scene) -> None:
     await scene.add("davis")

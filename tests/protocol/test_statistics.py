@@ -17,6 +17,8 @@ from tests.support.boards import Scene, story
 from tests.support.clocks import START
 from tests.support.faults import Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 META = keys.meta_partition("town")
 TEN = Statistics(at=START, by="me", term=3, took=0.5, items=10)
 
@@ -49,6 +51,7 @@ async def test_the_items_of_a_board_are_counted(scene: Scene) -> None:
     assert counted.earliest == START
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_lock_of_a_run_that_began_meanwhile_is_not_taken_for_stale(scene: Scene) -> None:
     await scene.add("a", every="1h", stale_after="10s")
@@ -66,6 +69,7 @@ async def test_a_lock_of_a_run_that_began_meanwhile_is_not_taken_for_stale(scene
     assert scene.table.quiet
 
 
+@pytest.mark.of_each_store
 @story
 async def test_statistics_are_read_as_they_were_written(scene: Scene) -> None:
     assert await read(scene) is None
@@ -79,6 +83,7 @@ async def test_statistics_are_read_as_they_were_written(scene: Scene) -> None:
     assert await read(scene) == again != counted
 
 
+@pytest.mark.of_each_store
 @story
 async def test_statistics_over_those_of_the_same_worker_are_one_request(scene: Scene) -> None:
     first = await write_statistics(scene.board, TEN)
@@ -115,6 +120,7 @@ async def test_of_two_that_write_at_once_one_is_left(scene: Scene, fault: Fault)
     assert (await read(scene) or TEN).items == 5
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_row_of_a_newer_version_is_neither_read_nor_written(scene: Scene) -> None:
     await write_statistics(scene.other, TEN)
@@ -134,6 +140,7 @@ async def test_a_row_that_cannot_be_read_is_written_anew(scene: Scene) -> None:
     assert await read(scene) == TEN
 
 
+@pytest.mark.of_each_store
 @story
 async def test_types_whose_names_are_too_long_for_a_row_are_left_out(scene: Scene) -> None:
     types = [TypeCounts(type=f"{number}" * 8_000, items=1) for number in range(10)]
@@ -143,6 +150,7 @@ async def test_types_whose_names_are_too_long_for_a_row_are_left_out(scene: Scen
     assert (found.items, found.by_type) == (10, tuple(types[:2]))
 
 
+@pytest.mark.of_each_store
 @story
 async def test_counting_makes_a_pause_after_each_page_and_ends_when_that_raises(
     scene: Scene,

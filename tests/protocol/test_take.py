@@ -35,6 +35,8 @@ from blackboard.table import (
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 HOUR = timedelta(hours=1)
 
 
@@ -98,6 +100,7 @@ async def test_a_lost_race_claims_none_of_the_batch_and_says_to_read_again(scene
     assert await scene.take("a") != Claimed(reread=True)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_claim_that_the_store_refuses_names_its_token(scene: Scene) -> None:
     """One row that the store will never take must not hold up the others."""
@@ -247,6 +250,7 @@ async def test_what_is_known_only_when_its_lease_is_nearly_over_is_renewed_befor
     assert (type(renewal), renewal.key) == (Merge, keys.lock_key("davis"))
 
 
+@pytest.mark.of_each_store
 @story
 async def test_of_many_that_are_known_late_none_is_run_that_is_past_its_lease_by_then(
     scene: Scene,
@@ -582,6 +586,7 @@ async def test_a_slot_that_is_wanted_by_now_is_not_passed_over(scene: Scene) -> 
     assert (await scene.token()).slot == token.slot
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_missed_token_without_its_item_goes(scene: Scene) -> None:
     await scene.add("davis", cron="0 * * * *", missed="none")
@@ -592,6 +597,7 @@ async def test_a_missed_token_without_its_item_goes(scene: Scene) -> None:
     assert await scene.tokens() == []
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("faster", ["claimed", "edited", "removed", "lost"])
 @story
 async def test_a_slot_that_somebody_else_sees_to_is_not_passed_over(

@@ -28,6 +28,8 @@ from tests.support.clocks import START
 from tests.support.faults import Fault
 from tests.support.plans import item as an_item
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 HOURLY = Retention(tombstones=timedelta(hours=1))
 MINUTE = timedelta(minutes=1)
 META = keys.meta_partition("town")
@@ -152,6 +154,7 @@ async def test_a_run_of_a_life_whose_tombstone_is_gone_is_dropped(scene: Scene) 
     assert await scene.runs() == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_many_go_in_few_batches(scene: Scene) -> None:
     names = [f"item-{number:03}" for number in range(30)]
@@ -246,6 +249,7 @@ async def test_one_that_is_made_an_item_again_meanwhile_stays(scene: Scene, batc
     assert await is_gone(scene, "elko")
 
 
+@pytest.mark.of_each_store
 @story
 async def test_one_that_was_an_item_again_before_keeps_the_history_of_that(scene: Scene) -> None:
     """A coordinator that stood still has read the tombstone long ago."""
@@ -260,6 +264,7 @@ async def test_one_that_was_an_item_again_before_keeps_the_history_of_that(scene
     assert (await scene.item()).state is State.REMOVED
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_deletion_that_lands_late_deletes_no_new_item(scene: Scene) -> None:
     gone = await a_life(scene, runs=0)
@@ -337,6 +342,7 @@ async def test_a_floor_without_an_answer_is_read_before_anything_is_deleted(
     assert await scene.other.floor() == gone.fence
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize(("fault", "trouble"), [(Fault.AWAY, Unavailable), (Fault.NEVER, Unknown)])
 @story
 async def test_a_floor_that_cannot_be_raised_keeps_the_tombstone(

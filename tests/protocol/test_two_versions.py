@@ -29,6 +29,8 @@ from tests.support.clocks import ManualClock
 from tests.support.verbs import VERBS, ready_for, says
 from tests.support.workers import HANDLERS, Workplace, with_workers
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 NEWER = VERSION + 1
 MORE: Data = {"flavour": "vanilla", "weight": 2.5, "crates": 2**40, "ripe": True}
 """Columns of a newer version, of every kind but a time."""
@@ -363,6 +365,7 @@ async def test_a_run_of_an_item_that_became_newer_saves_its_checkpoint_alone(sce
     assert await kept(scene) == MORE
 
 
+@pytest.mark.of_each_store
 @with_workers
 async def test_an_item_that_cannot_be_read_any_more_does_not_end_who_runs_it(
     place: Workplace,
@@ -403,6 +406,7 @@ async def test_a_state_that_this_version_does_not_know_hides_no_other_item(scene
     )
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_partition_in_a_state_of_a_higher_version_is_not_damaged(scene: Scene) -> None:
     meta, group = keys.meta_partition("town"), scene.other.group("clicks")
@@ -418,6 +422,7 @@ async def test_a_partition_in_a_state_of_a_higher_version_is_not_damaged(scene: 
     assert await ensure(group, ["1"], "clicks") == {"1": words}
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_worker_of_a_higher_version_is_passed_over_and_not_forgotten(scene: Scene) -> None:
     partition, key = keys.workers_partition("town"), keys.worker_key("newer:1:c")

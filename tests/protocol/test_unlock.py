@@ -15,6 +15,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, ready_for, says
 
+pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
+
 MILLISECOND = timedelta(milliseconds=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

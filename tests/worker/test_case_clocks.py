@@ -9,6 +9,8 @@ from blackboard.protocol.members import workers
 from tests.support.clocks import START
 from tests.support.fleet import Fleet, SkewedClock, with_fleet
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86_400.0, 365.25 * 86_400.0
 TO_1970 = -START.timestamp()
 CYCLE = 60.0

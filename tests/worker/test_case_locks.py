@@ -14,6 +14,8 @@ from tests.support.boards import Scene, TurningClock, make_board, story
 from tests.support.faults import FaultyTable
 from tests.support.stores import OpenTable
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 LEASE = 60.0
 MS = 0.001
 CONTENDERS = 8

@@ -10,6 +10,8 @@ from blackboard.events import LockLost
 from blackboard.rules.breaker import LONGEST, SPACING
 from tests.support.fleet import Fleet, Hired, Network, with_fleet
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 HOUR = 3600.0
 
 

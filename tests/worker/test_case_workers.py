@@ -12,6 +12,8 @@ from tests.support.clocks import START
 from tests.support.fleet import Fleet, with_fleet
 from tests.support.workers import Workplace, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 LEASE, CYCLE = 30.0, 10.0
 HOUR, DAY = 3600.0, 86_400.0
 

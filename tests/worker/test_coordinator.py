@@ -61,6 +61,8 @@ from tests.support.stores import rows_of
 from tests.support.turns import one_turn, settled
 from tests.support.workers import PATIENCE, FaultyShards, WorkerScene, Workplace, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 CHECK = LEASE / 3
 
 
@@ -145,6 +147,7 @@ async def counted(board: BoardTable, **about: object) -> Statistics:
 above_the_store = pytest.mark.of_one_store("a worker stands for election above the store")
 
 
+@pytest.mark.of_each_store
 @with_workers
 async def test_one_of_two_workers_coordinates_and_the_other_when_it_is_shut_down(
     place: Workplace,
@@ -448,6 +451,7 @@ async def test_it_deletes_what_is_kept_no_longer_of_all_that_belongs_to_the_boar
     assert told[1].details == dict.fromkeys(done.details, 0)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_row_of_no_group_keeps_nothing_from_being_deleted(scene: Scene) -> None:
     await open_elections(scene.other, create=True)
@@ -460,6 +464,7 @@ async def test_a_row_of_no_group_keeps_nothing_from_being_deleted(scene: Scene) 
     assert [one.actions for one in told] == [1]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_row_that_cannot_be_used_keeps_nothing_else_from_being_deleted(
     scene: Scene,
@@ -508,6 +513,7 @@ async def test_it_deletes_actions_that_are_older_than_the_history(scene: Scene) 
     assert len(await rows_of(scene.table.table, keys.actions_partition("town"))) == 1
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_notice_of_an_item_that_is_added_anew_meanwhile_stays(scene: Scene) -> None:
     await open_elections(scene.other, create=True)

@@ -16,6 +16,8 @@ from tests.support.fleet import Network
 from tests.support.groups import LEASE, ROUND, Group, sharing
 from tests.support.simulated_bus import SharedBus
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 above_the_store = pytest.mark.of_one_store("where partitions go is decided on the bus")
 
 TIMES = Times()

@@ -22,6 +22,8 @@ from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
 from tests.support.faults import Fault
 from tests.support.workers import FakeRun, WorkerScene, Workplace, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 Answer = TypeVar("Answer")
 BEAT = 1.0
 

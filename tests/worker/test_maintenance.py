@@ -11,6 +11,8 @@ from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.workers import Workplace, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 
 @with_workers
 async def test_nothing_is_claimed_while_the_board_is_paused(place: Workplace, shards: int) -> None:
@@ -48,6 +50,7 @@ async def test_what_runs_goes_on_and_is_released(place: Workplace) -> None:
     assert len(worker.order) == 1
 
 
+@pytest.mark.of_each_store
 @with_workers
 async def test_a_stale_lock_is_left_until_the_board_is_resumed(place: Workplace) -> None:
     await place.add("davis", every="1h", stale_after="3s")

@@ -29,6 +29,8 @@ from tests.support.faults import Fault
 from tests.support.stores import rows_of
 from tests.support.workers import HANDLERS, Workplace, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 START = ManualClock().now()
 A = Member(
     owner="host:1:a",
@@ -94,6 +96,7 @@ async def test_whoever_restarts_under_its_name_takes_its_row_over(scene: Scene) 
     assert [one.slots for one in await workers(scene.other)] == [2]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_row_that_others_keep_writing_is_given_up_for_now(scene: Scene) -> None:
     announced = await announce(scene.board, A)
@@ -128,6 +131,7 @@ async def test_after_a_day_a_newcomer_forgets_the_lost(scene: Scene) -> None:
     assert await owners(scene) == [B.owner, "host:3:c"]
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_row_under_the_key_of_another_worker_is_passed_over(scene: Scene) -> None:
     await announce(scene.board, A)
@@ -199,6 +203,7 @@ class CountedTypes(str):
         return str(self).split(*how)
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_reading_of_a_board_takes_the_types_of_a_worker_apart_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch

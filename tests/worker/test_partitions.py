@@ -43,6 +43,8 @@ from blackboard.worker.release_queue import LAST_PRUNING, LAST_RELEASES
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, Group, sharing
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 above_the_store = pytest.mark.of_one_store(
     "which worker has which partition is decided above the store"
 )
@@ -390,6 +392,7 @@ async def test_a_worker_that_dies_soon_after_each_start_moves_nothing(group: Gro
     assert len(group.log.began) == 12
 
 
+@pytest.mark.of_each_store
 @sharing()
 async def test_no_pump_outlasts_its_lease_while_the_store_is_away_and_all_go_on_after(
     group: Group,
@@ -517,6 +520,7 @@ async def test_a_partition_whose_pump_is_cancelled_is_due_at_once(group: Group) 
     assert set(group.log.owners) == {"0", "1", "2"}
 
 
+@pytest.mark.of_each_store
 @sharing(partitions=3)
 async def test_people_pause_cancel_and_move_partitions_as_items(group: Group) -> None:
     await group.join("ann", "ben")
@@ -1068,6 +1072,7 @@ async def test_one_that_cannot_be_read_then_is_reported_and_holds_up_no_other(gr
     await group.fleet.turn(1.0)
 
 
+@pytest.mark.of_each_store
 @sharing()
 async def test_so_are_those_whose_pumps_failed_meanwhile(group: Group) -> None:
     await group.join("ann", "ben")
@@ -1143,6 +1148,7 @@ async def test_a_board_row_that_is_deleted_is_made_anew(group: Group) -> None:
     assert group.log.counts == [12]
 
 
+@pytest.mark.of_each_store
 @sharing()
 async def test_a_partition_whose_row_cannot_be_read_keeps_no_other_from_being_served(
     group: Group,
@@ -1237,6 +1243,7 @@ async def test_a_worker_that_works_goes_on_when_its_group_cannot_be_named_or_mad
     assert len(group.log.began) == 12, "nothing has moved"
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize(
     ("columns", "after"),
     [({}, (LEASE, 1)), ({"kind": 7}, (LEASE, 1)), ({"version": 2}, (1e300, 2))],

@@ -17,6 +17,8 @@ from tests.support.stores import rows_of
 from tests.support.turns import one_turn, settled
 from tests.support.workers import PATIENCE, Workplace, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 SCARCE = Limit("scarce", "", 2)
 
 
@@ -296,6 +298,7 @@ async def test_the_permits_are_left_alone_where_no_type_has_a_limit(place: Workp
     assert keys.permits_partition(place.other.name) not in place.table.partitions
 
 
+@pytest.mark.of_each_store
 @with_workers
 async def test_the_permits_are_asked_where_a_type_has_a_limit(place: Workplace) -> None:
     await place.add("davis", item_type="scarce")

@@ -27,6 +27,8 @@ from blackboard.worker import release_queue as releases
 from blackboard.worker.release_queue import CHEAP, STUCK
 from tests.support.workers import Workplace, ids_of_shard, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 
 @with_workers
 async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
@@ -92,6 +94,7 @@ async def test_a_run_is_renewed_while_the_store_has_no_time_for_its_release(
     assert sum(len(batch) > 1 for batch in releases_sent) == 1
 
 
+@pytest.mark.cases_of_one_store("batches are made above the store")
 @pytest.mark.parametrize(
     ("trouble", "outcome"),
     [(Unknown(), "failed"), (Unavailable("it answered 403"), "ok"), (Unusable("full"), "ok")],

@@ -17,6 +17,8 @@ from tests.support.boards import make_board
 from tests.support.fleet import Fleet, with_fleet
 from tests.support.groups import LEASE, ROUND, Group, sharing
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 CYCLE = 30.0
 
 
@@ -35,6 +37,7 @@ async def delete(fleet: Fleet, name: str = "") -> None:
             await table.commit(part, [Delete(row.key, ANY)])
 
 
+@pytest.mark.of_each_store
 @with_fleet
 async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
     fleet: Fleet,
@@ -55,6 +58,7 @@ async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
     assert ann.order == ["davis"], "what it cannot place it leaves alone"
 
 
+@pytest.mark.of_each_store
 @with_fleet
 async def test_a_board_that_is_gone_is_waited_for_and_known_when_it_is_back(
     fleet: Fleet,

@@ -31,6 +31,8 @@ from tests.support.workers import (
     with_workers,
 )
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 HOUR = timedelta(hours=1)
 
 

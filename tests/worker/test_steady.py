@@ -13,6 +13,8 @@ from tests.support.clocks import START
 from tests.support.fleet import Fleet, with_fleet
 from tests.support.wrong_rows import found
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 HOUR, YEARS, CYCLE = 3600.0, 3653 * 86_400.0, 30.0
 AT_ONCE = timedelta(milliseconds=1)
 

@@ -25,6 +25,8 @@ from tests.support.workers import (
     with_workers,
 )
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 
 async def waiting(place: Workplace, **settings: Any) -> WorkerScene:
     """A worker that has looked, and waits for another's end."""

@@ -24,6 +24,8 @@ from tests.support.workers import (
     with_workers,
 )
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 
 def after_the_next_reading(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]

@@ -14,6 +14,8 @@ from blackboard.worker.backlog import PAUSE_GROWTH
 from tests.support.faults import Fault
 from tests.support.workers import Workplace, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 
 @with_workers
 async def test_an_item_is_run_again_in_time_though_the_reply_to_its_release_was_lost(

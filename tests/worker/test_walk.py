@@ -28,6 +28,8 @@ from tests.support.faults import Fault
 from tests.support.workers import WorkerScene, Workplace, beside_a_stray_token, until, with_workers
 from tests.support.wrong_rows import break_rules
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 
 async def abandoned(place: Workplace, item_id: str = "davis", **said: str) -> Claim:
     """An item whose worker is not heard of any more: its lock is stale."""
@@ -324,6 +326,7 @@ async def test_a_slot_that_a_blackout_puts_off_runs_once_when_that_ends(place: W
     assert len(worker.of(SlotPutOff)) == 1
 
 
+@pytest.mark.of_each_store
 @with_workers
 async def test_a_missed_slot_that_cannot_be_passed_over_is_no_reason_to_look_all_the_time(
     place: Workplace,

@@ -12,6 +12,8 @@ from blackboard.tables.base import ForwardingTable
 from blackboard.worker.worker import Mode
 from tests.support.workers import Workplace, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 SHARDS = 3
 
 
@@ -70,6 +72,7 @@ async def test_what_a_killed_resume_has_left_holds_up_no_item(
     assert await paused(place) == [False] * shards
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("shards", [SHARDS])
 @with_workers
 async def test_a_pause_whose_command_was_killed_holds_up_all_shards_after_a_walk(
@@ -90,6 +93,7 @@ async def test_a_pause_whose_command_was_killed_holds_up_all_shards_after_a_walk
     assert len(worker.of(BoardResumed)) == 1
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("shards", [SHARDS])
 @with_workers
 async def test_a_shard_that_says_it_is_paused_is_while_shard_0_does_not_answer(

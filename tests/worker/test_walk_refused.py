@@ -13,6 +13,8 @@ from blackboard.worker.worker import Mode
 from tests.support.boards import Scene, story
 from tests.support.workers import Workplace, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 WHY = "field 'spec': 33,024 characters; a value holds at most 32,768"
 
 
@@ -98,6 +100,7 @@ async def test_one_item_that_the_store_refuses_keeps_no_other_from_running(
     assert worker.of(StoreAway) == []
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("case", [*CASES, is_its_own])
 @with_workers
 async def test_it_is_reported_once(place: Workplace, case: object) -> None:
@@ -112,6 +115,7 @@ async def test_it_is_reported_once(place: Workplace, case: object) -> None:
     assert worker.of(StoreAway) == []
 
 
+@pytest.mark.of_each_store
 @story
 async def test_locks_that_cannot_be_renewed_keep_no_other_of_their_batch_from_it(
     scene: Scene,

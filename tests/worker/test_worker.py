@@ -28,6 +28,8 @@ from tests.support.patience import patience
 from tests.support.turns import settled
 from tests.support.workers import Workplace, board_on, ids_of_shard, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
+
 KEPT = 16
 """Runs in the history of an item; who keeps so few looks as often."""
 
@@ -580,6 +582,7 @@ async def test_what_a_worker_gets_after_it_was_asked_to_stop_is_put_back(place: 
     assert await place.outcomes() == [(1, "cancelled")]
 
 
+@pytest.mark.of_each_store
 @with_workers
 async def test_a_claim_of_a_slow_shard_keeps_no_slot_and_is_put_back_if_there_is_none(
     place: Workplace,
