@@ -4,7 +4,6 @@ It computes a plan (`plan.py`), what to add, change and remove, from what the fi
 (`item_files.py`) and what is on the board; it prints the plan and carries it out.
 """
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from blackboard.cli.item_files import (
     read_items,
     session_for,
 )
-from blackboard.cli.many import for_each, recording, steps
+from blackboard.cli.many import add_all, for_each, recording
 from blackboard.cli.options import Chosen, cli_command, common, reason_option
 from blackboard.cli.output import emit, first_of_each, note, warn, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
@@ -47,7 +46,6 @@ from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.settings import FILE_NAME
 from blackboard.table import Refused
 from blackboard.tables.base import MAX_VALUE
-from blackboard.tasks import finishing
 
 LEFT = BadRow.exit_code
 """The exit code where an item that was to be declared or changed is left as it is."""
@@ -324,17 +322,9 @@ async def _add(
         )
         for one in declared
     ]
-    with steps("adding", len(new)) as bar:
-        stopped = asyncio.Event()
-
-        def added(some: Sequence[additions.New]) -> None:
-            bar.moved(len(some))
-            done.update(one.id for one in some)
-            if stopped.is_set():
-                raise asyncio.CancelledError
-
-        adding = additions.add_many(board, new, tombstones=found, on_added=added)
-        return dict(await finishing(adding, stopped.set))
+    return await add_all(
+        board, new, tombstones=found, on_added=lambda some: done.update(one.id for one in some)
+    )
 
 
 async def _change_and_remove(board: BoardTable, plan: ApplyPlan, done: set[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import click
 
 from blackboard.board import mark_now
-from blackboard.cli.many import change_each, for_each, note_pause, print_answers, record
+from blackboard.cli.many import add_all, change_each, note_pause, print_answers, record
 from blackboard.cli.options import (
     Chosen,
     Decorator,
@@ -35,7 +35,7 @@ from blackboard.display.layout import one_line, shown
 from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLeft
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_new_id, check_size, checkpoint_text, first_of
-from blackboard.model import Item
+from blackboard.model import Item, State
 from blackboard.phrases import exactly, plural, some, stamp
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
@@ -128,22 +128,28 @@ async def _add(
         now = await board.table.now()
         spec = spec_at(now)
         check_size(spec, limit=board.table.max_value)
+        tombstones = dict[str, Item]()
         for one in ids:  # all or none: one id that is taken refuses them all
-            if await board.existing(one) is not None:
-                raise AlreadyThere(one)
+            if (there := await board.item(one)) is not None:
+                if there.state is not State.REMOVED:
+                    raise AlreadyThere(one)
+                tombstones[one] = there
         await _warn_unserved(session, board, item_type)
         warn_idle_steps([spec])
         settings = board.resolve(item_type, encode_spec(spec))
         when = first_of(first, settings, now)
 
+        new = [additions.New(id=one, type=item_type, spec=spec, first=when) for one in ids]
         added: dict[str, Item] = {}
-
-        async def add(one: str) -> None:
-            new = additions.add(board, item_id=one, item_type=item_type, spec=spec, first=when)
-            added[one] = (await new).item
-
         try:
-            await for_each(ids, add, "adding")
+            left = await add_all(
+                board,
+                new,
+                tombstones=tombstones,
+                on_added=lambda some: added.update((one.id, one) for one in some),
+            )
+            for one, problem in left.items():
+                raise BadInput("add", f"{one}: {problem}")
         finally:
             wake_workers(session.store)
             now = await board.table.now()

@@ -2,8 +2,9 @@
 what came of it.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from blackboard.display.layout import shown
 from blackboard.display.queries import select
 from blackboard.errors import Unchangeable
 from blackboard.model import Item
+from blackboard.protocol import additions
 from blackboard.protocol.actions import Done, record_action, recording_action
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
@@ -65,6 +67,29 @@ async def for_each(
 
         await finishing(in_turns(left, work, at_once=AT_ONCE), left.clear)
     return found
+
+
+async def add_all(
+    board: BoardTable,
+    new: Sequence[additions.New],
+    *,
+    tombstones: Mapping[str, Item],
+    on_added: Callable[[Sequence[Item]], None],
+) -> dict[str, str]:
+    """Adds items as `additions.add_many` does, with a bar. At Ctrl-C the batch under way is
+    finished, and no other begins.
+    """
+    with steps("adding", len(new)) as done:
+        stopped = asyncio.Event()
+
+        def added(some: Sequence[Item]) -> None:
+            done.moved(len(some))
+            on_added(some)
+            if stopped.is_set():
+                raise asyncio.CancelledError
+
+        adding = additions.add_many(board, new, tombstones=tombstones, on_added=added)
+        return dict(await finishing(adding, stopped.set))
 
 
 async def record(

@@ -140,7 +140,7 @@ async def add_many(
     new: Sequence[New],
     *,
     tombstones: Mapping[str, Item],
-    on_added: Callable[[Sequence[New]], None] = lambda _: None,
+    on_added: Callable[[Sequence[Item]], None] = lambda _: None,
 ) -> Mapping[str, str]:
     """Adds items, many in a batch; `tombstones` are those of the board, by id. An addition that was
     interrupted has added whole items. `on_added` is called with each batch. Returns, by their ids,
@@ -157,7 +157,7 @@ async def add_many(
 
 
 async def add_missing(
-    board: BoardTable, new: Sequence[New], *, on_added: Callable[[Sequence[New]], None]
+    board: BoardTable, new: Sequence[New], *, on_added: Callable[[Sequence[Item]], None]
 ) -> Mapping[str, str]:
     """As `add_many`, of those items alone that are not on the board, also where other processes add
     some of them meanwhile. Raises BadInput, before any is added, for what `add` refuses.
@@ -193,18 +193,19 @@ async def _add_divided(
     board: BoardTable,
     new: Sequence[New],
     tombstones: Mapping[str, Item],
-    on_added: Callable[[Sequence[New]], None],
+    on_added: Callable[[Sequence[Item]], None],
 ) -> Mapping[str, str]:
     """Adds items of one shard. Returns why some could not be added. A batch that is refused is
     divided, so that the item that it was refused for is alone in the end.
     """
     if len(new) == 1:
-        if problem := await _problem(board, new[0]):
-            return {new[0].id: problem}
-        on_added(new)
+        added = await _added_or_problem(board, new[0])
+        if isinstance(added, str):
+            return {new[0].id: added}
+        on_added([added])
         return {}
     try:
-        await _add_batch(board, new, tombstones)
+        items = await _add_batch(board, new, tombstones)
     except AlreadyThere:
         raise
     except (Conflict, Refused, BadInput, ValueError) as refused:
@@ -212,14 +213,14 @@ async def _add_divided(
         half = len(new) // 2
         left = await _add_divided(board, new[:half], tombstones, on_added)
         return {**left, **await _add_divided(board, new[half:], tombstones, on_added)}
-    on_added(new)
+    on_added(items)
     return {}
 
 
-async def _problem(board: BoardTable, new: New) -> str:
-    """Adds an item. Returns why it could not be added; "": it is. Raises AlreadyThere."""
+async def _added_or_problem(board: BoardTable, new: New) -> Item | str:
+    """Adds an item. Returns it, or why it could not be added. Raises AlreadyThere."""
     try:
-        await _add(board, new, await Addition.begin(board))
+        return (await _add(board, new, await Addition.begin(board))).item
     except AlreadyThere:
         raise
     except (BadInput, ValueError) as problem:
@@ -227,7 +228,6 @@ async def _problem(board: BoardTable, new: New) -> str:
         return str(problem)
     except Refused as refused:
         return f"the store will not take this: {refused.reason}"
-    return ""
 
 
 def _check_floor(problem: Exception) -> None:
@@ -236,7 +236,9 @@ def _check_floor(problem: Exception) -> None:
         raise problem
 
 
-async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]) -> None:
+async def _add_batch(
+    board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]
+) -> list[Item]:
     """Adds items of one shard, all or, raising Conflict, Refused, BadInput or ValueError, none."""
     addition = await Addition.begin(board)
     floor = await board.floor()  # after they were found missing
@@ -256,8 +258,8 @@ async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[
         if first is None or not is_applied(first, addition.name):  # else it came twice
             raise
     except Unknown:
-        for one in new:
-            await _add(board, one, addition, doubtful=True)
+        return [(await _add(board, one, addition, doubtful=True)).item for one in new]
+    return items
 
 
 async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mapping[str, str]:

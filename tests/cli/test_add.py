@@ -1,6 +1,7 @@
 """`init` and `add`: what they make, what they say, and what they refuse without a trace."""
 
 import stat
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,6 +10,8 @@ import pytest
 from blackboard.clock import SystemClock
 from blackboard.model import State
 from blackboard.spec import Spec, decode_spec
+from blackboard.table import Etag, Op
+from blackboard.tables.sqlite import SqliteTable
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -442,3 +445,25 @@ def test_what_is_no_label_is_refused_by_what_is_wrong(
 ) -> None:
     said = blackboard("add", "davis", "--type", "calendars", "--description", label, code=2)
     assert problem in said.err
+
+
+def test_many_items_are_added_in_one_batch(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a token for each; also those whose ids were in use before."""
+    ids = [f"town-{number:02}" for number in range(40)]
+    blackboard("add", ids[3], "--type", "calendars")
+    blackboard("rm", ids[3])
+    batches: list[int] = []
+    commit = SqliteTable.commit
+
+    async def counted(table: SqliteTable, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        batches.append(len(ops))
+        return await commit(table, partition, ops)
+
+    monkeypatch.setattr(SqliteTable, "commit", counted)
+    said = blackboard("add", *ids, "--type", "calendars")
+    assert said.out.startswith("town-00 is added (calendars) and is due now\ntown-01 is added")
+    assert blackboard.ids() == ids
+    assert batches == [80]
+    assert blackboard.item(ids[3]).born > 0

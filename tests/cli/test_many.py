@@ -15,6 +15,7 @@ import pytest
 from blackboard.cli.many import AT_ONCE, for_each
 from blackboard.cli.output import MOST_LINES
 from blackboard.cli.progress import MANY
+from blackboard.model import Item
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import BEGUN
 from blackboard.tables.base import MAX_ROWS
@@ -98,10 +99,10 @@ def test_a_signal_lets_an_apply_finish_its_batch_and_say_what_is_done(
     blackboard.write(declared(2 * MAX_ROWS))
     add_batch = additions._add_batch
 
-    async def interrupted(*args: Any) -> None:
+    async def interrupted(*args: Any) -> list[Item]:
         signal.raise_signal(number)
         await asyncio.sleep(0)
-        await add_batch(*args)
+        return await add_batch(*args)
 
     monkeypatch.setattr(additions, "_add_batch", interrupted)
     said = blackboard("apply", "--json", code=130)

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import State
+from blackboard.model import Item, State
 from blackboard.protocol.additions import New, add, add_many, add_missing, ensure
 from blackboard.protocol.edits import edit, remove
 from blackboard.protocol.keys import FLOOR_KEY, item_key, meta_partition
@@ -29,7 +29,7 @@ async def ids_of(scene: Scene) -> list[str]:
 
 @story
 async def test_many_items_are_added_in_few_batches_and_are_as_if_added_alone(scene: Scene) -> None:
-    done: list[New] = []
+    done: list[Item] = []
     before = scene.table.requests.commits
     await add_many(scene.board, new(*IDS), tombstones={}, on_added=done.extend)
     assert scene.table.requests.commits - before <= 4
@@ -70,7 +70,7 @@ async def test_those_that_are_missing_are_added_also_where_another_process_adds_
         await add(scene.other, item_id="item-003", item_type="feed", spec=Spec(every="3h"))
 
     scene.table.script(another_is_faster)
-    done: list[New] = []
+    done: list[Item] = []
     assert await add_missing(scene.board, new(*IDS[:6]), on_added=done.extend) == {}
     assert sorted(one.id for one in done) == ["item-000", "item-002", "item-004", "item-005"]
     assert await ids_of(scene) == IDS[:6]
@@ -121,7 +121,7 @@ async def test_a_row_that_is_in_the_way_is_named_and_the_others_are_added(scene:
     for one, data in ((IDS[1], {"fence": "high"}), (IDS[2], {"version": 2})):
         await scene.other.table.commit(partition, [Merge(item_key(one), data, ANY)])
     found = {item.id: item async for item in scene.board.items_and_tombstones(0)}
-    done: list[New] = []
+    done: list[Item] = []
     left = await add_many(scene.board, new(*IDS[:9]), tombstones=found, on_added=done.extend)
     assert [*left] == IDS[1:3]
     assert "no good fence" in left[IDS[1]]
