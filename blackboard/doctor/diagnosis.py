@@ -239,8 +239,10 @@ def _bad(case: Case, key: str, bounds: Bounds) -> Finding:
         means = "its item is not judged either"
     elif case.item is None and family != keys.ITEM:
         means = f"no item has it ({REPAIR} deletes it)"
-    elif family == keys.ITEM and keys.encode_id(case.id) == case.part:
-        means = f"{means} ({_command('rm', case.id, bounds)} removes it)"
+    elif family == keys.ITEM:
+        is_known = keys.encode_id(case.id) == case.part
+        remove = f"{_command('rm', case.id, bounds)} removes it" if is_known else "delete it"
+        means += f" (write good values into it, or {remove})"
     elif family == keys.LOCK and _may_be_held(case, bounds):
         cancel = _command("cancel", case.id, bounds)
         after = span(_longest_held(bounds).total_seconds())
@@ -251,7 +253,7 @@ def _bad(case: Case, key: str, bounds: Bounds) -> Finding:
 
 
 _MEANS = {
-    keys.ITEM: "no worker runs it, and only `rm` can use it",
+    keys.ITEM: "no worker runs it, and no command but `rm` can use it",
     keys.LOCK: f"it is neither renewed nor overridden ({REPAIR} deletes it)",
     keys.NEXT: f"no worker takes it ({REPAIR} puts that right)",
     keys.RUN: "`log` leaves it out (write good values into it, or delete it)",
