@@ -24,10 +24,10 @@ from blackboard.cli.watch_keys import (
 from blackboard.display.columns import (
     ITEM_COLUMNS,
     RUN_COLUMNS,
+    ShownTimes,
     found_summary,
     item_cells,
     run_cells,
-    wide,
 )
 from blackboard.display.layout import Line, Style, fitted, paragraph, shown, table, text_of, titled
 from blackboard.display.queries import ItemQuery
@@ -198,11 +198,9 @@ class BoardView:
             words = "no item matches; Esc takes the filter away" if state.filter else "no items"
             return [[(words, Style.QUIET)]]
         some = state.items[state.top : state.top + state.page]
-        rows = [
-            item_cells(one, now=found.now, absolute=self._absolute, held=found.held) for one in some
-        ]
-        columns = wide(ITEM_COLUMNS, absolute=self._absolute)
-        lines = list(table(columns, rows, width=max(width - len(MARK), 1)))
+        times = ShownTimes(found.now, self._absolute)
+        rows = [item_cells(one, times, held=found.held) for one in some]
+        lines = list(table(times.columns(ITEM_COLUMNS), rows, width=max(width - len(MARK), 1)))
         marked = [_marked(line, " " * len(MARK)) for line in lines]
         at = state.chosen - state.top + 1
         if 0 < at < len(lines):
@@ -281,8 +279,9 @@ def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
     lines = why_lines(opened.why.headline, opened.why.facts, width)
     if not opened.runs:
         return [*lines, (), [("no runs yet", Style.QUIET)]]
-    cells = [run_cells(one, now=opened.now, absolute=absolute) for one in opened.runs]
-    columns, rows = titled(wide(RUN_COLUMNS, absolute=absolute), cells, OF_AN_ITEM)
+    times = ShownTimes(opened.now, absolute)
+    cells = [run_cells(one, times) for one in opened.runs]
+    columns, rows = titled(times.columns(RUN_COLUMNS), cells, OF_AN_ITEM)
     lines += [(), *table(columns, rows, width=width), ()]
     for text in in_full(opened.runs[0]):
         indent = " " * (len(text) - len(text.lstrip(" ")))

@@ -25,11 +25,11 @@ from blackboard.display.columns import (
     LEADER_COLUMNS,
     PARTITION_COLUMNS,
     WORKER_COLUMNS,
+    ShownTimes,
     group_cells,
     leader_cells,
     leases_summary,
     partition_cells,
-    wide,
     worker_cells,
 )
 from blackboard.display.health import worker_words
@@ -119,10 +119,10 @@ def workers_command(*, chosen: Chosen) -> int:
 
 
 async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
-    found, now = await _announced(board), await board.table.now()
+    found, times = await _announced(board), ShownTimes(await board.table.now(), absolute)
     return Listing(
-        columns=wide(WORKER_COLUMNS, absolute=absolute),
-        rows=[worker_cells(one, now=now, absolute=absolute) for one in found],
+        columns=times.columns(WORKER_COLUMNS),
+        rows=[worker_cells(one, times) for one in found],
         records=[worker_record(one) for one in found],
         empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
         summary=worker_words(found),
@@ -161,6 +161,7 @@ def leader_command(*, chosen: Chosen, name: str | None) -> int:
 
 async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
     found = await read_elections(board, name)
+    times = ShownTimes(found.now, absolute)
     records = [election_record(one, found.now) for one in found.statuses]
     leaders = leaders_board(board.name)
     doctor = f"`blackboard --board {leaders} doctor`"
@@ -168,8 +169,8 @@ async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -
     lost = unreadable_words(leaders, found.unreadable)
     problems += [lost] if lost else []
     return Listing(
-        columns=wide(LEADER_COLUMNS, absolute=absolute),
-        rows=[leader_cells(one, now=found.now, absolute=absolute) for one in found.statuses],
+        columns=times.columns(LEADER_COLUMNS),
+        rows=[leader_cells(one, times) for one in found.statuses],
         records=[*records, *map(unreadable_election, found.unreadable)],
         empty="; ".join(problems) or NO_ELECTIONS,
         summary="; ".join([plural(len(records), "election"), *problems]),

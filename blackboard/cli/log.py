@@ -29,11 +29,11 @@ from blackboard.clock import Clock, SystemClock
 from blackboard.display.columns import (
     ACTION_COLUMNS,
     RUN_COLUMNS,
+    ShownTimes,
     action_cells,
     run_cells,
     run_outcome,
     run_words,
-    wide,
 )
 from blackboard.display.layout import Line, Style, shown, shown_lines, table, text_of, titled
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
@@ -155,7 +155,7 @@ def log_command(
     elif full:
         click.echo("\n\n".join("\n".join(map(hung, in_full(one))) for one in runs))
     else:
-        click.echo("\n".join(_in_lines(runs, now=now, absolute=chosen.absolute, output=output)))
+        click.echo("\n".join(_in_lines(runs, ShownTimes(now, chosen.absolute), output=output)))
         if len(runs) == number and is_terminal():
             so_many = "of those that match" if query.selects else f"of {total}"
             click.echo(f"\nthe newest {number} {so_many}; -n shows more")
@@ -163,17 +163,16 @@ def log_command(
 
 
 async def _print_actions(session: Session, *, number: int) -> None:
-    absolute = session.chosen.absolute
     async with session.board() as board:
         found = await read_actions(board, limit=number)
-        now = await board.table.now()
+        times = ShownTimes(await board.table.now(), session.chosen.absolute)
     if session.chosen.json:
         emit([action_record(one) for one in found])
     elif not found:
         click.echo("no actions")
     else:
-        rows = [action_cells(one, now=now, absolute=absolute) for one in found]
-        click.echo("\n".join(table_lines(wide(ACTION_COLUMNS, absolute=absolute), rows)))
+        rows = [action_cells(one, times) for one in found]
+        click.echo("\n".join(table_lines(times.columns(ACTION_COLUMNS), rows)))
         if len(found) == number and is_terminal():
             click.echo(f"\nthe newest {number}; -n shows more")
 
@@ -319,7 +318,7 @@ def tail_lines(one: Run, columns: int) -> Sequence[Line]:
     """The titles, and a run that has ended, on lines of so many columns. Those of the table have
     their usual widths, as later texts are not known yet; the last one has the rest.
     """
-    cells = run_cells(one, now=one.stop, absolute=True)
+    cells = run_cells(one, ShownTimes(one.stop, absolute=True))
     (times, *others), [[_, *texts]] = titled(RUN_COLUMNS, [cells], FOLLOWED)
     stop = stamp(one.stop) if columns >= ROOMY else f"{one.stop:%H:%M:%SZ}"
     widths = [len(stop), *(column.usual for column in others[:-1]), columns]
@@ -331,11 +330,10 @@ def _json_line(one: Run) -> None:
     emit(run_record(one), in_a_line=True)
 
 
-def _in_lines(runs: Sequence[Run], *, now: datetime, absolute: bool, output: bool) -> Iterator[str]:
+def _in_lines(runs: Sequence[Run], times: ShownTimes, *, output: bool) -> Iterator[str]:
     """A line for each run, with what its handler printed on request."""
-    rows = [run_cells(one, now=now, absolute=absolute) for one in runs]
-    columns = wide(RUN_COLUMNS, absolute=absolute)
-    title, *lines = table_lines(columns, rows)
+    rows = [run_cells(one, times) for one in runs]
+    title, *lines = table_lines(times.columns(RUN_COLUMNS), rows)
     yield title
     for one, line in zip(runs, lines, strict=True):
         yield line

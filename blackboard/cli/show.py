@@ -23,11 +23,11 @@ from blackboard.cli.spec_options import check_types
 from blackboard.cli.watch import time_of_frame, watch_option, watched
 from blackboard.display.columns import (
     ITEM_COLUMNS,
+    ShownTimes,
     found_summary,
     item_cells,
     plain_record,
     warning_lines,
-    wide,
 )
 from blackboard.display.layout import Line, Style, paragraph, table, texts_of
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
@@ -136,10 +136,9 @@ def picture(found: ItemsFound, *, absolute: bool) -> str:
     if found.paused:
         words = paused_words(found.paused, found.now)
         head = paragraph(words, columns, margin="  ", style=Style.LATE)
-    rows = [
-        item_cells(one, now=found.now, absolute=absolute, held=found.held) for one in found.items
-    ]
-    lines = table(wide(ITEM_COLUMNS, absolute=absolute), rows, width=columns) if rows else []
+    times = ShownTimes(found.now, absolute)
+    rows = [item_cells(one, times, held=found.held) for one in found.items]
+    lines = table(times.columns(ITEM_COLUMNS), rows, width=columns) if rows else []
     if found.left:
         lines = [*lines, [(f"... and {found.left:,} more", Style.QUIET)]]
     warned = [

@@ -15,6 +15,7 @@ from blackboard.display.columns import (
     LEADER_COLUMNS,
     PARTITION_COLUMNS,
     RUN_COLUMNS,
+    ShownTimes,
     item_cells,
     leader_cells,
     leases_summary,
@@ -188,7 +189,7 @@ def listed(names: Iterable[str]) -> str:
 
 def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The board as in `show`, without the columns that are the same for all items."""
-    cells = [item_cells(one, now=board.now, absolute=False) for one in board.statuses]
+    cells = [item_cells(one, ShownTimes(board.now)) for one in board.statuses]
     rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
     total = summary(board.statuses, total=len(board.statuses), now=board.now)
     lines = table(*titled(ITEM_COLUMNS, rows, _BOARD), width=width)
@@ -205,7 +206,7 @@ def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[L
 
 def leaders_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The elections of a board as in `leader`."""
-    cells = [leader_cells(one, now=board.now, absolute=False) for one in board.statuses]
+    cells = [leader_cells(one, ShownTimes(board.now)) for one in board.statuses]
     rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
     return table(LEADER_COLUMNS, rows, width=width)
 
@@ -214,7 +215,7 @@ def history_picture(
     runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf, width: int
 ) -> list[Line]:
     """Runs as in `log`."""
-    cells = [run_cells(one, now=board.now, absolute=False) for one in runs]
+    cells = [run_cells(one, ShownTimes(board.now)) for one in runs]
     rows = _rows(cells, [one.worker for one in runs], name_of)
     return table(*titled(RUN_COLUMNS, rows, _HISTORY), width=width)
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import Struct
+
 from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import last_move
@@ -128,20 +130,25 @@ LEADER_COLUMNS = (
 )
 
 
-def wide(columns: Sequence[Column], *, absolute: bool) -> Sequence[Column]:
-    """The columns, with room for times in full if they are `absolute`."""
-    if not absolute:
-        return columns
-    return [replace(one, least=MOMENT) if one.usual == MOMENT else one for one in columns]
+class ShownTimes(Struct, frozen=True):
+    """How a table shows times: from `now`, or in full if they are `absolute`."""
 
+    now: datetime
+    absolute: bool = False
 
-def when(moment: datetime | None, now: datetime, *, absolute: bool) -> str:
-    """A time of the past in a column. A wrong clock wrote one that is to come."""
-    if moment is None:
-        return NOTHING
-    if absolute:
-        return stamp(moment)
-    return _ahead(moment, now) or relative(moment, now)
+    def columns(self, columns: Sequence[Column]) -> Sequence[Column]:
+        """The columns, with room for the times."""
+        if not self.absolute:
+            return columns
+        return [replace(one, least=MOMENT) if one.usual == MOMENT else one for one in columns]
+
+    def past(self, moment: datetime | None) -> Cell:
+        """A time of the past. A wrong clock wrote one that is to come."""
+        if moment is None:
+            return NOTHING, Style.PLAIN
+        if self.absolute:
+            return stamp(moment), Style.PLAIN
+        return _ahead(moment, self.now) or relative(moment, self.now), Style.PLAIN
 
 
 def _ahead(moment: datetime, now: datetime) -> str:
@@ -150,7 +157,7 @@ def _ahead(moment: datetime, now: datetime) -> str:
     return f"{span((moment - now).total_seconds())} ahead (clock)" if is_wrong else ""
 
 
-def item_cells(one: ItemStatus, *, now: datetime, absolute: bool, held: bool = False) -> Line:
+def item_cells(one: ItemStatus, times: ShownTimes, *, held: bool = False) -> Line:
     """One line of `show`. What is `held`, a partition or an election, has no schedule."""
     item = one.item
     style = style_of(one)
@@ -158,11 +165,11 @@ def item_cells(one: ItemStatus, *, now: datetime, absolute: bool, held: bool = F
         (item.id, style),
         (item.type, Style.PLAIN),
         (NOTHING if held else _schedule(item), Style.PLAIN),
-        (when(item.start, now, absolute=absolute), Style.PLAIN),
-        (when(item.stop, now, absolute=absolute), Style.PLAIN),
-        _running(one, now=now),
+        times.past(item.start),
+        times.past(item.stop),
+        _running(one, now=times.now),
         outcome_cell(one),
-        (next_words(one, now=now, absolute=absolute), _next_style(one)),
+        (next_words(one, times), _next_style(one)),
         (worker_name(item.owner), Style.BUSY if item.running else Style.QUIET),
     )
 
@@ -202,18 +209,18 @@ def style_of(one: ItemStatus) -> Style:
     return Style.BAD if one.failing else Style.PLAIN
 
 
-def next_words(one: ItemStatus, *, now: datetime, absolute: bool) -> str:
+def next_words(one: ItemStatus, times: ShownTimes) -> str:
     """When an item is run next, or why it is not run."""
     item = one.item
     if item.state is not State.ACTIVE:
         return item.state.value
     if item.running:
         return "again" if item.requests else NOTHING
-    if absolute:
+    if times.absolute:
         return stamp(item.ready)
     if one.overdue:
-        return f"overdue {brief(int((now - item.ready).total_seconds()))}"
-    words = "now" if item.ready <= now else relative(item.ready, now)
+        return f"overdue {brief(int((times.now - item.ready).total_seconds()))}"
+    words = "now" if item.ready <= times.now else relative(item.ready, times.now)
     return f"retry {words}" if item.attempt > 1 else words
 
 
@@ -362,12 +369,12 @@ def run_words(run: Run) -> str:
     return first_line(run.error) or "; ".join(run.warnings) or run.result
 
 
-def run_cells(run: Run, *, now: datetime, absolute: bool) -> Line:
+def run_cells(run: Run, times: ShownTimes) -> Line:
     """One line of `log`."""
     outcome = run_outcome(run)
     style = outcome[1] if run.error or run.warnings else Style.PLAIN
     return (
-        (when(run.stop, now, absolute=absolute), Style.PLAIN),
+        times.past(run.stop),
         (run.id, Style.PLAIN),
         (run.type, Style.PLAIN),
         outcome,
@@ -380,9 +387,9 @@ def run_cells(run: Run, *, now: datetime, absolute: bool) -> Line:
     )
 
 
-def action_cells(one: Action, *, now: datetime, absolute: bool) -> Line:
+def action_cells(one: Action, times: ShownTimes) -> Line:
     return (
-        (when(one.at, now, absolute=absolute), Style.PLAIN),
+        times.past(one.at),
         (one.by, Style.PLAIN),
         (f"{one.verb}: {one.detail}" if one.detail else one.verb, Style.PLAIN),
         (_named(one), Style.PLAIN),
@@ -398,12 +405,12 @@ def _named(action: Action) -> str:
     return some(action.ids, FEW_ITEMS, total=action.count)
 
 
-def worker_cells(member: Member, *, now: datetime, absolute: bool) -> Line:
+def worker_cells(member: Member, times: ShownTimes) -> Line:
     return (
         (member.owner, Style.LOST if member.lost else Style.PLAIN),
         ("lost", Style.LOST) if member.lost else ("alive", Style.GOOD),
-        (when(member.started, now, absolute=absolute), Style.PLAIN),
-        (when(member.seen, now, absolute=absolute), Style.PLAIN),
+        times.past(member.started),
+        times.past(member.seen),
         (str(member.slots), Style.PLAIN),
         (str(member.running), Style.BUSY if member.running else Style.PLAIN),
         (member.types or NOTHING, Style.PLAIN),
@@ -411,7 +418,7 @@ def worker_cells(member: Member, *, now: datetime, absolute: bool) -> Line:
     )
 
 
-def leader_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
+def leader_cells(one: ItemStatus, times: ShownTimes) -> Line:
     item, lock = one.item, one.lock
     if one.holder:
         leader, since = (worker_name(one.holder), Style.BUSY), item.start
@@ -421,7 +428,7 @@ def leader_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
     return (
         (item.id, Style.PLAIN),
         leader,
-        (when(since, now, absolute=absolute), Style.PLAIN),
+        times.past(since),
         (str(item.fence), Style.PLAIN),
         (item.type, Style.PLAIN),
         (last_seen(lock.age) if lock else NOTHING, Style.LOST if one.stale else Style.PLAIN),

@@ -27,6 +27,7 @@ from starlette.responses import HTMLResponse, Response
 
 from blackboard import __version__
 from blackboard.display.columns import (
+    ShownTimes,
     next_words,
     outcome_cell,
     percent,
@@ -358,7 +359,7 @@ def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
 
 def next_text(one: ItemStatus) -> str:
     """When an item runs next, where that is no time: "paused", "again"; "" where it is one."""
-    return "" if one.waiting else next_words(one, now=one.item.ready, absolute=False)
+    return "" if one.waiting else next_words(one, ShownTimes(one.item.ready))
 
 
 def progress_of(one: ItemStatus) -> tuple[str, float | None]:

@@ -8,6 +8,7 @@ import pytest
 
 from blackboard.display.columns import (
     ITEM_COLUMNS,
+    ShownTimes,
     item_cells,
     outcome_style,
     percent,
@@ -82,7 +83,7 @@ def stands(
 
 def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
     number = [column.title for column in ITEM_COLUMNS].index(title)
-    return item_cells(one, now=NOW, absolute=False)[number]
+    return item_cells(one, ShownTimes(NOW))[number]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_warnings_are_lines_below_the_board() -> None:
 
 def test_a_lost_worker() -> None:
     lost = replace(MEMBER, types="", age=float("inf"))
-    cells = [text for text, _ in worker_cells(lost, now=NOW, absolute=False)]
+    cells = [text for text, _ in worker_cells(lost, ShownTimes(NOW))]
     assert cells == ["host:1:a", "lost", "3h ago", "20m ago", "8", "0", "-", "0.1.0"]
     record = worker_record(lost)
     assert (record.alive, record.age, record.types) == (False, None, ())

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from blackboard.display.columns import item_cells, run_cells, summary, worker_cells
+from blackboard.display.columns import ShownTimes, item_cells, run_cells, summary, worker_cells
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.errors import BlackboardError
 from blackboard.events import ItemLeftAlone
@@ -194,17 +194,17 @@ class Harmed:
         found = await read_status(self.board)
         for one in found.statuses:
             assert as_json(item_record(one, Labels()))["id"] == one.item.id
-            assert item_cells(one, now=found.now, absolute=False)
+            assert item_cells(one, ShownTimes(found.now))
         assert summary(found.statuses, total=len(found.statuses), now=found.now)
         assert {one.item.id for one in found.statuses} >= set(self.healthy)
         for name in self.healthy + self.victims:
             with suppress(BlackboardError):
                 async for run in self.board.runs(name):
                     assert as_json(run_record(run))["id"] == run.id
-                    assert run_cells(run, now=found.now, absolute=True)
+                    assert run_cells(run, ShownTimes(found.now, absolute=True))
         for sighting in await workers(self.board):
             assert as_json(worker_record(sighting))
-            assert worker_cells(sighting, now=found.now, absolute=False)
+            assert worker_cells(sighting, ShownTimes(found.now))
 
     async def check(self, *, repair: bool) -> DoctorReport:
         report = await examine(self.board, Examination(repair=repair, types=set(HANDLERS)))
