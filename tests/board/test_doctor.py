@@ -299,6 +299,7 @@ async def test_a_quick_examination_reads_no_history(scene: Scene) -> None:
     assert (await repaired(scene.board)).clean
 
 
+@pytest.mark.of_one_store("what an examination keeps is counted above the store")
 @story
 async def test_what_is_kept_in_memory_of_an_item_is_little(scene: Scene) -> None:
     """Neither its row nor that of its token, but an id and a number."""
