@@ -26,6 +26,8 @@ from tests.cli.command_line import CommandLine, blackboard, piped
 from tests.support.clocks import START
 from tests.support.faults import Fault, FaultyTable
 
+pytestmark = pytest.mark.of_one_store("files are compared with items above the store")
+
 __all__ = ["blackboard"]
 
 FILE = """
@@ -74,6 +76,7 @@ def test_a_file_of_items_alone_leaves_the_settings_to_the_usual_one(
     assert blackboard("show", "--board", "blackboard", "--json").json[0]["schedule"] == "every 8h"
 
 
+@pytest.mark.of_each_store
 def test_apply_changes_what_differs_and_removes_only_with_prune(blackboard: CommandLine) -> None:
     blackboard.write(FILE)
     blackboard("apply")
@@ -329,6 +332,7 @@ def test_a_type_without_its_schedule_moves_its_items(blackboard: CommandLine) ->
     assert "nothing to do" in blackboard("apply").out
 
 
+@pytest.mark.of_each_store
 def test_what_others_add_and_remove_meanwhile_is_planned_anew(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -533,6 +537,7 @@ def test_a_dry_run_changes_nothing(blackboard: CommandLine) -> None:
     assert record["dry_run"] is True
 
 
+@pytest.mark.of_each_store
 def test_a_dry_run_without_a_board_makes_none(blackboard: CommandLine) -> None:
     blackboard.write(FILE)
     assert "2 to add" in blackboard("apply", "--dry-run").out
@@ -612,6 +617,7 @@ def test_without_a_file_there_is_nothing_to_apply(blackboard: CommandLine) -> No
     assert blackboard.refused("apply", "absent.toml").startswith("file: ")
 
 
+@pytest.mark.of_each_store
 def test_what_is_exported_is_applied_to_the_same_items(blackboard: CommandLine) -> None:
     blackboard(
         *("add", 'quote"d', "new\nline", "\N{GRINNING FACE}", "--type", "calendars"),

@@ -20,6 +20,8 @@ from blackboard.table import ANY, Data, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.wrong_rows import break_rules
 
+pytestmark = pytest.mark.of_one_store("what is said of a board is judged above the store")
+
 __all__ = ["blackboard"]
 
 FREE_AFTER = (
@@ -68,6 +70,7 @@ def fail(towns: CommandLine, item_id: str) -> None:
 # ---- why
 
 
+@pytest.mark.of_each_store
 def test_why_has_a_line_for_each_fact(towns: CommandLine) -> None:
     fail(towns, "keene")
     davis, keene = towns("why", "davis", "keene").out.split("\n\n")
@@ -327,6 +330,7 @@ def test_why_of_what_is_not_there_is_refused(towns: CommandLine) -> None:
 # ---- workers
 
 
+@pytest.mark.of_each_store
 def test_workers_lists_who_is_there_and_counts_their_locks(towns: CommandLine) -> None:
     appear(towns, "rabbit:7:abc", types="calendars,shell", running=5)
     for one in ("davis", "keene"):
@@ -385,6 +389,7 @@ def test_check_refuses_no_type_while_the_jobs_cannot_be_read(towns: CommandLine)
     assert "no_such_jobs.py" in said.err
 
 
+@pytest.mark.of_each_store
 def test_check_names_what_is_wrong(towns: CommandLine) -> None:
     towns("add", "toronto", "--type", "feeds", "--every", "1h")
     fail(towns, "keene")
@@ -544,6 +549,7 @@ def test_check_and_doctor_name_the_first_of_many_that_have_one_problem(towns: Co
     assert len([one for one in found if one["code"] == "D7"]) == 32
 
 
+@pytest.mark.of_each_store
 def test_doctor_finds_and_repairs(towns: CommandLine) -> None:
     break_davis(towns)
     said = towns("doctor", code=1)

@@ -16,6 +16,8 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
+pytestmark = pytest.mark.of_one_store("what is said of elections is judged above the store")
+
 __all__ = ["blackboard"]
 
 LEADERS = "blackboard.leaders"
@@ -51,6 +53,7 @@ def lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
+@pytest.mark.of_each_store
 def test_the_leaders_are_shown(elections: CommandLine) -> None:
     titles, billing, old, report = lines(elections("leader").out)
     assert titles == ["election", "leader", "since", "term", "kind", "renewed"]
@@ -274,6 +277,7 @@ def test_elections_whose_board_is_damaged_say_so_and_stop_no_other_command(
     assert words in alarm["problem"]
 
 
+@pytest.mark.of_each_store
 def test_elections_whose_board_has_no_row_are_not_none_and_a_candidate_makes_it_anew(
     elections: CommandLine,
 ) -> None:

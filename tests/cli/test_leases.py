@@ -24,6 +24,8 @@ from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace, Value, rea
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.plans import NOON, item
 
+pytestmark = pytest.mark.of_one_store("what is said of partitions is judged above the store")
+
 __all__ = ["blackboard"]
 
 
@@ -85,6 +87,7 @@ def test_a_board_without_groups_says_what_makes_one(blackboard: CommandLine) -> 
     assert blackboard("leases", "--json").json == []
 
 
+@pytest.mark.of_each_store
 def test_groups_and_partitions_are_shown_with_who_holds_them(town: CommandLine) -> None:
     held(town, "0", "1", owner="rabbit:7:abc")
     held(town, "2", owner="fox:8:def")
@@ -198,6 +201,7 @@ def test_watch_needs_a_terminal(town: CommandLine) -> None:
     assert "watch: needs a terminal" in town.refused("leases", "--watch")
 
 
+@pytest.mark.of_each_store
 def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> None:
     assert town("check").code == 0
 
@@ -394,6 +398,7 @@ def test_a_pump_that_fails_and_runs_is_no_alarm(town: CommandLine) -> None:
     assert town("leases").code == 0
 
 
+@pytest.mark.of_each_store
 def test_a_failing_partition_is_acknowledged_or_paused_as_an_item_is(town: CommandLine) -> None:
     own = ("--board", "blackboard.clicks")
     failed(town, "1")

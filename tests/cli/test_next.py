@@ -21,6 +21,8 @@ from blackboard.spec import RunSettings
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
+pytestmark = pytest.mark.of_one_store("times are computed above the store")
+
 __all__ = ["blackboard"]
 
 
@@ -157,6 +159,7 @@ def test_without_arguments_the_next_runs_of_the_board_are_shown(blackboard: Comm
     ]
 
 
+@pytest.mark.of_each_store
 def test_the_next_runs_of_the_board_are_those_of_its_items(blackboard: CommandLine) -> None:
     """What runs has no run before `--after`; what waits for the end of a blackout is not due now,
     and a time that was missed is passed over.
@@ -220,6 +223,7 @@ def test_of_a_large_board_few_items_are_read_for_the_same_next_runs(
     assert bool(readings) is not are_few
 
 
+@pytest.mark.of_each_store
 def test_of_a_large_board_on_which_many_run_all_items_are_read_at_once(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 from blackboard.model import Outcome
 from tests.cli.command_line import CommandLine, blackboard
 
+pytestmark = pytest.mark.of_one_store("reports are shown above the store")
+
 __all__ = ["blackboard"]
 
 REPORT: dict[str, Any] = {
@@ -55,6 +57,7 @@ def reported(towns: CommandLine, content: Any, name: str = "davis.report.json") 
     return path
 
 
+@pytest.mark.of_each_store
 def test_a_report_is_a_table_of_its_rows_in_their_order(towns: CommandLine) -> None:
     reported(towns, REPORT)
     head, table = towns("report", "davis", "--absolute").out.split("\n\n")

@@ -13,6 +13,8 @@ from blackboard.errors import BlackboardError
 from blackboard.table import Refused, Unavailable, Unknown, Unusable
 from tests.cli.command_line import CommandLine, blackboard
 
+pytestmark = pytest.mark.of_one_store("words are parsed above the store")
+
 __all__ = ["blackboard"]
 
 HEAVY = ("asyncio", "msgspec", "rich", "dateutil", "apscheduler", "azure", "httpx2", "icalendar")
@@ -90,6 +92,7 @@ def test_the_version_is_told(blackboard: CommandLine) -> None:
     assert blackboard("--version").out.startswith("blackboard, version ")
 
 
+@pytest.mark.of_each_store
 def test_a_missing_board_is_one_line_with_its_remedy(blackboard: CommandLine) -> None:
     assert "blackboard init" in blackboard.refused("export")
     assert blackboard.rows() == []
@@ -134,6 +137,7 @@ def test_a_store_that_is_damaged_is_one_line(blackboard: CommandLine) -> None:
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
@@ -187,6 +191,7 @@ def test_no_command_is_help_and_exit_code_2(blackboard: CommandLine) -> None:
     assert "Commands:" in blackboard(code=2).err
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("options", [["--until-idle"], [], ["--processes", "2"]])
 def test_a_worker_makes_a_board_only_when_told_to(
     blackboard: CommandLine, options: list[str]

@@ -22,6 +22,8 @@ from blackboard.rules.status import CURRENT, MOST_TYPES
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, Said, blackboard
 
+pytestmark = pytest.mark.of_one_store("what was counted is shown above the store")
+
 __all__ = ["blackboard"]
 
 
@@ -78,6 +80,7 @@ def test_types_have_a_line_each(town: CommandLine) -> None:
     assert shell == ["shell", "1", "1", "0", "0", "0", "0", "0", "0"]
 
 
+@pytest.mark.of_each_store
 def test_what_was_counted_is_shown_with_its_age(town: CommandLine) -> None:
     counted(town, age=timedelta(minutes=3), items=1_000)
     found = lines(town("status"))
@@ -194,6 +197,7 @@ FOUND = {
 }
 
 
+@pytest.mark.of_each_store
 def test_of_a_large_board_what_runs_or_is_late_is_found_by_its_keys(large: CommandLine) -> None:
     for late in ("davis", "part-03"):
         large.set_back(late, timedelta(minutes=22))
