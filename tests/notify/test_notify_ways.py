@@ -127,7 +127,10 @@ class Raw:
         with self._listener, connection:
             asked = b""
             while not asked.endswith(b"}") and not asked.startswith(b"CONNECT"):
-                asked += connection.recv(65536)
+                received = connection.recv(65536)
+                if not received:  # the sender gave up before it asked
+                    break
+                asked += received
             connection.sendall(self._answer)
             while self._drip:
                 try:
