@@ -40,7 +40,8 @@ class Mount(Struct, frozen=True):
 
 def mount_at(path: Path, mounts: Sequence[Mount]) -> Mount:
     """The mount that `path` (absolute, resolved) is on; without a kind if it is unknown."""
-    within = [mount for mount in mounts if PurePath(path).is_relative_to(mount.point)]
+    place = f"{path}/"
+    within = [mount for mount in mounts if place.startswith(f"{mount.point.rstrip('/')}/")]
     found = _root(within)
     if found.id:
         # The kernel goes down the path and enters each mount that it meets. A mount on a mount that
@@ -156,8 +157,9 @@ def check_names(path: Path, mounts: Sequence[Mount]) -> None:
             _remove_fresh_name(path)
     if problem := names_problem(path):
         raise StoreProblem(problem)
+    points = {mount.point for mount in mounts}
     for file in (path, *(Path(f"{path}{end}") for end in SIDE_FILES)):
-        if mount_at(file, mounts).point == str(file):
+        if str(file) in points and mount_at(file, mounts).point == str(file):
             raise StoreProblem(
                 f"{file} is itself a mount point, so it has another name elsewhere, and workers "
                 "under the two names would not see each other's writes (mount the folder that "
