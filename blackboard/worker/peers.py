@@ -91,14 +91,14 @@ class Peers:
         peers = self._by_type[token.type]
         item = _hash(token.id)
         own = (self._hash ^ item) * GOLDEN & BITS
-        first = [one for one in peers if (one.hash ^ item) * GOLDEN & BITS > own]
-        if not first:
+        before = [one for one in peers if (one.hash ^ item) * GOLDEN & BITS > own]
+        if not before:
             return FIRST
-        share = len(first) / (len(peers) + 1)
+        share = len(before) / (len(peers) + 1)
         if urgent:
             return Turn(share, LONG_AGO)
-        latest = max(token.ready, *(one.claimed for one in first))
-        return Turn(share, min(latest + len(first) * HEAD_START, token.ready + LONGEST))
+        latest = max(token.ready, *(one.claimed for one in before))
+        return Turn(share, min(latest + len(before) * HEAD_START, token.ready + LONGEST))
 
 
 def _hash(text: str) -> int:
