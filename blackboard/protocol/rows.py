@@ -47,6 +47,9 @@ _SAME_IN_A_ROW = {str, bool, int, float, datetime}
 """Types whose values are the same in a row."""
 _NATIVE = (datetime,)
 """Types that a row holds beside those of JSON."""
+_NOT_OF_THE_TYPE = (msgspec.ValidationError, UnicodeEncodeError)
+"""Raised by msgspec for a value of another type: the second for text with half of a surrogate pair.
+"""
 Reader = Callable[[object], Any]
 """Returns the list in the text of a column; None where the text is not good."""
 
@@ -140,7 +143,7 @@ def record_of(record_type: type[Record], row: Row, *, age: float = 0.0) -> Recor
             data[name] = read(data[name])
     try:
         found = msgspec.convert(data, record_type, builtin_types=_NATIVE)
-    except msgspec.ValidationError:
+    except _NOT_OF_THE_TYPE:
         raise _bad(row, form, data) from None
     for name in form.times:
         moment = getattr(found, name)
@@ -164,7 +167,7 @@ def _bad(row: Row, form: _Form, data: dict[str, Any]) -> BadRow:
 def _is_good(value: object, hint: Any) -> bool:
     try:
         found = msgspec.convert(value, hint, builtin_types=_NATIVE)
-    except msgspec.ValidationError:
+    except _NOT_OF_THE_TYPE:
         return False
     return not isinstance(found, datetime) or found.year in YEARS
 

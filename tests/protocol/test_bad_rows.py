@@ -67,6 +67,12 @@ KEY = keys.item_key("davis")
         (LOCK, "owner", None),
         (RUN, "lag", float("inf")),
         (MEMBER, "seen", 7),
+        (TOKEN, "fence", "\ud800"),
+        (TOKEN, "ready", "\ud800"),
+        (TOKEN, "requests", "\ud800"),
+        (ITEM, "state", "\ud800"),
+        (ITEM, "running", "\ud800"),
+        (LOCK, "stale_after", "\ud800"),
     ],
 )
 def test_a_column_that_is_not_what_its_field_says_makes_a_row_unreadable(
