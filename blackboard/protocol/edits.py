@@ -55,9 +55,9 @@ from blackboard.protocol.keys import (
     runs_range,
 )
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
-from blackboard.protocol.reading import BoardTable, known_fence
+from blackboard.protocol.reading import BoardTable, known_fence, readings
 from blackboard.protocol.rename_marks import as_copy, as_old, check_no_copy, is_copy_of
-from blackboard.protocol.rows import check_version, data_of, text_of
+from blackboard.protocol.rows import check_version, data_of, text_of, version_of
 from blackboard.rules.applied import (
     LONGEST_NAME,
     OWN,
@@ -443,8 +443,9 @@ def _check_room(item: Item, *, limit: int) -> None:
 async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:
     """Removes an item, and leaves a tombstone; a run that is under way loses its lock. The history
     stays until its retention is over. Where `declared_by` is given, an item of another file or
-    owner counts as missing. An item whose row cannot be read is removed as `_remove_damaged` says.
-    Raises BeingRenamed for the copy of a rename that is not done, unless the old item was resumed.
+    owner counts as missing, and BadRow is raised for one whose row cannot be read; else it is
+    removed as `_remove_damaged` says. Raises BeingRenamed for the copy of a rename that is not
+    done, unless the old item was resumed.
     """
 
     def build(item: Item, now: datetime) -> Item:
@@ -460,6 +461,8 @@ async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = N
         if not await _is_undone(board, item_id):
             raise
     except BadRow:
+        if declared_by is not None:
+            raise  # whose it is cannot be read
         return await _remove_damaged(board, item_id)
     return await change(also_copy=True)
 
@@ -473,14 +476,17 @@ async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
     item = await board.stand_in(item_id)
     if item is None:
         raise Missing(item_id)
-    check_version(item)
-    lock = await read(table, partition, lock_key(item_id))
     tokens = table.scan(partition, NEXT, end_of(NEXT))
     rows = [one async for one in tokens if one.key.endswith(f":{encode_id(item_id)}")]
+    between = runs_range(item_id)
+    newest = readings(table, partition, between, lambda row: fence_in(row.key), limit=1)
+    fences = [item.fence, await board.floor(), *[fence async for fence in newest]]
+    lock = await read(table, partition, lock_key(item_id))  # at last: its holder may renew it
     rows += [lock] if lock is not None else []
-    newest = [one async for one in table.scan(partition, *runs_range(item_id), limit=1)]
-    fences = [item.fence, await board.floor(), *map(known_fence, rows)]
-    fences += [fence_in(one.key) or 0 for one in newest]
+    # The version of the item may be what is damaged, and its token has it, too.
+    versions = [item.version, *(version_of(one.data) for one in rows)]
+    check_version(replace(item, version=max(versions)))
+    fences += map(known_fence, rows)
     tombstone = removed(replace(item, fence=max(fences)), now=await table.now())
     ops: list[Op] = [Replace(item_key(item_id), data_of(tombstone), item.etag)]
     try:

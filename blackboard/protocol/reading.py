@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from blackboard.clock import Chance, Clock
-from blackboard.errors import BadInput, BadRow, Missing
+from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
 from blackboard.model import (
     HIGHEST_FLOOR,
     NEVER,
@@ -35,7 +35,7 @@ from blackboard.protocol.board_row import (
     made_with,
     own_row,
 )
-from blackboard.protocol.rows import Record, record_in, version_of
+from blackboard.protocol.rows import Record, readable, record_in, version_of
 from blackboard.rules.breaker import STORE
 from blackboard.spec import Labels, RunSettings
 from blackboard.table import (
@@ -250,10 +250,13 @@ class BoardTable:
     async def stand_in(self, item_id: str) -> Item | None:
         """An item in the place of one whose row cannot be read, with its version and, as far as
         they can be read, its type and fence: good for removing it alone. None: there is no row.
+        Raises BlackboardError where the row can be read by now.
         """
         row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
         if row is None:
             return None
+        if readable(Item, row) is not None:
+            raise BlackboardError(f"{item_id} was changed meanwhile: look at it, and try again")
         return Item(
             id=item_id,
             type=str(row.data.get("type", "")),

@@ -251,6 +251,39 @@ async def test_an_item_that_says_no_sense_is_refused_and_told(scene: Scene) -> N
     await plant(scene, Merge(KEY, before, ANY))
 
 
+@story
+async def test_a_removal_passes_over_damaged_keys_of_the_history(scene: Scene) -> None:
+    """Else the next item of the id would begin with the fence of a run."""
+    await scene.add(every="1h")
+    for _ in range(3):
+        await scene.let_go(await scene.claimed())
+    token = keys.next_key((await scene.item()).ready, "davis")
+    damaged = keys.run_key("davis", LARGEST)
+    await plant(scene, Delete(token, ANY), Merge(KEY, {"fence": "?"}, ANY), Insert(damaged, {}))
+    removal = await remove(scene.board, "davis")
+    assert removal.item.fence == 4
+    await plant(scene, Delete(damaged, ANY))
+
+
+@story
+async def test_what_is_damaged_is_removed_only_as_what_it_can_be_seen_to_be(scene: Scene) -> None:
+    """Neither by a file, whose it may not be; nor one of a newer version, whose token says so; nor
+    one whose row was mended meanwhile.
+    """
+    item = await scene.add(every="1h")
+    with pytest.raises(BlackboardError, match="was changed meanwhile"):
+        await scene.board.stand_in("davis")
+    await plant(scene, Merge(KEY, {"version": "?"}, ANY))
+    with pytest.raises(BadRow, match="no good version"):
+        await remove(scene.board, "davis", declared_by="towns.toml")
+    token = keys.next_key(item.ready, "davis")
+    await plant(scene, Merge(token, {"version": 2}, ANY))
+    with pytest.raises(BadInput, match="newer version"):
+        await remove(scene.board, "davis")
+    await plant(scene, Merge(token, {"version": 1}, ANY))
+    assert (await remove(scene.board, "davis")).changed
+
+
 @with_workers
 async def test_a_run_of_a_type_that_is_unknown_here_fails_and_ends_nobody(
     place: Workplace,
