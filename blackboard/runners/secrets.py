@@ -263,8 +263,8 @@ def _escaped(value: str) -> re.Pattern[str] | None:
     """
     if not SHORTEST <= len(value) <= _LONGEST_ESCAPED or _UNRESERVED.issuperset(value):
         return None
-    # Of the value, too, `\u005c` is a backslash: `_character` takes what looks like it.
-    value = re.sub(r"(?:\\+(?:u005[cC])*)+", r"\\", value)
+    # Of the value, too, `\u005c` and `%5C` are backslashes: `_character` takes what looks like one.
+    value = re.sub(r"(?:(?:\\|%5[cC])+(?:u005[cC])*)+", r"\\", value)
     start = r"(?<!\\)" if value[0] == "\\" else ""  # a run of them is tried once
     return re.compile(start + "".join(map(_character, value)))
 
@@ -284,6 +284,7 @@ def _character(one: str) -> str:
         *(f"&{name}" for name, text in html5.items() if text == one and name.endswith(";")),
     ]
     if one == "\\":
+        forms.append(_character("%") + "5[cC]")
         return "(?:(?:" + "|".join((r"\\++", *forms)) + f")(?:{in_json})?+){{1,16}}+"
     if one == " ":
         forms.append(r"\+")

@@ -111,6 +111,22 @@ def test_a_value_is_masked_in_json_that_is_escaped_again(value: str) -> None:
     assert told == ["%22${TOKEN}%22", "&quot;${TOKEN}&quot;"]
 
 
+@pytest.mark.parametrize("value", ["redis://:p%5Cw@h/0?a&b", '"%5cabc"d', "%25%5Cn&%5C%5C"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda text: text.replace("&", "\\u0026").replace('"', "%22"),
+        lambda text: html.escape(json.dumps(text)[1:-1]).replace("/", "\\/"),
+        lambda text: json.dumps(json.dumps(json.dumps(text)))[5:-5].replace("&", "\\\\u0026"),
+        lambda text: quote(json.dumps(text)[1:-1], safe="/"),
+    ],
+)
+def test_a_backslash_as_in_a_url_may_be_part_of_a_value(
+    value: str, written: Callable[[str], str]
+) -> None:
+    assert "%5C" not in Mask({"S": value}).text(f"({written(value)})").upper()
+
+
 def test_a_value_with_nothing_to_escape_is_found_beside_what_is_escaped() -> None:
     assert Mask({"TOKEN": "secret-1"}).text("a%20secret-1&amp;b") == "a%20${TOKEN}&amp;b"
 
