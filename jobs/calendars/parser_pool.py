@@ -35,6 +35,8 @@ from .records import ANSWER, HEAD, Ask, Parsed
 
 LONGEST = 120.0
 """Seconds by the clock that a feed may take to read, however busy the machine is."""
+_ENDS_WITHIN = 5.0
+"""Seconds until a reader has ended that answers no more."""
 _PAUSE = 0.05
 
 
@@ -171,6 +173,9 @@ class ParserPool:
                 await self._end(process)
                 return Parsed(error=f"takes more than {self._longest:g} s to read")
             except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):
+                # To kill one that is about to end would take its exit code from asyncio.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _ENDS_WITHIN)
                 await self._end(process)
                 code = await process.wait()
                 if code == -signal.SIGPROF:
@@ -223,7 +228,7 @@ class ParserPool:
         if held is None:
             return
         try:
-            with contextlib.suppress(ProcessLookupError):
+            if process.returncode is None:
                 process.kill()
             await process.wait()
         finally:

@@ -324,7 +324,7 @@ def pytest_says_of(project: Path, *, conftest: str, tests: str = TESTS, **enviro
         capture_output=True,
         text=True,
         check=False,
-        timeout=patience(20),
+        timeout=patience(60),  # it starts an emulator
     )
     return done.stdout + done.stderr
 

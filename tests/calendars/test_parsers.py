@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -42,6 +44,27 @@ def test_a_feed_is_read_and_the_process_used_again() -> None:
 
     asyncio.run(go())
     assert children() == []
+
+
+def test_how_a_reader_ended_is_known_also_where_its_end_is_noticed_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python asks for it in a thread, which may do so later than the end of the output comes."""
+    waitpid = os.waitpid
+
+    def late(pid: int, options: int) -> tuple[int, int]:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(2.0)
+        return waitpid(pid, options)
+
+    monkeypatch.setattr(os, "waitpid", late)
+
+    async def go() -> None:
+        async with ParserPool(size=1, deadline=0.5, memory=2 << 30) as parsers:
+            slow = await parsers.parse(HEAVY, Ask(window()))
+            assert slow.error == "takes more than 0.5 s of processor time to read"
+
+    asyncio.run(go())
 
 
 def test_a_feed_beyond_its_deadline_is_an_answer_and_the_next_is_read() -> None:
