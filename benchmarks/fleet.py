@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from benchmarks.boards import JOBS, board_on, file_in, new_board, opened
 from benchmarks.measure import BLACKBOARD, report
 from blackboard.bench import Measurement, worker_on
+from blackboard.cli.session import collect_seldom
 from blackboard.protocol.keys import NEXT
 from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
@@ -171,6 +172,7 @@ def together(
 
 async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
     """One worker of several: how long each of its batches took, and how many claims were lost."""
+    collect_seldom()  # as in a worker
     batches: list[float] = []
     claims: list[bool] = []
     async with opened(file_in(folder)) as table:
