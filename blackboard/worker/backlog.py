@@ -10,7 +10,8 @@ A worker with a backlog promises as much as one that walks each time. There is a
 whatever the backlog has. A token that moved meanwhile is a lost race, as always. A stale lock that
 had to wait for a slot or a permit goes first: once it may have them there is a walk. Tokens that
 other workers release, and that people add or ask for, are not in the backlog: the next walk finds
-them.
+them. A walk reads as many tokens as the worker has claimed since the walk before, also where no
+slot is free at that moment: so a busy worker reads a shard about once a cycle.
 
 **Turns.** For each token one worker is the first to take it, and each other has its turn a moment
 later (`peers.py`). A token for which it is not this worker's turn yet is not in the backlog: it is
@@ -74,6 +75,8 @@ AHEAD_OF_A_SLOT = 8
 """
 MOST_READ = 1_000
 """Tokens that a worker with peers reads at the most to find those of which it is the first."""
+MOST_FOR_A_CYCLE = 4_000
+"""Tokens that a worker reads of a shard at the most to have enough until the next walk."""
 PREFERENCE = timedelta(minutes=1)
 """How much longer a token must have been ready, at the most, to be taken before one of which this
 worker is the first."""
@@ -284,13 +287,17 @@ class Backlog:
 
 class Selection:
     """Selects tokens of one shard while it is read, the most overdue first, and decides how far it
-    is read: until the free slots are filled, and some tokens more. With peers, as many times
-    further as there are workers: each takes a part of the tokens.
+    is read: until the free slots are filled, and some tokens more; and until there are as many as
+    the worker needs in a cycle, also where no slot is free now. With peers, as many times further
+    as there are workers: each takes a part of the tokens.
     """
 
-    def __init__(self, free: Callable[[int], FreeSlots], *, total: int, workers: int = 1) -> None:
+    def __init__(
+        self, free: Callable[[int], FreeSlots], *, total: int, workers: int = 1, pace: int = 0
+    ) -> None:
         """`free(n)` returns the free slots n times; `total` is the number of slots, free or not.
-        `workers` is the number of all workers, with this one.
+        `workers` is the number of all workers, with this one; `pace` how many tokens of the shard
+        it claims in a cycle.
         """
         self.missed: list[Missed] = []
         """Ready tokens that are not to be run now, some of the most overdue."""
@@ -300,7 +307,9 @@ class Selection:
         self._ahead *= times
         self._to_fill = free(times)
         """Counted down while tokens are read."""
-        self._most = self._to_fill.left + self._ahead if self._to_fill.left else 0
+        self._most = min(pace * workers, MOST_FOR_A_CYCLE)
+        if self._to_fill.left:
+            self._most = max(self._most, self._to_fill.left + self._ahead)
         self._ready: dict[str, Candidate] = {}
         """By id: a token that moves meanwhile may be read twice."""
         self._later: dict[str, Candidate] = {}
@@ -373,7 +382,8 @@ class Selection:
             if one.turn is FIRST:
                 after_own |= takes
             elif not is_free or (takes and after_own):
-                after = now + HEAD_START if is_free else max(one.ready for one in kept)
+                latest = max((one.ready for one in kept), default=now)
+                after = now + HEAD_START if is_free else latest
                 again.append(_next_turn(order[place:], after=after))
                 break
             kept.append(one)

@@ -167,6 +167,10 @@ class Walk:
     _claimer: Claimer = field(init=False)
     _result: WalkResult = field(init=False)
     """The result of the latest walk."""
+    _claims: int = 0
+    """Items that were claimed since the walk over the board was begun."""
+    _claims_before: int = 0
+    """The same of the walk before."""
     _misfits: set[_Version] = field(default_factory=set)
     """Tokens that do not fit their items, or could not be passed over: not to be tried again before
     the next walk over the board."""
@@ -229,6 +233,7 @@ class Walk:
         self._released.clear()
         self.permits.begin()
         self._in_vain, self._in_vain_before = set(), self._in_vain
+        self._claims, self._claims_before = 0, self._claims
         result = self._result = WalkResult(now=begun, whole=True)
         await self._each(range(self.board.shards), self._read_and_take_over, result)
         await self._take_over_others(result)
@@ -388,7 +393,8 @@ class Walk:
         """
         locks: list[Lock] = []
         workers = self.peers.most + 1 if self.takes_turns else 1
-        selection = Selection(self._free, total=self._slots.total, workers=workers)
+        pace = -(-self._claims_before // self.board.shards)
+        selection = Selection(self._free, total=self._slots.total, workers=workers, pace=pace)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
         async for found in self.board.read_shard(number, until=result.now + self.cycle):
@@ -642,6 +648,7 @@ class Walk:
     def _start(self, taken: Sequence[Claim], result: WalkResult) -> None:
         self.runs.start(taken)
         result.claims += len(taken)
+        self._claims += len(taken)
         for one in taken:
             result.overdue_by_id.pop(one.id, None)
 

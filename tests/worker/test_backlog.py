@@ -15,6 +15,7 @@ from blackboard.worker.backlog import (
     FEW_SLOTS,
     FIRST_PAUSE,
     LONGEST_PAUSE,
+    MOST_FOR_A_CYCLE,
     MOST_READ,
     PAUSE_GROWTH,
     PREFERENCE,
@@ -248,12 +249,15 @@ def second(*, begins: int = 0) -> Turn:
     return Turn(0.5, NOW + begins * SECOND)
 
 
-def selection(*, slots: int, peers: int = 0, running: int = 0, of_type: str = "feed") -> Selection:
+def selection(
+    *, slots: int, peers: int = 0, running: int = 0, of_type: str = "feed", pace: int = 0
+) -> Selection:
     taken = {of_type: running}
     return Selection(
         lambda times: FreeSlots(slots - running, taken, times=times),
         total=slots,
         workers=peers + 1,
+        pace=pace,
     )
 
 
@@ -315,6 +319,29 @@ def test_no_more_than_a_thousand_are_read_for_that() -> None:
     kept, ((ready, turn, claimable),) = made.settle(NOW)
     assert (kept, ready, turn, claimable) == ([], START, second(begins=1), True)
     assert made.unread == [(START, True)], "there are more"
+
+
+def test_as_many_are_read_as_were_claimed_in_the_cycle_before() -> None:
+    made = selection(slots=2, peers=1, pace=300)
+    both = zip(many(500, "a", turn=second()), many(500, "b"), strict=True)
+    assert read(made, [one for pair in both for one in pair]) == 2 * 300 + 1
+    assert len(made.settle(NOW)[0]) == 300
+    assert read(selection(slots=2, peers=50, pace=300), many(9000)) == MOST_FOR_A_CYCLE + 1
+
+
+def test_without_a_free_slot_its_own_are_kept_for_those_that_become_free() -> None:
+    made = selection(slots=2, running=2, peers=1, pace=3)
+    assert read(made, [*many(3, "a", turn=second()), *many(500, "b")]) == 2 * 3 + 1
+    kept, again = made.settle(NOW)
+    assert ids(kept) == "b0b1b2"
+    assert [one.ready for one in again] == [START], "the others, by another reading"
+    idle = selection(slots=2, running=2)
+    assert read(idle, many(500)) == 1
+    assert idle.settle(NOW) == ([], [])
+    none_of_its_own = selection(slots=2, running=2, peers=1, pace=3)
+    read(none_of_its_own, many(3, turn=second()))
+    kept, ((ready, turn, _),) = none_of_its_own.settle(NOW)
+    assert (kept, ready, turn.begins) == ([], START, NOW)
 
 
 def test_others_are_kept_for_free_slots_alone_the_last_of_them_first() -> None:

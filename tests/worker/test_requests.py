@@ -241,6 +241,23 @@ async def test_there_is_a_look_every_cycle_however_much_is_known(place: Workplac
 
 
 @with_workers
+async def test_a_look_without_a_free_slot_reads_as_many_as_were_claimed_since_the_last(
+    place: Workplace,
+) -> None:
+    ids = await place.fill(30)
+    worker = await place.worker(slots=1)
+    for one in ids[:4]:
+        (await worker.run(one)).end()
+    await worker.run(ids[4])
+    await worker.walk()
+    spent = counter(place)
+    for one in ids[4:8]:
+        (await worker.run(one)).end()
+    await worker.run(ids[8])
+    assert spent().pages == 0
+
+
+@with_workers
 async def test_a_stale_lock_goes_before_what_is_known(place: Workplace) -> None:
     """A walk found it while no slot was free, and saw a token coming that is ready by now."""
     await place.add("soon", every="30m")
