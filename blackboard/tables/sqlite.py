@@ -45,7 +45,7 @@ from blackboard.clock import Clock
 from blackboard.errors import BadInput, StoreProblem
 from blackboard.table import Etag, Op, Requests, Row, Unavailable
 from blackboard.tables.base import AFTER_ALL, MAX_BYTES, MAX_ROWS, MAX_VALUE, Pages, checked
-from blackboard.tables.sqlite_file import Answer, Batch, SqliteFile, Stamp, in_file
+from blackboard.tables.sqlite_file import Answer, Batch, SqliteFile, Stamp, encode_row, in_file
 from blackboard.tables.sqlite_filesystem import mount_at, mount_table
 from blackboard.tables.sqlite_open import Opening, open_file
 from blackboard.tasks import SerialExecutor
@@ -239,7 +239,7 @@ class SqliteTable:
         if not ops:
             return []
         self.requests.commits += 1
-        one = _Commit(Batch(partition, ops, datas))
+        one = _Commit(Batch(partition, ops, datas, list(map(encode_row, datas))))
         self._commits.append(one)
         return await self._thread.call(partial(self._answered, one))
 

@@ -167,6 +167,8 @@ class Batch(Struct, frozen=True):
     ops: Sequence[Op]
     datas: Sequence[dict[str, Any]]
     """As `encode_row` takes them."""
+    texts: Sequence[str]
+    """As it returns them: other processes do not wait for that."""
 
 
 Answer = list[Etag] | Exception
@@ -234,12 +236,11 @@ class SqliteFile:
         """Writes the rows that are as expected; returns whether all were."""
         stamp = self._stamp()
         rows: dict[type[Op], list[tuple[Any, ...]]] = {kind: [] for kind in _STATEMENTS}
-        for op, data in zip(batch.ops, batch.datas, strict=True):
+        for op, text in zip(batch.ops, batch.texts, strict=True):
             row: tuple[Any, ...] = (batch.partition, op.key)
             if not isinstance(op, Insert):
                 row += (op.etag, op.etag)
             if not isinstance(op, Delete):
-                text = encode_row(data)
                 new = (etag, stamp.boot, stamp.touched, text)
                 row = row + new if isinstance(op, Insert) else new + row
             if isinstance(op, Merge):
@@ -279,12 +280,12 @@ class SqliteFile:
         merges = [op.key for op in batch.ops if isinstance(op, Merge)]
         before = dict(self._lookup(_DATA, batch.partition, merges)) if merges else {}
         texts: dict[str, str] = {}
-        for index, (op, data) in enumerate(zip(batch.ops, batch.datas, strict=True)):
+        for index, op in enumerate(batch.ops):
             if isinstance(op, Insert | Replace):
-                texts[op.key] = encode_row(data)
+                texts[op.key] = batch.texts[index]
             elif isinstance(op, Merge):
                 try:
-                    texts[op.key] = text = merge_row(before[op.key], data)
+                    texts[op.key] = text = merge_row(before[op.key], batch.datas[index])
                 except ValueError:
                     raise Conflict(index, ConflictKind.CHANGED) from None
                 if len(text) > SURELY_FITS:

@@ -28,7 +28,7 @@ from blackboard.table import (
 )
 from blackboard.tables import sqlite_checkpoints
 from blackboard.tables.sqlite import SqliteTable
-from blackboard.tables.sqlite_file import Batch
+from blackboard.tables.sqlite_file import Batch, encode_row
 from blackboard.tables.sqlite_open import Opening, answer, connect
 from tests.support.clocks import ManualClock
 from tests.support.sqlite_files import P, damage, fill, setting
@@ -151,7 +151,9 @@ def test_on_a_full_disk_room_is_made_once_for_the_commits_that_wait_together(
     run(table.commit(P, [Insert("a", {"n": 1})]))
     run(setting(table, f"max_page_count = {run(setting(table, 'page_count'))}"))
     data: dict[str, Any] = {"text": "x" * 9_000}
-    batches = [Batch(P, [Insert(f"k{number}", data)], [data]) for number in range(8)]
+    batches = [
+        Batch(P, [Insert(f"k{number}", data)], [data], [encode_row(data)]) for number in range(8)
+    ]
     answers = run(table._thread.call(lambda: table._file.apply(batches)))
     assert [type(answer) for answer in answers] == [Unusable] * 8
     assert len(opened) == 1
