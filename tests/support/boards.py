@@ -142,8 +142,9 @@ class Scene:
         self, item_id: str = "davis", *, board: BoardTable | None = None, owner: str = "me"
     ) -> Claim:
         """The claim of one waiting item, for which no other worker races."""
-        (only,) = (await self.take(item_id, board=board, owner=owner)).claims
-        return only
+        answer = await self.take(item_id, board=board, owner=owner)
+        assert len(answer.claims) == 1, answer
+        return answer.claims[0]
 
     async def let_go(
         self, made: Claim, outcome: str = "ok", *, board: BoardTable | None = None, **more: Any
