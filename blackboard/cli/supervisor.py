@@ -18,6 +18,7 @@ from blackboard.cli.worker_log import unblocked_stderr
 from blackboard.clock import SystemChance
 from blackboard.inputs import Endpoint
 from blackboard.rules.breaker import RESTARTS
+from blackboard.runners.commands import send_signal
 from blackboard.runners.interpreter import python
 
 STOPPING = (
@@ -110,7 +111,7 @@ class _Supervisor:
     def _pass_on(self, number: int) -> None:
         self._stopping.set()
         for process in self._running:
-            _send(process, number)
+            send_signal(process, number)
 
     async def _keep(self, number: int) -> int:
         """Runs one worker after another, until they are meant to end."""
@@ -145,13 +146,8 @@ class _Supervisor:
         )
         self._running.add(process)
         if self._stopping.is_set():
-            _send(process, signal.SIGTERM)
+            send_signal(process, signal.SIGTERM)
         try:
             return await process.wait()
         finally:
             self._running.discard(process)
-
-
-def _send(process: asyncio.subprocess.Process, number: int) -> None:
-    with suppress(ProcessLookupError):
-        process.send_signal(number)

@@ -13,7 +13,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import cycle
@@ -26,7 +26,7 @@ from blackboard.display.toml_text import lines_of
 from blackboard.errors import BlackboardError
 from blackboard.location import DEFAULT_BOARD, Location
 from blackboard.protocol.reading import BoardTable
-from blackboard.runners.commands import end_command, start_command
+from blackboard.runners.commands import end_command, send_signal, start_command
 from blackboard.settings import Settings
 
 SLOTS = 3
@@ -151,26 +151,25 @@ class DemoWorker:
         return owner.split(":")[-2:-1] == [str(self.pid)]
 
     def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
+        send_signal(self.process, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
+        send_signal(self.process, signal.SIGCONT)
 
     async def kill(self) -> None:
         """SIGKILL: as when a machine loses its power."""
-        with suppress(ProcessLookupError):
-            self.process.kill()
+        send_signal(self.process, signal.SIGKILL)
         await self.process.wait()
 
     async def end(self) -> None:
         """SIGTERM, and SIGKILL where that does not end it in time."""
         if self.process.returncode is not None:
             return
+        send_signal(self.process, signal.SIGTERM)
         try:
-            self.process.terminate()
             async with asyncio.timeout(_GRACE):
                 await self.process.wait()
-        except (TimeoutError, ProcessLookupError):
+        except TimeoutError:
             return
         finally:
             await end_command(self.process)

@@ -16,6 +16,7 @@ from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.leaders import read_elections
+from blackboard.runners.commands import send_signal
 
 GROUP, PARTITIONS, LEASE = "clicks", 12, 6
 PUMP = f'''\
@@ -126,7 +127,7 @@ class _Story(Story):
         self.output.pause()
 
     async def _one_leaves(self, leaver: DemoWorker, *, others: tuple[DemoWorker, ...]) -> None:
-        leaver.process.send_signal(signal.SIGTERM)
+        send_signal(leaver.process, signal.SIGTERM)
         self.output.title(f"4  kill {leaver.pid}: {leaver.name} is asked to stop")
         self.output.say(
             """It says so in its row, and waits until the others look each second. Then it lets

@@ -3,6 +3,7 @@ there; and the environment that they and child processes get.
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -49,6 +50,17 @@ async def end_command(process: asyncio.subprocess.Process) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_ENDS_WITHIN):
             await process.wait()
+
+
+def send_signal(process: asyncio.subprocess.Process, number: int) -> None:
+    """Sends a signal to a process, or does nothing where that has ended.
+
+    asyncio's own, up to Python 3.12, asks the system for the exit code first. The thread of asyncio
+    that waits for it may then find none: the process seems to have ended with 255.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 async def _end_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:

@@ -17,7 +17,6 @@ has made them) each run has its own places.
 """
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import signal
@@ -28,15 +27,13 @@ from typing import Self
 
 import msgspec
 
-from blackboard.runners.commands import how_it_ended
+from blackboard.runners.commands import how_it_ended, send_signal
 from blackboard.runners.interpreter import program, python
 
 from .records import ANSWER, HEAD, Ask, Parsed
 
 LONGEST = 120.0
 """Seconds by the clock that a feed may take to read, however busy the machine is."""
-_ENDS_WITHIN = 5.0
-"""Seconds until a reader has ended that answers no more."""
 _PAUSE = 0.05
 
 
@@ -173,9 +170,6 @@ class ParserPool:
                 await self._end(process)
                 return Parsed(error=f"takes more than {self._longest:g} s to read")
             except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):
-                # To kill one that is about to end would take its exit code from asyncio.
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), _ENDS_WITHIN)
                 await self._end(process)
                 code = await process.wait()
                 if code == -signal.SIGPROF:
@@ -228,8 +222,7 @@ class ParserPool:
         if held is None:
             return
         try:
-            if process.returncode is None:
-                process.kill()
+            send_signal(process, signal.SIGKILL)
             await process.wait()
         finally:
             self._places.free(held[0])

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +183,33 @@ def test_what_died_is_started_again_whatever_its_exit_code(
         "blackboard: a worker could not be started: [Errno 11] no more processes",
         *(f"blackboard: a worker ended with {code}" for code in (-9, 1, 0)),
     ]
+
+
+def test_how_a_worker_ended_is_known_also_where_it_ends_before_a_signal_reaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python asks for it in a thread, which may do so later than the signal is passed on."""
+    start, waitpid = asyncio.create_subprocess_exec, os.waitpid
+    ended = tmp_path / "ended"
+
+    def late(pid: int, options: int) -> tuple[int, int]:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(1.0)
+        return waitpid(pid, options)
+
+    async def instead(*command: str, **about: Any) -> asyncio.subprocess.Process:
+        program = f"import pathlib; pathlib.Path({str(ended)!r}).touch()"
+        return await start(command[0], "-c", program, **about)
+
+    async def story() -> int:
+        running = asyncio.create_task(supervisor._Supervisor([], restart=True).run(1))
+        async with asyncio.timeout(patience(60)):
+            while not ended.exists():  # noqa: ASYNC110 - processes
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await running
+
+    monkeypatch.setattr(os, "waitpid", late)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", instead)
+    assert asyncio.run(story()) == 0
