@@ -327,8 +327,8 @@ Examples:
 @reason_option
 @common()
 def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
-    """Remove items. Running ones lose their locks and are stopped; the history is kept as long as
-    [board] history_age says.
+    """Remove items, also those whose rows cannot be read. Running ones lose their locks and are
+    stopped; the history is kept as long as [board] history_age says.
     """
 
     async def check(_: BoardTable, items: Sequence[Item]) -> None:

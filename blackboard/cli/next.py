@@ -57,7 +57,7 @@ class NextTimes:
     def lines(self) -> list[str]:
         """For people: wall time in the zone, and UTC."""
         zone = find_zone(self.zone)
-        times = [f"  {_local(one.astimezone(zone)):<32}{_utc(one)}" for one in self.moments]
+        times = [f"  {_local(one.astimezone(zone)):<32}{_brief(one)}" for one in self.moments]
         return [wrapped(self.title), *(times or ["  never again"])]
 
 
@@ -176,7 +176,7 @@ def _place(run: tuple[datetime, Item]) -> str:
 
 def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: bool) -> None:
     if json:
-        emit([{"id": item.id, "type": item.type, "at": _utc(at)} for at, item in runs])
+        emit([{"id": item.id, "type": item.type, "at": iso(at)} for at, item in runs])
     elif not runs:
         click.echo("nothing is due: no item of the board is active")
     else:
@@ -235,12 +235,12 @@ def _print_times(found: NextTimes | Mapping[str, NextTimes], *, json: bool) -> N
     if not json:
         click.echo("\n".join(line for one in by_id.values() for line in one.lines()))
         return
-    times = {key: [_utc(one) for one in each.moments] for key, each in by_id.items()}
+    times = {key: [iso(one) for one in each.moments] for key, each in by_id.items()}
     emit(times[""] if by_id is not found else times)
 
 
-def _utc(moment: datetime) -> str:
-    """ISO 8601 with Z; milliseconds only where there are some."""
+def _brief(moment: datetime) -> str:
+    """In UTC; milliseconds only where there are some."""
     return iso(moment).replace(".000Z", "Z")
 
 
