@@ -26,6 +26,7 @@ released.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -204,13 +205,17 @@ def remove_ops(item: Item, tombstone: Item) -> list[Op]:
     ops: list[Op] = [Replace(item_key(item.id), data_of(tombstone), item.etag)]
     if item.running:
         assert tombstone.stop is not None
-        removed = "its item was removed"
-        run = run_of(item, Outcome.CANCELLED, now=tombstone.stop, error=removed)
         ops.append(Delete(lock_key(item.id), ANY))
-        ops.append(Insert(run_key(item.id, run.fence), data_of(run)))
+        ops.append(removed_run_op(item, now=tombstone.stop))
     elif item.state is State.ACTIVE:
         ops.append(Delete(next_key(item.ready, item.id), ANY))
     return ops
+
+
+def removed_run_op(item: Item, *, now: datetime) -> Insert:
+    """Writes the run that ends because its item is removed."""
+    run = run_of(item, Outcome.CANCELLED, now=now, error="its item was removed")
+    return Insert(run_key(item.id, run.fence), data_of(run))
 
 
 def insisting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:

@@ -35,6 +35,7 @@ from blackboard.model import (
     Acknowledgement,
     Applied,
     Item,
+    Lock,
     Mark,
     Outcome,
     Run,
@@ -42,7 +43,7 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
-from blackboard.protocol.batches import change_ops, free_ops, remove_ops
+from blackboard.protocol.batches import change_ops, free_ops, remove_ops, removed_run_op
 from blackboard.protocol.groups import check_held, check_no_params, check_no_pump
 from blackboard.protocol.keys import (
     NEXT,
@@ -57,7 +58,7 @@ from blackboard.protocol.keys import (
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.reading import BoardTable, known_fence, readings
 from blackboard.protocol.rename_marks import as_copy, as_old, check_no_copy, is_copy_of
-from blackboard.protocol.rows import check_version, data_of, text_of, version_of
+from blackboard.protocol.rows import check_version, data_of, readable, text_of, version_of
 from blackboard.rules.applied import (
     LONGEST_NAME,
     OWN,
@@ -470,7 +471,8 @@ async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = N
 async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
     """Writes a tombstone over the row of an item that cannot be read, and deletes its lock and its
     tokens. The fence of the tombstone is above each that these rows, the history and the floor of
-    the board have. Raises BlackboardError where one of the rows changes meanwhile.
+    the board have. The run of a lock that can be read is written into the history. Raises
+    BlackboardError where one of the rows changes meanwhile.
     """
     table, partition = board.table, board.partition(item_id)
     item = await board.stand_in(item_id)
@@ -479,18 +481,34 @@ async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
     tokens = table.scan(partition, NEXT, end_of(NEXT))
     rows = [one async for one in tokens if one.key.endswith(f":{encode_id(item_id)}")]
     between = runs_range(item_id)
-    newest = readings(table, partition, between, lambda row: fence_in(row.key), limit=1)
-    fences = [item.fence, await board.floor(), *[fence async for fence in newest]]
+    reading = readings(table, partition, between, lambda row: fence_in(row.key), limit=1)
+    newest = [fence async for fence in reading]
+    fences = [item.fence, await board.floor(), *newest]
     lock = await read(table, partition, lock_key(item_id))  # at last: its holder may renew it
     rows += [lock] if lock is not None else []
     # The version of the item may be what is damaged, and its token has it, too.
     versions = [item.version, *(version_of(one.data) for one in rows)]
     check_version(replace(item, version=max(versions)))
     fences += map(known_fence, rows)
-    tombstone = removed(replace(item, fence=max(fences)), now=await table.now())
+    now = await table.now()
+    tombstone = removed(replace(item, fence=max(fences)), now=now)
     ops: list[Op] = [Replace(item_key(item_id), data_of(tombstone), item.etag)]
+    ops += [Delete(one.key, one.etag) for one in rows]
+    held = readable(Lock, lock) if lock is not None else None
+    if held is not None and held.id == item_id and held.fence > max(newest, default=0):
+        running = replace(
+            item,
+            type=held.type,
+            owner=held.owner,
+            fence=held.fence,
+            attempt=held.attempt,
+            slot=held.slot,
+            ready=held.since,
+            start=held.since,
+        )
+        ops.append(removed_run_op(running, now=max(now, held.since)))
     try:
-        await table.commit(partition, [*ops, *(Delete(one.key, one.etag) for one in rows)])
+        await table.commit(partition, ops)
     except Conflict:
         raise BlackboardError(
             f"{item_id} was changed meanwhile: look at it, and try again"

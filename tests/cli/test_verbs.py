@@ -456,6 +456,9 @@ def test_an_item_whose_row_cannot_be_read_is_removed(blackboard: CommandLine, co
     words = "is removed; its row could not be read"
     assert said.out == f"waits {words}\nruns {words}\nother is removed\n"
     assert "storm" in blackboard("log", "--actions").out
+    [run, _] = blackboard("log", "runs", "--json").json
+    assert (run["outcome"], run["error"], run["fence"]) == ("cancelled", "its item was removed", 2)
+    assert (run["type"], run["worker"]) == ("calendars", held.lock.owner)
     assert blackboard("doctor").out.startswith("clean: 0 items, 3 tombstones, 0 waiting tokens")
     blackboard("add", "waits", "runs", "--type", "calendars")
     assert (blackboard.item("waits").fence, blackboard.item("runs").fence) == (2, 3)
