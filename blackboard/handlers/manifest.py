@@ -2,8 +2,8 @@
 
 A command that adds or explains items needs the defaults of their types, and not their code. A
 process of its own imports the jobs and describes their handlers; the description is kept in the
-user's cache until a file of the jobs changes. So what a module prints, waits for or breaks while it
-is imported does not affect the command.
+user's cache until a file of the jobs, or of what they import, changes. So what a module prints,
+waits for or breaks while it is imported does not affect the command.
 """
 
 import hashlib
@@ -12,9 +12,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -157,14 +158,21 @@ def main() -> None:
 def described(jobs: Sequence[str], base: Path) -> Manifest:
     """The types of jobs that are imported here. Raises BadInput as `load` does."""
     handlers = load(jobs, base)
-    modules = [sys.modules.get(one.function.__module__) for one in handlers.values()]
-    files = [file for one in modules if (file := getattr(one, "__file__", None))]
     return Manifest(
         types=tuple(_entry(one) for one in handlers.values()),
         folders=code.folders(),
         # A file that was saved since it was read, while the import took its time, is not fresh.
-        files=code.stamps({}, files) | code.stamps_as_read(),
+        files=code.stamps({}, _imported()) | code.stamps_as_read(),
     )
+
+
+def _imported() -> Iterator[str]:
+    """The files of the modules that this process has imported, but for those of Python itself."""
+    for name, module in sys.modules.items():
+        # What is no module, or not yet imported, may do anything when it is asked for an attribute.
+        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if name.partition(".")[0] not in sys.stdlib_module_names and Path(file or "").is_file():
+            yield str(file)
 
 
 def _entry(one: Handler) -> TypeEntry:

@@ -129,6 +129,25 @@ def test_a_change_of_the_jobs_is_seen(town: CommandLine) -> None:
     assert "new" not in town("types").out
 
 
+def test_a_change_of_a_module_that_the_jobs_import_is_seen(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an application that declares its params beside its own code."""
+    file = town.write('EVERY = "2h"\n', "elsewhere/shared_by_towns.py")
+    town.write(
+        "from blackboard import handler\nfrom shared_by_towns import EVERY\n\n"
+        '@handler("shared", every=EVERY)\ndef shared(item, ctx): ...\n',
+        "townjobs/shared.py",
+    )
+    monkeypatch.syspath_prepend(str(file.parent))
+    assert 'every = "2h"' in town("types").out.partition("shared\n")[2]
+    assert 'every = "2h"' in town("types").out.partition("shared\n")[2]
+    counted = imports(town)
+    file.write_text('EVERY = "30h"\n', encoding="utf-8")
+    assert 'every = "30h"' in town("types").out.partition("shared\n")[2]
+    assert imports(town) == counted + 1
+
+
 def test_a_file_that_is_saved_while_the_jobs_are_imported_is_seen_by_the_next_command(
     town: CommandLine,
 ) -> None:
