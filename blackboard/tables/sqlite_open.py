@@ -290,12 +290,15 @@ def _make(path: Path) -> None:
 
 def _check_access(path: Path) -> None:
     effective = os.access in os.supports_effective_ids
-    for what in (path, path.parent):
-        if not os.access(what, os.R_OK | os.W_OK, effective_ids=effective):
+    beside = (Path(f"{path}{end}") for end in SIDE_FILES)
+    for what in (path, path.parent, *beside):
+        may = os.access(what, os.R_OK | os.W_OK, effective_ids=effective)
+        if not may and what.exists():
             raise StoreProblem(
-                f"{what} cannot be written (a board's file and its folder must be writable for "
-                "all that read it: check owner, permissions and mount; a new board is its owner's "
-                "alone, and `chmod g+rw` lets a group share it)"
+                f"{what} cannot be written (a board's file, those beside it and its folder must be "
+                "writable for all that read it: check owner, permissions and mount; a new board is "
+                "its owner's alone, and `chmod g+rw` of the file, and g+rwxs of the folder, let a "
+                "group share it)"
             )
 
 

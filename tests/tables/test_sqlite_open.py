@@ -23,7 +23,7 @@ from blackboard.tables.sqlite_filesystem import (
     mount_table,
     shared_kind,
 )
-from blackboard.tables.sqlite_open import Opening
+from blackboard.tables.sqlite_open import Opening, open_file
 from tests.support.clocks import ManualClock
 from tests.support.stores import rows_of
 
@@ -234,6 +234,24 @@ def test_a_board_that_cannot_be_written_is_refused(folder: Path, file: int, arou
     folder.chmod(around)
     with powerless(folder):
         assert "cannot be written" in refusal(path)
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_a_board_is_refused_whose_side_files_belong_to_another_group(
+    folder: Path, end: str
+) -> None:
+    """As those that a user makes in a folder whose group they do not take over. Each is named."""
+    path = folder / "blackboard.db"
+    open_and_close(path, Opening(create=True))
+    path.chmod(0o666)
+    folder.chmod(0o777)
+    with closing(open_file(path, Opening())) as connection:
+        connection.execute("SELECT * FROM rows").fetchone()
+        Path(f"{path}{end}").chmod(0o600)
+        with powerless(folder):
+            said = refusal(path)
+    assert f"blackboard.db{end} cannot be written" in said
+    assert "g+rwxs" in said
 
 
 # --- disks
