@@ -520,7 +520,8 @@ class Board:
             kept = {key: value for key, value in spec.params.items() if key not in unset}
             after = changed(spec, changes, params={**kept, **(params or {})})
             check_size(after, limit=limit)
-            self._location.check_params(item_type or item.type, after.params)
+            if params or unset or item_type:  # else its params are as they were
+                self._location.check_params(item_type or item.type, after.params)
             return after
 
         named, now = as_text(first), await self._table.table.now()

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import click
 
 from blackboard.board import mark_now
-from blackboard.cli.many import add_all, change_each, note_pause, print_answers, record
+from blackboard.cli.many import add_all, change_each, naming, note_pause, print_answers, record
 from blackboard.cli.options import (
     Chosen,
     Decorator,
@@ -229,11 +229,11 @@ def edit_command(
         checkpoint_text(value, limit=board.table.max_value)
         for item in items:
             edits.check_ended(item, item_type=item_type, checkpoint=checkpoint)
-            spec = new_of(item, spec_of(item))
-            check_size(spec, limit=board.table.max_value)
-            session.check_params(item_type or item.type, spec.params)
-            settings = board.resolve(item_type or item.type, encode_spec(spec))
-            _check_first(item, first, settings, now)
+            with naming(item, among=items):
+                spec, of_type = new_of(item, spec_of(item)), item_type or item.type
+                check_size(spec, limit=board.table.max_value)
+                _check_params(session, of_type, spec, changed=bool(pairs or unset or item_type))
+                _check_first(item, first, board.resolve(of_type, encode_spec(spec)), now)
 
     async def edit(board: BoardTable, item: Item) -> Answer:
         text = checkpoint_text(value, limit=board.table.max_value)
@@ -257,6 +257,12 @@ def edit_command(
 
     work = change_each(session, ids, edit, verb="edit", check=check)
     return completed(work)
+
+
+def _check_params(session: Session, item_type: str, spec: Spec, *, changed: bool) -> None:
+    """Params that an edit leaves as they are do not refuse it: the type may have others by now."""
+    if changed:
+        session.check_params(item_type, spec.params)
 
 
 def _check_first(item: Item, first: str | None, settings: RunSettings, now: datetime) -> None:

@@ -16,7 +16,7 @@ from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
 from blackboard.display.queries import select
-from blackboard.errors import Unchangeable
+from blackboard.errors import BadInput, Unchangeable
 from blackboard.model import Item
 from blackboard.protocol import additions
 from blackboard.protocol.actions import Done, record_action, recording_action
@@ -35,6 +35,17 @@ Result = TypeVar("Result")
 AT_ONCE = 32
 """The most requests under way at a time. SQLite writes those that wait in one transaction; to Azure
 each is a request of its own."""
+
+
+@contextmanager
+def naming(item: Item, *, among: Sequence[Item] = ()) -> Iterator[None]:
+    """Lets a BadInput name the item, unless it is the only one of those given."""
+    try:
+        yield
+    except BadInput as bad:
+        if len(among) == 1:
+            raise
+        raise BadInput(bad.field, f"{item.id}: {bad.problem}", bad.remedy) from None
 
 
 @contextmanager

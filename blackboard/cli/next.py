@@ -5,13 +5,13 @@ for an item now and its reasons.
 import asyncio
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
 import click
 
+from blackboard.cli.many import naming
 from blackboard.cli.options import Chosen, cli_command, common, ids_argument, number_option
 from blackboard.cli.output import emit, warn, why_lines, width, wrapped
 from blackboard.cli.progress import reading
@@ -212,22 +212,14 @@ def _upcoming(
     """The settings of an item, and its next times. Raises BadInput that names the item where they
     cannot be computed here.
     """
-    with _naming(item):
+    with naming(item):
         settings = settings_of(board, item, encode_spec(spec_of(item)))
 
     def times() -> Iterator[datetime]:
-        with _naming(item):
+        with naming(item):
             yield from upcoming(item, settings, now=now, after=after)
 
     return settings, times()
-
-
-@contextmanager
-def _naming(item: Item) -> Iterator[None]:
-    try:
-        yield
-    except BadInput as bad:
-        raise BadInput(bad.field, f"{item.id}: {bad.problem}", bad.remedy) from None
 
 
 def _print_times(found: NextTimes | Mapping[str, NextTimes], *, json: bool) -> None:

@@ -375,6 +375,27 @@ def test_add_edit_and_apply_refuse_params_that_do_not_fit(blackboard: CommandLin
     assert blackboard.ids() == ["a"]
 
 
+def test_an_edit_of_other_things_does_not_check_params(blackboard: CommandLine) -> None:
+    """As of an item whose type has got another class since; of many items the one is named that
+    refuses an edit.
+    """
+    Path("reports.py").write_text(JOBS)
+    blackboard.write('[board]\njobs = ["reports.py"]\n')
+    blackboard("add", "a", "--type", "report", "--set", "url=x")
+    Path("reports.py").write_text(JOBS.replace("url: str", "address: str"))
+    blackboard("add", "b", "--type", "report", "--set", "address=x")
+    blackboard("edit", "a", "b", "--every", "2h")
+    assert blackboard("next", "a").out.startswith("a: active, every 2 hours")
+    with open_blocking(blackboard.store, handlers=["reports.py"]) as board:
+        assert board.edit("a", owner="ann").labels.owner == "ann"
+        with pytest.raises(BadInput, match=r"params\.url: there is no such field"):
+            board.edit("a", params={"days": 2})
+    one = "params.url: there is no such field (there are: address, days)"
+    assert one in blackboard("edit", "a", "--set", "days=2", code=2).err
+    of_many = "params.url: a: there is no such field (there are: address, days)"
+    assert of_many in blackboard("edit", "b", "a", "--set", "days=2", code=2).err
+
+
 def test_the_python_interface_refuses_params_that_do_not_fit(tmp_path: Path) -> None:
     @handler("report", every="1h", params=ReportParams)
     async def report(item: Item, ctx: Context) -> int:

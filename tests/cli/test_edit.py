@@ -105,7 +105,7 @@ def test_bad_input_changes_nothing(davis: CommandLine, args: list[str], problem:
 def test_what_one_item_refuses_is_done_to_none(davis: CommandLine) -> None:
     davis("add", "amherst", "--type", "calendars")
     told = davis.refused("edit", "*", "--unset", "days", "--every", "1h")
-    assert told.startswith("unset: there is no 'days'")
+    assert told.startswith("unset: amherst: there is no 'days'")
     assert spec(davis).every == "8h"
 
 
