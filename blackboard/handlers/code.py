@@ -164,6 +164,8 @@ def _read(folder: Path, field: str, *, whole: bool) -> None:
             if number == MOST_FILES:
                 remedy = "name a smaller folder"
                 raise BadInput(field, f"{path} has more than {MOST_FILES:,} files", remedy)
+            if file.encode(errors="replace").decode() != file:  # no child process could get it
+                raise BadInput(field, f"{file!r} is not UTF-8 text", "rename what is not")
             if file not in _own.files or not is_imported:
                 _own.stamps[file] = _stamp(file)
                 _own.files[file] = Path(file).read_bytes()

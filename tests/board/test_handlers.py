@@ -394,6 +394,16 @@ def test_a_file_that_is_no_module_is_refused(tmp_path: Path, name: str) -> None:
         load([name], tmp_path)
 
 
+@pytest.mark.parametrize("place", ["j\udcff/a", "j/a\udcff"])
+def test_a_path_that_is_no_utf_8_is_refused(tmp_path: Path, place: str) -> None:
+    """Child processes get the files of the jobs by their paths, as text."""
+    file = tmp_path / f"{place}.py"
+    file.parent.mkdir()
+    file.write_text(GOOD.format(type="t", name="f"), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"\\udcff.*is not UTF-8 text \(rename what is not\)"):
+        load([str(file.parent)], tmp_path)
+
+
 def test_a_package_whose_import_fails_is_told_apart_from_one_that_is_missing(
     tmp_path: Path,
 ) -> None:
