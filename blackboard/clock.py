@@ -5,7 +5,6 @@ the clock of a test or a simulation; and in `runners/guard.py` and `runners/chil
 work in processes of their own.
 """
 
-import asyncio
 import os
 import random
 import time
@@ -51,6 +50,8 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio  # noqa: PLC0415 - not for a child process
+
         await asyncio.sleep(seconds)
 
 

@@ -10,7 +10,6 @@ it may hang for ever, when a run is stopped that has waited for this one from it
 other runs that wait open anew. So each opening may take as long as a run.
 """
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
@@ -77,6 +76,8 @@ class LoopResources:
         """
         if lifespan is None:
             return None
+        import asyncio  # noqa: PLC0415 - not for a child process
+
         is_first = True
         while True:
             opened = self._opened.get(type_)
@@ -107,6 +108,8 @@ class _OpenedOnLoop:
     """One context manager, entered and left by one task, as some of them require."""
 
     def __init__(self, lifespan: Lifespan) -> None:
+        import asyncio  # noqa: PLC0415 - not for a child process
+
         loop = asyncio.get_running_loop()
         self.value: asyncio.Future[Any] = loop.create_future()
         self._closing = asyncio.Event()
@@ -129,6 +132,8 @@ class _OpenedOnLoop:
         self._task.cancel()
 
     async def close(self, seconds: float) -> BaseException | None:
+        import asyncio  # noqa: PLC0415 - not for a child process
+
         self._closing.set()
         await asyncio.wait([self._task], timeout=seconds)
         if not self._task.done():

@@ -2,11 +2,13 @@
 in a coroutine, the others block in a plain function. Any thread may set them.
 """
 
-import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 Answer = TypeVar("Answer")
 
@@ -83,6 +85,8 @@ class LoopSignal:
         return self.unawaited.counted(self._wait(timeout))
 
     async def _wait(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - as in threads
+        import asyncio  # noqa: PLC0415 - not for a child process
+
         if self._waited_for is None:  # before `_is_set` is read: `set` sets that first
             self._waited_for = asyncio.get_running_loop(), asyncio.Event()
         if not self._is_set:
