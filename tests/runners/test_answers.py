@@ -16,7 +16,7 @@ from blackboard.runners.output import ended_by
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import NOTHING, Mask
-from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
+from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_shared_processes
 
 OK, FAILED = Outcome.OK, Outcome.FAILED
 BUSY = "busy (asked for a retry in 5 minutes)"
@@ -39,7 +39,7 @@ BAD = "429 Too Many Requests, token ${TOKEN} (asked for a retry in 5 minutes)"
 )
 @pytest.mark.parametrize(
     ("on", "type_"),
-    [(on_the_loop, "a-answer"), (with_processes, "answer")],
+    [(on_the_loop, "a-answer"), (with_shared_processes, "answer")],
     ids=["coroutine", "plain"],
 )
 def test_an_answer_is_the_end_of_the_run(on: Any, type_: str, kind: str, ended: Ended) -> None:
@@ -136,7 +136,9 @@ def test_an_own_class_may_state_its_reason_in_its_own_way(
     assert ended_by(answer, NOTHING).error == words
 
 
-@pytest.mark.parametrize(("on", "type_"), [(on_the_loop, "a-answer"), (with_processes, "answer")])
+@pytest.mark.parametrize(
+    ("on", "type_"), [(on_the_loop, "a-answer"), (with_shared_processes, "answer")]
+)
 def test_an_answer_of_an_own_class_that_cannot_be_read_fails_the_run(on: Any, type_: str) -> None:
     async def story(runner: Runner) -> None:
         ended = await run(runner, type_, kind="unreadable")
@@ -152,7 +154,7 @@ def test_a_child_whose_run_was_skipped_is_used_again() -> None:
         await run(runner, "answer", kind="skip")
         assert (await run(runner, "answer", kind="none")).result == first.result
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 @pytest.mark.parametrize("after", [90, 90.0, "90s", "1m30s", timedelta(seconds=90)])

@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from blackboard.errors import BadInput
 from blackboard.events import RunEnded
 from blackboard.handlers.context import LONGEST_PARAMS, decoded_checkpoint, expand
-from blackboard.handlers.registry import load
+from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.reading import BoardTable
@@ -22,7 +21,7 @@ from blackboard.runners.secrets import Mask
 from blackboard.spec import DEEPEST
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker import release_queue as releases
-from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
+from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_shared_processes
 from tests.support.workers import Workplace, with_workers
 
 JOBS = """
@@ -78,11 +77,16 @@ Called = Callable[..., Coroutine[Any, Any, tuple[Ended, Told]]]
 Story = Callable[[Called], Coroutine[Any, Any, None]]
 
 
+@pytest.fixture(scope="module", name="jobs")
+def _jobs(tmp_path_factory: pytest.TempPathFactory) -> Handlers:
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "hostile.py").write_text(JOBS)
+    return load(["hostile.py"], folder)
+
+
 @pytest.fixture(name="tell", params=["plain", "async"])
-def _tell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Story], None]:
+def _tell(request: pytest.FixtureRequest, jobs: Handlers) -> Callable[[Story], None]:
     """Runs a story of calls of one handler, as a plain function or as a coroutine."""
-    (tmp_path / "hostile.py").write_text(JOBS)
-    jobs = load(["hostile.py"], tmp_path)
 
     async def with_runner(runner: Runner, story: Story) -> None:
         async def call(**params: Any) -> tuple[Ended, Told]:
@@ -97,7 +101,7 @@ def _tell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Story], N
         assert ended == Ended(outcome=Outcome.OK, result=["end"])
 
     def told(story: Story) -> None:
-        run = with_processes if request.param == "plain" else on_the_loop
+        run = with_shared_processes if request.param == "plain" else on_the_loop
         run(lambda runner: with_runner(runner, story))
 
     return told

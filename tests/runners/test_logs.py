@@ -19,9 +19,9 @@ from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import NOTHING, Mask
 from tests.support.clocks import START
-from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
+from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_shared_processes
 
-KINDS = [(on_the_loop, "a-log"), (with_processes, "log")]
+KINDS = [(on_the_loop, "a-log"), (with_shared_processes, "log")]
 on_each_runner = pytest.mark.parametrize(("on", "type_"), KINDS, ids=["coroutine", "plain"])
 
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_killed_leaves_its_log() -> None:
         assert ended.outcome is Outcome.FAILED
         assert [one.text for one in ended.log][1] == "12 events"
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_a_fork_of_a_handler_logs_as_python_does_and_not_to_the_worker() -> None:
@@ -125,7 +125,7 @@ def test_a_fork_of_a_handler_logs_as_python_does_and_not_to_the_worker() -> None
         assert [one.text for one in ended.log] == ["before"]
         assert "in the fork" in ended.output
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_a_record_is_of_the_run_in_whose_context_it_is_logged() -> None:
@@ -187,4 +187,4 @@ def test_a_line_of_a_logger_is_masked_once() -> None:
         ended = await asyncio.wait_for(runner.start(call, Told(), math.inf).wait(), PATIENCE)
         assert ended.log[1].text == "by ${PASSWORD}"
 
-    with_processes(story)
+    with_shared_processes(story)

@@ -19,7 +19,7 @@ from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.runners import output, wire
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import NOTHING
-from tests.support.runs import DUE, Told, run, with_processes
+from tests.support.runs import DUE, Told, run, with_shared_processes
 
 
 def test_a_plain_handler_is_given_its_item_and_its_context_on_the_main_thread() -> None:
@@ -43,7 +43,7 @@ def test_a_plain_handler_is_given_its_item_and_its_context_on_the_main_thread() 
             "stdin": "",
         }
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_a_path_among_the_folders_of_modules_is_passed_over_as_python_does(
@@ -54,7 +54,7 @@ def test_a_path_among_the_folders_of_modules_is_passed_over_as_python_does(
     async def story(runner: ProcessRunner) -> None:
         assert (await run(runner, "return", value=1)).outcome is Outcome.OK
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_what_a_plain_handler_returns_comes_back_as_json_holds_it() -> None:
@@ -63,7 +63,7 @@ def test_what_a_plain_handler_returns_comes_back_as_json_holds_it() -> None:
             ended = await run(runner, "return", value=value)
             assert ended == Ended(outcome=Outcome.OK, result={"value": value, "bytes": ""})
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_result_that_json_cannot_hold_fails_the_run_and_names_its_type(
         assert (ended.outcome, ended.result) == (Outcome.FAILED, None)
         assert problem in ended.error
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_tuples_and_sets_in_a_result_are_lists() -> None:
@@ -163,7 +163,7 @@ def test_a_result_larger_than_a_row_is_replaced_by_a_warning_that_names_both_siz
             assert warning.endswith("write it to a file or a blob and return where it is")
         assert (await run(runner, "return", value=1, size=24_500)).result["value"] == 1
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 @pytest.mark.parametrize("what", ["exit", "exit 0"])
@@ -173,7 +173,7 @@ def test_a_handler_that_exits_without_a_code_has_done_its_work(what: str) -> Non
         assert (ended.outcome, ended.result, ended.error) == (Outcome.OK, None, "")
         assert (await run(runner, "describe")).outcome is Outcome.OK
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_logs_and_progress_reach_the_report_in_order() -> None:
@@ -191,7 +191,7 @@ def test_logs_and_progress_reach_the_report_in_order() -> None:
         assert text.startswith("it went wrong\nTraceback")
         assert text.endswith("LookupError: nothing there")
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_everything_printed_in_whatever_way_is_kept_and_nothing_of_another_run(
@@ -210,7 +210,7 @@ def test_everything_printed_in_whatever_way_is_kept_and_nothing_of_another_run(
         )
         assert (await run(runner, "describe")).output == ""
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_a_closed_output_is_read_to_its_end_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_a_closed_output_is_read_to_its_end_and_not_again(monkeypatch: pytest.Mo
             assert (await run(runner, "describe")).outcome is Outcome.OK
         assert len(ends) <= 1
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_the_last_8_kib_of_much_output_are_kept_from_a_whole_character_on() -> None:
@@ -241,7 +241,7 @@ def test_the_last_8_kib_of_much_output_are_kept_from_a_whole_character_on() -> N
             assert output.endswith(f"line {lines - 1}  {'ü' * 20}\n")
             assert "\ufffd" not in output
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_handler_that_raises_fails_with_a_traceback_of_its_own_frames_alone(
         assert "blackboard/runners" not in ended.error
         assert (await run(runner, "describe")).outcome is Outcome.OK
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 @pytest.mark.parametrize("what", ["long", "endless"])
@@ -275,7 +275,7 @@ def test_a_long_error_comes_with_its_head_and_its_end(what: str) -> None:
         assert error.endswith("xxx")
         assert "characters left out" in error
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_a_handler_that_forks_and_returns_twice_is_answered_for_once() -> None:
@@ -283,7 +283,7 @@ def test_a_handler_that_forks_and_returns_twice_is_answered_for_once() -> None:
         assert (await run(runner, "fork")).result is True
         assert (await run(runner, "fork")).result is True
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_an_exception_whose_message_raises_is_still_told() -> None:

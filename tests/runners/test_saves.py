@@ -14,10 +14,19 @@ from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import Mask
-from tests.support.runs import PATIENCE, Told, call_of, eventually, on_the_loop, run, with_processes
+from tests.support.runs import (
+    PATIENCE,
+    Told,
+    call_of,
+    eventually,
+    on_the_loop,
+    run,
+    with_processes,
+    with_shared_processes,
+)
 
 Story = Callable[[Any], Coroutine[Any, Any, None]]
-ON: dict[str, Callable[[Story], None]] = {"a-save": on_the_loop, "save": with_processes}
+ON: dict[str, Callable[[Story], None]] = {"a-save": on_the_loop, "save": with_shared_processes}
 LIMIT = 32_768
 SECRET = "0123456789abcdef"
 
@@ -88,7 +97,7 @@ def test_the_threads_of_a_plain_function_save_one_after_another() -> None:
         assert (await run(runner, "save-in-threads", told=told)).outcome is Outcome.OK
         assert sorted(told.saved) == [str(number) for number in range(8)]
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_a_fork_of_a_handler_reports_and_saves_nothing_and_learns_why() -> None:
@@ -99,7 +108,7 @@ def test_a_fork_of_a_handler_reports_and_saves_nothing_and_learns_why() -> None:
         assert ended.result == [problem] * 3
         assert (told.saved, told.progressed, told.logs, ended.warnings) == ([], [], [], ())
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 def test_a_thread_that_outlives_its_run_changes_nothing_in_the_next() -> None:
@@ -113,7 +122,7 @@ def test_a_thread_that_outlives_its_run_changes_nothing_in_the_next() -> None:
         assert [one.text for one in second.log] == ["of ${TOKEN}"]
         assert second.output == "${TOKEN} is printed\n"
 
-    with_processes(story)
+    with_shared_processes(story)
 
 
 class Waiting(Told):

@@ -11,9 +11,9 @@ from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol.results import LONGEST_WARNING, MOST_WARNINGS
 from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import Mask
-from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
+from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_shared_processes
 
-KINDS = [(on_the_loop, "a-warn"), (with_processes, "warn")]
+KINDS = [(on_the_loop, "a-warn"), (with_shared_processes, "warn")]
 on_each_runner = pytest.mark.parametrize(("on", "type_"), KINDS, ids=["coroutine", "plain"])
 
 

@@ -1,6 +1,8 @@
 """Calling the handlers of `jobs_for_tests` with real runners, and waiting for what they do."""
 
 import asyncio
+import atexit
+import functools
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -112,6 +114,30 @@ def with_processes(
             await story(runner)
 
     asyncio.run(told())
+
+
+@functools.cache
+def _shared() -> tuple[asyncio.Runner, ProcessRunner]:
+    async def made() -> ProcessRunner:
+        return ProcessRunner(idle=4)
+
+    loop = asyncio.Runner()
+    runner = loop.run(made())
+
+    def close() -> None:
+        with loop:
+            loop.run(runner.close())
+
+    atexit.register(close)
+    return loop, runner
+
+
+def with_shared_processes(story: Callable[[ProcessRunner], Coroutine[Any, Any, None]]) -> None:
+    """As `with_processes`, with the child processes that stories before have left idle: for tests
+    of what one run is given and says, in a process that is as it was when this one started.
+    """
+    loop, runner = _shared()
+    loop.run(story(runner))
 
 
 @asynccontextmanager
