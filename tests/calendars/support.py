@@ -3,14 +3,18 @@
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from unittest import mock
 
 import icalendar
+import msgspec
 
 from blackboard.handlers.params import described
+from jobs.calendars import harvest
 from jobs.calendars.addresses import policy
 from jobs.calendars.aggregation import aggregate_city
 from jobs.calendars.params import CalendarParams, JobSettings, RunContext, city_of
@@ -66,6 +70,26 @@ def params_of(said: Mapping[str, Any]) -> CalendarParams:
     return made
 
 
+class ReadingHere:
+    """Reads feeds in this process, one at a time, in the place of a ParserPool: no reader has to
+    start. test_parsers.py is about the readers.
+    """
+
+    def __init__(self, **_bounds: Any) -> None:
+        self._turns = asyncio.Semaphore()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+    async def parse(self, body: bytes, ask: Ask, *, begins: Callable[[], None]) -> Parsed:
+        async with self._turns:
+            begins()
+            return msgspec.json.decode(msgspec.json.encode(parse(body, ask)), type=Parsed)
+
+
 def aggregate(
     out: Path,
     feeds: Sequence[Any] | str,
@@ -74,14 +98,21 @@ def aggregate(
     settings: JobSettings = LOCAL,
     run: RunContext | None = None,
     first: str = "2026-08-21",
+    readers: bool = False,
     **params: Any,
 ) -> dict[str, Any]:
-    """A whole run for a town; the answer is its summary."""
+    """A whole run for a town; the answer is its summary. With `readers` it starts processes that
+    read the feeds, as outside of tests.
+    """
     said = {"timezone": "America/New_York", "from": first, **params}
     city = city_of(name, params_of({"feeds": feeds, "out": str(out), **said}), due=DUE)
     quiet = logging.Logger("quiet")  # noqa: LOG001 - below no other, so it prints nothing
     quiet.addHandler(logging.NullHandler())
-    return asyncio.run(aggregate_city(city, settings=settings, run=run or RunContext(log=quiet)))
+    usual = nullcontext() if readers else mock.patch.object(harvest, "ParserPool", ReadingHere)
+    with usual:
+        return asyncio.run(
+            aggregate_city(city, settings=settings, run=run or RunContext(log=quiet))
+        )
 
 
 def report(out: Path, name: str = "town") -> dict[str, Any]:

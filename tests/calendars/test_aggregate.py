@@ -30,7 +30,7 @@ def counts(summary: dict[str, Any]) -> tuple[int, int, int]:
 
 def test_a_run_merges_its_feeds_and_tells_of_each(tmp_path: Path) -> None:
     with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
-        summary = aggregate(tmp_path, town(site))
+        summary = aggregate(tmp_path, town(site), readers=True)
     assert summary == {
         "feeds": 2,
         "ok": 2,

@@ -80,7 +80,7 @@ def test_cities_that_want_a_feed_at_the_same_time_wait_for_the_first(tmp_path: P
     with serving({"/one": Answer(ONE, hold=hold)}) as site:
 
         def city(name: str) -> None:
-            aggregate(tmp_path, [site.url("/one")], name=name)
+            aggregate(tmp_path, [site.url("/one")], name=name, readers=True)
 
         threads = [threading.Thread(target=city, args=(name,)) for name in ("a", "b", "c")]
         threads[0].start()
