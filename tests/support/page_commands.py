@@ -3,15 +3,19 @@ compares what the page shows of their output with what they print, but for times
 workers.
 """
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
+from blackboard.cli import called
 from tests.support.patience import patience
 
 VOLATILE = (
@@ -78,10 +82,46 @@ def environment() -> Mapping[str, str]:
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
+OF_THEIR_OWN = {"worker", "serve", "--version"}
+"""Commands that are processes of their own also in a test: their signals and their children are."""
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """This process as one that was started in `folder`; modules from there are not kept."""
+    path, modules = list(sys.path), set(sys.modules)
+    with chdir(folder), mock.patch.dict(os.environ, environment(), clear=True):
+        try:
+            yield
+        finally:
+            sys.path[:] = path
+            for name in set(sys.modules) - modules:
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+                    del sys.modules[name]
+
+
+def called_here(line: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """`blackboard` in this process, which takes a tenth of the time."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    with alone(folder), redirect_stdout(out), redirect_stderr(err):
+        code = called(line[1:])
+    printed = (one.buffer.getvalue().decode() for one in (out, err))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(line, code, *printed)
+
+
 def typed(command: Command, folder: Path) -> str:
     """Runs a command, which must succeed; returns what it prints."""
-    done = subprocess.run(
-        shlex.split(command.line),
+    name, first, *_ = line = [*shlex.split(command.line), ""]
+    is_alone = name != "blackboard" or first in OF_THEIR_OWN
+    done = (ran if is_alone else called_here)(line[:-1], folder)
+    assert done.returncode == 0, f"$ {command.line}\n{done.stdout}{done.stderr}"
+    assert "warning" not in done.stderr, f"$ {command.line}\n{done.stderr}"
+    return done.stdout
+
+
+def ran(line: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        line,
         cwd=folder,
         env=environment(),
         capture_output=True,
@@ -89,9 +129,6 @@ def typed(command: Command, folder: Path) -> str:
         check=False,
         timeout=patience(60),
     )
-    assert done.returncode == 0, f"$ {command.line}\n{done.stdout}{done.stderr}"
-    assert "warning" not in done.stderr, f"$ {command.line}\n{done.stderr}"
-    return done.stdout
 
 
 def follow(text: str, folder: Path) -> list[Command]:
