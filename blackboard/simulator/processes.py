@@ -43,7 +43,7 @@ class ScheduledCall:
         moment: float,
         callback: Callable[..., object] | None,
         args: tuple[Any, ...],
-        context: Context | None,
+        context: Context,
     ) -> None:
         self.loop = loop
         self.moment = moment
@@ -69,6 +69,8 @@ class Timeline:
         self.now = 0.0
         self._later: list[tuple[float, int, ScheduledCall]] = []
         self._ready: deque[ScheduledCall] = deque()
+        self.soon = self._ready.append
+        """Schedules a call for this moment, after those that are scheduled for it."""
         self._count = 0
         self.failures: list[BaseException] = []
         """Exceptions that no process caught."""
@@ -77,7 +79,7 @@ class Timeline:
 
     def at(self, moment: float, callback: Callable[..., object], *args: Any) -> ScheduledCall:
         """Schedules a call of the world itself, which no pause and no kill prevents."""
-        return self.put(ScheduledCall(None, moment, callback, args, None))
+        return self.put(ScheduledCall(None, moment, callback, args, EMPTY))
 
     def put(self, call: ScheduledCall) -> ScheduledCall:
         if call.moment <= self.now:
@@ -87,16 +89,27 @@ class Timeline:
             heappush(self._later, (call.moment, self._count, call))
         return call
 
-    def soon(self, call: ScheduledCall) -> None:
-        self._ready.append(call)
-
     def run(self, until: float) -> None:
         """Makes all calls up to and including this moment."""
         ready, later = self._ready, self._later
         try:
             while True:
                 while ready:
-                    self._make(ready.popleft())
+                    call = ready.popleft()
+                    callback, loop = call.callback, call.loop
+                    if callback is None:
+                        continue
+                    if loop is None:
+                        callback(*call.args)
+                    elif loop.dead:
+                        continue
+                    elif loop.stopped:
+                        loop.waiting.append(call)
+                    else:
+                        if loop is not self._inside:
+                            loop.enter()
+                            self._inside = loop
+                        call.context.run(callback, *call.args)
                 if not later or later[0][0] > until:
                     break
                 self.now = later[0][0]
@@ -111,23 +124,6 @@ class Timeline:
         asyncio._set_running_loop(None)  # noqa: SLF001 - documented for event loops
         self._inside = None
 
-    def _make(self, call: ScheduledCall) -> None:
-        callback, loop = call.callback, call.loop
-        if callback is None:
-            return
-        if loop is None:
-            callback(*call.args)
-        elif loop.dead:
-            return
-        elif loop.stopped:
-            loop.waiting.append(call)
-        else:
-            if loop is not self._inside:
-                loop.enter()
-                self._inside = loop
-            assert call.context is not None
-            call.context.run(callback, *call.args)
-
 
 class ProcessLoop:
     """The event loop of one process: as much of one as tasks, futures and timers ask for. `rate`
@@ -136,6 +132,7 @@ class ProcessLoop:
 
     def __init__(self, timeline: Timeline, *, rate: float = 1.0, began: float = 0.0) -> None:
         self._timeline = timeline
+        self._soon = timeline.soon
         self._rate = rate
         self._began = began
         self.stopped = False
@@ -157,27 +154,28 @@ class ProcessLoop:
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> Any:
         moment = (when - self._began) / self._rate
-        call = ScheduledCall(self, moment, callback, args, context or copy_context())
-        return self._timeline.put(call)
+        return self._timeline.put(ScheduledCall(self, moment, callback, args, _own(context)))
 
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> Any:
         moment = self._timeline.now + max(delay, 0.0) / self._rate
-        call = ScheduledCall(self, moment, callback, args, context or copy_context())
-        return self._timeline.put(call)
+        return self._timeline.put(ScheduledCall(self, moment, callback, args, _own(context)))
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        call = ScheduledCall(self, self._timeline.now, callback, args, context or copy_context())
-        self._timeline.soon(call)
+        if context is None:
+            context = copy_context()
+        call = ScheduledCall(self, self._timeline.now, callback, args, context)
+        self._soon(call)
         return call
 
     call_soon_threadsafe = call_soon
 
     async def sleep(self, seconds: float) -> None:
         """As `asyncio.sleep`, but faster: it is called more often than any other function."""
-        future = self.create_future()
-        call = self.call_later(seconds, _wake, future, context=EMPTY)
+        future: asyncio.Future[None] = asyncio.Future(loop=self._as_loop)
+        moment = self._timeline.now + max(seconds, 0.0) / self._rate
+        call = self._timeline.put(ScheduledCall(self, moment, _wake, (future,), EMPTY))
         try:
             await future
         finally:
@@ -227,8 +225,8 @@ class ProcessLoop:
 
     # ---- other methods that asyncio calls
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)
+    """Says False. asyncio asks for every future, so it is no function of Python."""
 
     def is_running(self) -> bool:
         return not self.dead
@@ -240,6 +238,11 @@ class ProcessLoop:
         problem = context.get("exception")
         if problem is not None and not self.dead:
             self._timeline.failures.append(problem)
+
+
+def _own(context: Context | None) -> Context:
+    """The context of a call: an empty one is one, too, although it is false."""
+    return copy_context() if context is None else context
 
 
 def _wake(future: asyncio.Future[None]) -> None:
