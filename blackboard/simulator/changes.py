@@ -3,13 +3,13 @@
 Invariants are checked against these. Each row is parsed once, when it is written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from msgspec import json
+from msgspec import Struct, json
 
 from blackboard.model import VERSION, Item, Lock, Run, Token
 from blackboard.protocol import keys
@@ -48,8 +48,7 @@ def text_of_saved(saved: Saved) -> str:
     return json.encode(saved).decode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touch:
+class Touch(Struct, frozen=True, kw_only=True):
     """One operation, with the records before and after."""
 
     op: Op
@@ -74,8 +73,7 @@ def is_newer(shadow: Shadow) -> bool:
     return shadow.item is not None and shadow.item.version > VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedChange:
+class AppliedChange(Struct, frozen=True, kw_only=True):
     """The change of one item by one batch."""
 
     id: str
@@ -87,6 +85,8 @@ class AppliedChange:
     sent: float
     """The moment when the batch was sent."""
     touches: Sequence[Touch]
+    touches_of: Mapping[type[Record | None], Sequence[Touch]]
+    """The same by the type of the record."""
     before: Item | None
     shadow: Shadow
     """The rows after the batch."""
@@ -110,8 +110,8 @@ class AppliedChange:
     def violation(self, kind: str, what: str) -> Violation:
         return Violation(kind, what, item=self.id)
 
-    def of(self, record_type: type[Record]) -> list[Touch]:
-        return [one for one in self.touches if isinstance(one.new or one.old, record_type)]
+    def of(self, record_type: type[Record]) -> Sequence[Touch]:
+        return self.touches_of.get(record_type, ())
 
 
 class Shadows:
@@ -145,7 +145,9 @@ class Shadows:
     def _change(self, item_id: str, touches: list[Touch], written: Written) -> AppliedChange:
         shadow = self.of.setdefault(item_id, Shadow())
         before = shadow.item
+        touches_of: dict[type[Record | None], list[Touch]] = {}
         for touch in touches:
+            touches_of.setdefault(type(touch.new or touch.old), []).append(touch)
             self._take(shadow, touch, written.moment)
         return AppliedChange(
             id=item_id,
@@ -155,6 +157,7 @@ class Shadows:
             latest=written.latest,
             sent=written.sent,
             touches=touches,
+            touches_of=touches_of,
             before=before,
             shadow=shadow,
         )

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import Struct
+
 from blackboard.model import VERSION, whole_milliseconds
 from blackboard.protocol.keys import ITEM, LOCK, NEXT, item_key
 from blackboard.protocol.rows import version_of
@@ -50,8 +52,9 @@ class Sender:
         return self.verb != ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
+    """A batch that was applied."""
+
     sender: Sender
     partition: str
     ops: Sequence[Op]

@@ -38,6 +38,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 
 from blackboard.assembly import WorkerSetup, group_worker
 from blackboard.board_worker import WorkerSettings
@@ -137,7 +138,7 @@ class SimulatedGroup(SharedWork):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}-{number}" for number in names_of(self.partitions))
+        return _ids(self.name, self.partitions)
 
     @property
     def group(self) -> str:
@@ -170,6 +171,11 @@ class SimulatedGroup(SharedWork):
             balance=self.balance,
         )
         return handlers_of(declared(serve))[0]
+
+
+@cache
+def _ids(name: str, partitions: int) -> tuple[str, ...]:
+    return tuple(f"{name}-{number}" for number in names_of(partitions))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -85,6 +85,9 @@ class HandlerInvariants:
         self._workers = workers
         self._settings_of = settings_of
         self._leased: dict[tuple[str, int], Leased] = {}
+        shared = workers.scenario.shared
+        self._graces = {name: one.grace for one in shared for name in one.handlers}
+        """Seconds for a handler of shared work in a worker that was asked to stop, by type."""
 
     def __call__(self, change: AppliedChange) -> None:
         item = change.shadow.item
@@ -168,9 +171,7 @@ class HandlerInvariants:
 
     def _grace(self, item_type: str) -> float:
         """Seconds for a handler of a worker that was asked to stop."""
-        shared = self._workers.scenario.shared
-        graces = (one.grace for one in shared if item_type in one.handlers)
-        return next(graces, GRACE.total_seconds()) + LAST_WALK
+        return self._graces.get(item_type, GRACE.total_seconds()) + LAST_WALK
 
     def ends(self, handler_run: HandlerRun) -> None:
         """Checks that a handler which ends now, or goes on, is within its bounds."""
