@@ -9,6 +9,11 @@ FOLDER = "BLACKBOARD_FIGURES"
 """The environment variable with the folder for figures."""
 
 
+def are_wanted() -> bool:
+    """Whether the environment names the folder."""
+    return bool(os.environ.get(FOLDER))
+
+
 def leave(name: str, figures: Mapping[str, object]) -> None:
     """Writes figures to `<name>.json` in the folder that the environment names, if it names one."""
     if folder := os.environ.get(FOLDER):

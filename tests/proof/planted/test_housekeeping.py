@@ -29,8 +29,8 @@ from blackboard.simulator.world import World
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
 from tests.proof.form import LONG
+from tests.proof.planted.hunting import ends_with
 from tests.proof.planted.planting import Planted
-from tests.proof.planted.test_planted import ends_with
 
 ITEMS = tuple(
     SimulatedItem(id=f"item-{number}", spec=Spec(every="30s", stale_after="10s"), takes=5.0)
