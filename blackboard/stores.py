@@ -167,6 +167,8 @@ def _checked(path: str) -> str:
         raise BadInput("store", "no path to a file", "for example sqlite:blackboard.db")
     if path == ":memory:":
         raise BadInput("store", f"{path!r} is no path to a file", "memory: ends with its board")
+    if path.encode(errors="replace").decode() != path:  # no answer in JSON could name it
+        raise BadInput("store", f"{path!r} is not UTF-8 text", "rename what is not")
     return path
 
 

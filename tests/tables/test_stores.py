@@ -97,6 +97,7 @@ REFUSED: dict[str, tuple[type[BlackboardError], str]] = {
     "~nobody-of-that-name/b.db": (BadInput, "store: ~nobody.*leads nowhere.*the whole path"),
     "": (BadInput, "no path"),
     "sqlite:": (BadInput, "no path"),
+    "no/x\udcff.db": (BadInput, r"'no/x\\udcff.db' is not UTF-8 text .rename what"),
     "sqlite:?synchronous=full": (BadInput, "no path"),
     "sqlite:b.db?trust_filesystem=yes": (BadInput, "trust_filesystem=yes.*trust_filesystem=1"),
     "sqlite:b.db?synchronous=off": (BadInput, "synchronous=off.*synchronous=full"),
