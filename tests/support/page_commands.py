@@ -105,7 +105,7 @@ def called_here(line: list[str], folder: Path) -> subprocess.CompletedProcess[st
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
     with alone(folder), redirect_stdout(out), redirect_stderr(err):
         code = called(line[1:])
-    printed = (one.buffer.getvalue().decode() for one in (out, err))  # type: ignore[attr-defined]
+    printed = (one.buffer.getvalue().decode() for one in (out, err))
     return subprocess.CompletedProcess(line, code, *printed)
 
 

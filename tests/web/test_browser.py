@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
@@ -389,13 +390,13 @@ def test_texts_of_items_are_text(page: Page, place: tuple[Site, str]) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
-    browser: Browser, place: tuple[Site, str], theme: str
+    browser: Browser, place: tuple[Site, str], theme: Literal["light", "dark"]
 ) -> None:
     """All rules and a narrow screen in light colours; in dark ones the rule about colours."""
     context = browser.new_context(
         color_scheme=theme,
         bypass_csp=True,
-        reduced_motion="reduce",  # type: ignore[arg-type]
+        reduced_motion="reduce",
     )
     page = context.new_page()
     rules = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
