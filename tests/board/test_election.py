@@ -861,6 +861,7 @@ asyncio.run(main())
 TWO = HANDLED.replace("asyncio.get_running_loop()", "# ")
 
 
+@pytest.mark.cases_of_one_store("a program handles its signals above the store")
 @pytest.mark.parametrize(("program", "code"), [(HANDLED, 0), (TWO, 143)])
 def test_a_program_may_handle_sigterm_itself_and_be_in_two_elections(
     start: Callable[..., Process], store_url: str, program: str, code: int

@@ -89,8 +89,10 @@ def test_at_ctrl_c_those_under_way_are_finished_and_counted_and_no_other_is_begu
 
 
 ENDING = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+above_the_store = pytest.mark.cases_of_one_store("signals are handled above the store")
 
 
+@above_the_store
 @ENDING
 def test_a_signal_lets_an_apply_finish_its_batch_and_say_what_is_done(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
@@ -114,6 +116,7 @@ def test_a_signal_lets_an_apply_finish_its_batch_and_say_what_is_done(
     assert f"adding: {added:,} of {2 * MAX_ROWS:,} are done" in said.err
 
 
+@above_the_store
 @ENDING
 def test_a_signal_lets_changes_under_way_finish_and_records_them(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals

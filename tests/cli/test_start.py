@@ -191,7 +191,7 @@ def test_no_command_is_help_and_exit_code_2(blackboard: CommandLine) -> None:
     assert "Commands:" in blackboard(code=2).err
 
 
-@pytest.mark.of_each_store
+@pytest.mark.cases_of_one_store("the options of a worker are read above the store")
 @pytest.mark.parametrize("options", [["--until-idle"], [], ["--processes", "2"]])
 def test_a_worker_makes_a_board_only_when_told_to(
     blackboard: CommandLine, options: list[str]

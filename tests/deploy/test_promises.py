@@ -46,13 +46,13 @@ def understood(args: Sequence[str]) -> None:
     command.make_context(name, rest, parent=outer)
 
 
-def commands() -> list[object]:
-    """Those that a machine runs, without the name of the program; named by where they stand."""
+def commands() -> dict[str, Sequence[str]]:
+    """Those that a machine runs, without the name of the program; by where they stand."""
     services = {name: one for name, one in compose()["services"].items() if name != "azurite"}
     [worker] = pod()["containers"]
     [started] = unit()["ExecStart"]
     assert image()["ENTRYPOINT"].argv == ["blackboard"]
-    found = {
+    return {
         "image": image()["CMD"].argv,
         "health check": health_check()[1:],
         **{f"compose {name}": one["command"] for name, one in services.items()},
@@ -60,7 +60,6 @@ def commands() -> list[object]:
         "systemd": started.split()[1:],
         "azure": [one.replace("${grace}", "300") for one in azure_args()],
     }
-    return [pytest.param(args, id=where) for where, args in found.items()]
 
 
 def azure_args() -> list[str]:
@@ -68,9 +67,13 @@ def azure_args() -> list[str]:
     return list(worker["args"])
 
 
-@pytest.mark.parametrize("args", commands())
-def test_every_command_that_a_machine_runs_can_be_called(args: list[str]) -> None:
-    understood(args)
+def test_every_command_that_a_machine_runs_can_be_called() -> None:
+    for where, args in commands().items():
+        try:
+            understood(args)
+        except UsageError as problem:
+            problem.add_note(f"the command of {where}: {args}")
+            raise
 
 
 @pytest.mark.parametrize("path", texts(), ids=lambda path: path.relative_to(ROOT).as_posix())

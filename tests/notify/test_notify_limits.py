@@ -37,6 +37,8 @@ from tests.support.faults import Fault
 from tests.support.receivers import NOTICE, Box, ends, in_states, notices, notifying, told
 from tests.support.workers import Workplace, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("ways, queues and walks are the same above any store")
+
 NOT_NOW = NotSent("it answered 500")
 NEVER = NotSent("it answered 404", final=True)
 

@@ -36,7 +36,7 @@ Found = TypeVar("Found", bound=BoardEvent)
 
 WORKERS, LONG_ITEMS, SHORT_ITEMS = 16, 20, 40
 SLOTS = 8
-CYCLE, AWAY, BACK_WITHIN = 10.0, 300.0, 30.0
+CYCLE, AWAY, BACK_WITHIN = 10.0, 150.0, 30.0
 STEP = 0.25
 """Seconds by which the clock is turned."""
 

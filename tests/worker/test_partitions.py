@@ -322,7 +322,6 @@ async def test_a_worker_that_is_to_stop_while_it_looks_takes_nothing_more(group:
     assert group.log.began == []
 
 
-@pytest.mark.cases_of_one_store("rounds are the same above any store")
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_workers_follow_the_clock_of_the_store_when_it_was_set(
     hours: int, open_table: object
@@ -772,7 +771,6 @@ LATE = (
 )
 
 
-@pytest.mark.cases_of_one_store("rounds are the same above any store")
 @pytest.mark.parametrize("deaf", [False, True])
 def test_rounds_go_on_while_a_function_does_not_answer_which_is_reported_seldom(
     *, deaf: bool, open_table: object
@@ -1104,7 +1102,6 @@ async def mended(group: Group, key: str, before: Mapping[str, Any], row: str = "
     await group.board.table.commit(row or group.board.shard(0), [write])
 
 
-@pytest.mark.cases_of_one_store("rounds are the same above any store")
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

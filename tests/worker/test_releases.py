@@ -94,7 +94,6 @@ async def test_a_run_is_renewed_while_the_store_has_no_time_for_its_release(
     assert sum(len(batch) > 1 for batch in releases_sent) == 1
 
 
-@pytest.mark.cases_of_one_store("batches are made above the store")
 @pytest.mark.parametrize(
     ("trouble", "outcome"),
     [(Unknown(), "failed"), (Unavailable("it answered 403"), "ok"), (Unusable("full"), "ok")],
