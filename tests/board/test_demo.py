@@ -26,7 +26,6 @@ from blackboard.cli import called, start
 from blackboard.demo.feeds import BROKEN, TOWNS, feeds_of
 from blackboard.demo.output import Output, TerminalOutput, cropped
 from blackboard.display.layout import Line, Style
-from blackboard.tables.azurite import Emulator
 from tests.house.test_wheel import Installed, installed, wheel
 from tests.support.patience import is_over, patience
 
@@ -37,10 +36,13 @@ LIMIT = patience(60.0)
 PROGRAM = [sys.executable, "-m", "blackboard"]
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Temporary folders go to `folder`; the reader keeps a board somewhere else."""
+def environment(folder: Path, program: Sequence[str] = PROGRAM) -> dict[str, str]:
+    """Temporary folders go to `folder`; the reader keeps a board somewhere else. What is installed
+    has compiled its modules.
+    """
     mine = {"TMPDIR": str(folder), "BLACKBOARD_PROG": "./bb", "BLACKBOARD_STORE": "/nowhere/at.all"}
-    known = {name: text for name, text in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
+    passed_over = set() if program is PROGRAM else {"PYTHONPYCACHEPREFIX"}
+    known = {name: text for name, text in os.environ.items() if name not in passed_over}
     return {**known, **mine}
 
 
@@ -105,7 +107,7 @@ def play(root: Path, store: str, *options: str, program: list[str]) -> Played:
         check=False,
         timeout=LIMIT,
         cwd="/",
-        env=environment(root),
+        env=environment(root, program),
     )
     return Played(
         done.returncode, done.stdout, done.stderr, root, store, left_behind(root), program
@@ -194,20 +196,19 @@ def typed(command: Sequence[str], played: Played, *, codes: Sequence[int] = (0,)
         text=True,
         check=False,
         cwd="/",
-        env=environment(played.root),
+        env=environment(played.root, played.program),
     )
     assert (done.returncode, done.stderr) in [(code, "") for code in codes]
     return done.stdout
 
 
-def test_workers_share_partitions_and_what_they_saved_goes_on(
-    azurite: Emulator, tmp_path: Path
-) -> None:
+def test_workers_share_partitions_and_what_they_saved_goes_on(tmp_path: Path) -> None:
     """In a store that is named, on a board of its own: others in the same table are left alone."""
-    store = azurite.store("demo")
+    store, root = str(tmp_path / "named.db"), tmp_path / "demo"
+    root.mkdir()
     for word in ("init", "add davis --type hello"):
         subprocess.run([*PROGRAM, "--store", store, *word.split()], capture_output=True, check=True)
-    played = play(tmp_path, store, "--sharing", program=PROGRAM)
+    played = play(root, store, "--sharing", program=PROGRAM)
     assert (played.code, played.err, played.left) == (0, "", [])
     assert re.findall(r"^(\d)  \S", played.out, re.MULTILINE) == ["1", "2", "3", "4", "5", "6"]
     board = tomllib.loads((played.folder / "blackboard.toml").read_text())["board"]["name"]

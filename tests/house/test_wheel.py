@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from compileall import compile_dir
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
@@ -74,6 +75,7 @@ def installed(wheel: Path) -> Installed:
     [packages] = home.glob("lib/python*/site-packages")
     with ZipFile(wheel) as archive:
         archive.extractall(packages)
+    compile_dir(packages, quiet=1)  # as installers do: what runs there may not write it down
     # A folder that is named in a .pth file is not searched for further .pth files; so the
     # checkout, which is installed there in this way, is not found.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
