@@ -64,10 +64,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if (mark := item.get_closest_marker("timeout")) and mark.args:
             item.add_marker(pytest.mark.timeout(patience(mark.args[0])), append=False)
-        if is_of_one_store(item) and not _is_on_quickest(item):
+        stores = _stores_of(item)
+        if all(store == FIXTURES[fixture][0] for fixture, store in stores.items()):
+            continue
+        if is_of_one_store(item):
             more.add(item)
-        if item.get_closest_marker("cases_of_one_store") and not _is_on_quickest(item):
-            test = (item.parent, getattr(item, "originalname", ""), *_stores_of(item).values())
+        if item.get_closest_marker("cases_of_one_store"):
+            test = (item.parent, getattr(item, "originalname", ""), *stores.values())
             if test in has_case:
                 more.add(item)
             has_case.add(test)
@@ -90,10 +93,6 @@ def _stores_of(item: pytest.Item) -> Mapping[str, str]:
     """The stores of a test, by fixture."""
     call = getattr(item, "callspec", None)
     return {one: call.params[one] for one in FIXTURES if call and one in call.params}
-
-
-def _is_on_quickest(item: pytest.Item) -> bool:
-    return all(store == FIXTURES[fixture][0] for fixture, store in _stores_of(item).items())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
