@@ -277,25 +277,26 @@ class Priority:
         read = self._read.get(process.name)
         if read is None or sent < read.ended:
             return
+        partition = self._partition_of(claimed.id)
+        when = read.reads.get(partition, 0.0)
         for item_id, shadow in self._shadows.of.items():
             lock = shadow.lock
-            if lock is None or lock.type != claimed.type or lock_key(item_id) in read.tried:
+            if lock is None or when <= shadow.touched + lock.stale_after + RESOLUTION:
+                continue  # it was not stale when it was read
+            if lock.type != claimed.type or lock_key(item_id) in read.tried:
                 continue
             if is_newer(shadow) and not process.newer:
+                continue
+            if self._partition_of(item_id) != partition:
                 continue
             if self._is_limited_apart(item_id, claimed.id):
                 continue
             if lock.nonce in member.worker.holdings.nonces:
                 continue  # its run goes on here, or is being stopped
-            stale = shadow.touched + lock.stale_after + RESOLUTION
-            partition = self._partition_of(item_id)
-            is_there = self._partition_of(claimed.id) == partition
-            when = read.reads.get(partition, 0.0)
             if shadow.item is not None and self._limits.freed(shadow.item) > when:
                 continue  # there may have been none when it was read
-            if is_there and when > stale:
-                what = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
-                raise Violation("PRIORITY", what, item=item_id)
+            what = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
+            raise Violation("PRIORITY", what, item=item_id)
 
     def _is_limited_apart(self, *ids: str) -> bool:
         """Whether the items have different limits, so that only one of them may have a permit."""
