@@ -72,10 +72,10 @@ def _with_data(world: World, change: Callable[[Any], Any]) -> World:
 
 
 def _by_etags(world: World) -> World:
-    names = {row.etag: new for new, (_, row) in enumerate(world.rows, start=1)}
-    if all(old == new for old, new in names.items()):
+    etags = [row.etag for _, row in world.rows]
+    if etags == [*range(1, len(etags) + 1)]:
         return world
-    names |= NO_NAMES
+    names = {old: new for new, old in enumerate(etags, start=1)} | NO_NAMES
     flights = [
         Flight(sender, batch)
         for sender, sent in world.flights
@@ -115,10 +115,13 @@ def _may_land(batch: Batch) -> bool:
 
 def _order(world: World) -> tuple[int, ...]:
     """The workers, by what they are about and what is theirs elsewhere."""
+    if len(world.workers) == 1:
+        return (0,)
+    locks = [(key, row.data.owner) for key, row in world.rows if key[0] == "lock"]
     about = [
         (
             [task[:NONCES] for task in tasks],
-            [key for key, row in world.rows if key[0] == "lock" and row.data.owner == worker],
+            [key for key, owner in locks if owner == worker],
             [n for n, (sender, _) in enumerate(world.flights) if sender.owner == worker],
             worker,
         )
@@ -132,10 +135,11 @@ def _order(world: World) -> tuple[int, ...]:
 
 def _by_nonces(world: World) -> World:
     """In the order in which they are met, and 0 for none."""
-    names = {old: new for new, old in enumerate(dict.fromkeys(_met(world)))}
-    drawn = len(names) - 1
-    if all(old == new for old, new in names.items()):
+    met = [*dict.fromkeys(_met(world))]
+    drawn = len(met) - 1
+    if met == [*range(len(met))]:
         return world if world.nonces == drawn else world._replace(nonces=drawn)
+    names = {old: new for new, old in enumerate(met)}
 
     def change(data: Any) -> Any:
         return data._replace(nonce=names[data.nonce]) if isinstance(data, Lock | Run) else data
