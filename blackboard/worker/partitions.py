@@ -138,7 +138,9 @@ class GroupWorker:
     """When it last saw the group, or was started, in monotonic seconds."""
     _late_until: float = -math.inf
     _short_since: float | None = None
-    """Since when it holds less than its share."""
+    """Since when it holds less than its share, and has got no more of it."""
+    _short_with: int = 0
+    """How many it held then."""
     _left: dict[str, float] = field(default_factory=dict)
     """The partitions without a worker at the last look, and since when it has seen that."""
     _explained: dict[str, Etag] = field(default_factory=dict)
@@ -322,13 +324,15 @@ class GroupWorker:
 
     def _pause(self, again: float | None, now: float) -> float:
         """The seconds until the next look. A worker hurries for a lease and the time that others
-        have to drain, and no longer: the partitions that it lacks may not come free.
+        have to drain, and as long again from each partition that it gets; no longer: those that it
+        lacks may not come free.
         """
         if again != HURRY:
             self._short_since = None
             return self._round if again is None else min(again, self._round)
-        if self._short_since is None:
-            self._short_since = now
+        held = len(self.holdings)
+        if self._short_since is None or held > self._short_with:
+            self._short_since, self._short_with = now, held
         longest = self._lease + self.pump.drain.total_seconds()
         return HURRY if now < self._short_since + longest else self._round
 

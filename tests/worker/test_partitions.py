@@ -361,6 +361,28 @@ async def test_what_lies_there_is_any_workers_after_a_round_and_not_before(group
 
 
 @sharing()
+async def test_a_worker_hurries_as_long_as_it_gets_more_of_its_share(group: Group) -> None:
+    """Where many workers join, the last partitions come long after the first."""
+    patience, looks = LEASE + DRAIN, list[float]()
+
+    def two_in_that_time(picture: Picture, _me: str, **_: Any) -> Decision:
+        looks.append(group.fleet.clock.monotonic())
+        due = min(int(2 * (looks[-1] - looks[0]) / patience), 6)
+        take = sorted(picture.free)[: max(due - len(picture.held), 0)]
+        return Decision(take=tuple(take), again=HURRY)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "decide", two_in_that_time)
+        await group.join("ann")
+        await group.fleet.turn(INITIAL_DELAY + 4 * patience + 3 * ROUND)
+    assert group.log.counts == [6]
+    pauses = [after - before for before, after in pairwise(looks)]
+    last = looks[0] + 3.9 * patience
+    assert max(pauses[: sum(one < last for one in looks) - 1]) < 2 * HURRY
+    assert min(pauses[-2:]) >= ROUND, "what it lacks may not come free"
+
+
+@sharing()
 async def test_a_worker_started_while_the_store_is_away_overrides_nothing_for_two_rounds(
     group: Group,
 ) -> None:
