@@ -394,7 +394,7 @@ def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
 ) -> None:
     """All rules and a narrow screen in light colours; in dark ones the rule about colours."""
     context = browser.new_context(
-        color_scheme=theme,  # type: ignore[arg-type]
+        color_scheme=theme,
         bypass_csp=True,
         reduced_motion="reduce",
     )
