@@ -26,6 +26,7 @@ from blackboard.cli import called, start
 from blackboard.demo.feeds import BROKEN, TOWNS, feeds_of
 from blackboard.demo.output import Output, TerminalOutput, cropped
 from blackboard.display.layout import Line, Style
+from blackboard.tables.azurite import Emulator
 from tests.house.test_wheel import Installed, installed, wheel
 from tests.support.patience import is_over, patience
 
@@ -202,13 +203,14 @@ def typed(command: Sequence[str], played: Played, *, codes: Sequence[int] = (0,)
     return done.stdout
 
 
-def test_workers_share_partitions_and_what_they_saved_goes_on(tmp_path: Path) -> None:
+def test_workers_share_partitions_and_what_they_saved_goes_on(
+    azurite: Emulator, tmp_path: Path
+) -> None:
     """In a store that is named, on a board of its own: others in the same table are left alone."""
-    store, root = str(tmp_path / "named.db"), tmp_path / "demo"
-    root.mkdir()
+    store = azurite.store("demo")
     for word in ("init", "add davis --type hello"):
         subprocess.run([*PROGRAM, "--store", store, *word.split()], capture_output=True, check=True)
-    played = play(root, store, "--sharing", program=PROGRAM)
+    played = play(tmp_path, store, "--sharing", program=PROGRAM)
     assert (played.code, played.err, played.left) == (0, "", [])
     assert re.findall(r"^(\d)  \S", played.out, re.MULTILINE) == ["1", "2", "3", "4", "5", "6"]
     board = tomllib.loads((played.folder / "blackboard.toml").read_text())["board"]["name"]
