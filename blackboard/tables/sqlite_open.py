@@ -289,17 +289,31 @@ def _make(path: Path) -> None:
 
 
 def _check_access(path: Path) -> None:
-    effective = os.access in os.supports_effective_ids
     beside = (Path(f"{path}{end}") for end in SIDE_FILES)
     for what in (path, path.parent, *beside):
-        may = os.access(what, os.R_OK | os.W_OK, effective_ids=effective)
-        if not may and what.exists():
+        if _is_closed(what):
             raise StoreProblem(
                 f"{what} cannot be written (a board's file, those beside it and its folder must be "
                 "writable for all that read it: check owner, permissions and mount; a new board is "
                 "its owner's alone, and `chmod g+rw` of the file, and g+rwxs of the folder, let a "
                 "group share it)"
             )
+
+
+def _is_closed(name: Path) -> bool:
+    """Whether there is something that may not be read and written. Other processes may make a file
+    meanwhile, or remove it.
+    """
+    effective = os.access in os.supports_effective_ids
+    before = _inode(name)
+    may = os.access(name, os.R_OK | os.W_OK, effective_ids=effective)
+    return not may and before is not None and before == _inode(name)
+
+
+def _inode(name: Path) -> int | None:
+    with suppress(OSError):
+        return name.stat().st_ino
+    return None
 
 
 def _examine(connection: sqlite3.Connection, path: Path) -> None:

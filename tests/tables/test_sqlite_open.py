@@ -254,6 +254,22 @@ def test_a_board_is_refused_whose_side_files_belong_to_another_group(
     assert "g+rwxs" in said
 
 
+def test_a_side_file_that_is_made_while_the_board_is_opened_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "blackboard.db"
+    open_and_close(path, Opening(create=True))
+    access = os.access
+
+    def made_after(name: Path, mode: int, **how: bool) -> bool:
+        may = access(name, mode, **how)
+        name.touch()
+        return may
+
+    monkeypatch.setattr(os, "access", made_after)
+    open_file(path, Opening()).close()
+
+
 # --- disks
 
 
