@@ -369,7 +369,8 @@ class Walk:
         """
         before = self._own_nonces()
         held = [one for one in self.runs.holdings if one.shard == number]
-        locks = await self._read(number, result)
+        pace = -(-self._claims_before // self.board.shards) if result.whole else 0
+        locks = await self._read(number, result, pace=pace)
         there = {lock.nonce for lock in locks}
         self._forget_waiting(number)
         for one in held:
@@ -387,13 +388,12 @@ class Walk:
         if expected and took_none and self.backlog.is_empty(number, result.now, self._free()):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
-    async def _read(self, number: int, result: WalkResult) -> list[Lock]:
+    async def _read(self, number: int, result: WalkResult, *, pace: int = 0) -> list[Lock]:
         """Reads a shard, and returns its locks. Its candidates are in the backlog from now on:
-        those that the free slots take, and some more.
+        those that the free slots take and some more, or those of a cycle at this `pace`.
         """
         locks: list[Lock] = []
         workers = self.peers.most + 1 if self.takes_turns else 1
-        pace = -(-self._claims_before // self.board.shards)
         selection = Selection(self._free, total=self._slots.total, workers=workers, pace=pace)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
@@ -409,7 +409,7 @@ class Walk:
             elif not self._select(found, selection, result):
                 break
         if mark is not None and not await self._is_paused(number):
-            return await self._read(number, result)
+            return await self._read(number, result, pace=pace)
         self._note_pause(number, mark)
         self._keep(number, selection, result)
         result.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
