@@ -11,7 +11,8 @@ whatever the backlog has. A token that moved meanwhile is a lost race, as always
 had to wait for a slot or a permit goes first: once it may have them there is a walk. Tokens that
 other workers release, and that people add or ask for, are not in the backlog: the next walk finds
 them. A walk reads as many tokens as the worker has claimed since the walk before, also where no
-slot is free at that moment: so a busy worker reads a shard about once a cycle.
+slot is free at that moment: else a busy worker, whose slots are free for moments only, would read
+each shard once more after each walk.
 
 **Turns.** For each token one worker is the first to take it, and each other has its turn a moment
 later (`peers.py`). A token for which it is not this worker's turn yet is not in the backlog: it is
