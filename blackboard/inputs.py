@@ -77,18 +77,18 @@ def check_text(field: str, text: str) -> str:
     """
     if len(text) > LONGEST_TEXT:
         raise BadInput(field, f"it has {len(text):,} characters", f"{LONGEST_TEXT:,} at the most")
-    _check_utf8(field, text)
+    check_utf8(field, text)
     return text
 
 
-def _check_utf8(field: str, text: str) -> None:
+def check_utf8(field: str, text: str, remedy: str = "use another") -> None:
+    """Refuses a text, or a path, that cannot be written as UTF-8. Raises BadInput."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        remedy = "use another"
         if sys.getfilesystemencoding() != "utf-8":  # arguments are read by it
             remedy = "set the locale to one with UTF-8: LC_ALL=C.UTF-8"
-        raise BadInput(field, f"{text[:60]!r} is not UTF-8 text", remedy) from None
+        raise BadInput(field, f"{text[:200]!r} is not UTF-8 text", remedy) from None
 
 
 def check_keys(text: str | bytes, field: str) -> None:
@@ -323,7 +323,7 @@ def argument(name: str, value: Any, kind: Any) -> Any:
     if not _fits(value, kind):
         raise BadInput(name, f"{repr(value)[:60]} is not {_words(kind)}")
     if isinstance(value, str):
-        _check_utf8(name, value)
+        check_utf8(name, value)
         return str.__str__(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return int.__int__(value)

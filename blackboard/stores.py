@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
+from blackboard.inputs import check_utf8
 from blackboard.table import Busy, Table, Unavailable
 from blackboard.tables.azure_address import azure_address, refuse_secrets
 from blackboard.tables.memory import MemoryTable
@@ -167,8 +168,7 @@ def _checked(path: str) -> str:
         raise BadInput("store", "no path to a file", "for example sqlite:blackboard.db")
     if path == ":memory:":
         raise BadInput("store", f"{path!r} is no path to a file", "memory: ends with its board")
-    if path.encode(errors="replace").decode() != path:  # no answer in JSON could name it
-        raise BadInput("store", f"{path!r} is not UTF-8 text", "rename what is not")
+    check_utf8("store", path, "rename what is not")  # else no answer in JSON could name it
     return path
 
 

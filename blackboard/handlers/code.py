@@ -29,6 +29,7 @@ from types import CodeType, ModuleType
 import msgspec
 
 from blackboard.errors import BadInput
+from blackboard.inputs import check_utf8
 
 __path__: list[str] = []  # makes this module a package; the finder below finds what is in it
 
@@ -164,8 +165,7 @@ def _read(folder: Path, field: str, *, whole: bool) -> None:
             if number == MOST_FILES:
                 remedy = "name a smaller folder"
                 raise BadInput(field, f"{path} has more than {MOST_FILES:,} files", remedy)
-            if file.encode(errors="replace").decode() != file:  # no child process could get it
-                raise BadInput(field, f"{file!r} is not UTF-8 text", "rename what is not")
+            check_utf8(field, file, "rename what is not")  # else no child process could get it
             if file not in _own.files or not is_imported:
                 _own.stamps[file] = _stamp(file)
                 _own.files[file] = Path(file).read_bytes()
