@@ -165,7 +165,8 @@ class Ages:
 
 
 GROUP = 64
-"""Batches of one transaction, at the most: it keeps the writers of other processes waiting."""
+"""Batches of one transaction, at the most; they have no more rows than one batch may have. It keeps
+the writers of other processes waiting."""
 
 
 @dataclass(slots=True)
@@ -260,7 +261,7 @@ class SqliteTable:
         behind it.
         """
         if one.answer is None:
-            group = [self._commits.popleft() for _ in range(min(len(self._commits), GROUP))]
+            group = self._next_group()
             answers = self._file.apply([each.batch for each in group])
             for each, answer in zip(group, answers, strict=True):
                 each.answer = answer
@@ -268,6 +269,17 @@ class SqliteTable:
         if isinstance(one.answer, Exception):
             raise one.answer
         return one.answer
+
+    def _next_group(self) -> list[_Commit]:
+        """The batches to write in one transaction, in their order."""
+        group = [self._commits.popleft()]
+        rows = len(group[0].batch.ops)
+        while self._commits and len(group) < GROUP:
+            rows += len(self._commits[0].batch.ops)
+            if rows > MAX_ROWS:
+                break
+            group.append(self._commits.popleft())
+        return group
 
     async def now(self) -> datetime:
         return self._clock.now()

@@ -1,10 +1,9 @@
 """A board's file as one thread uses it: batches and pages, without asyncio.
 
-Batches that wait at the same time share a transaction. They are first written without reading:
-every statement changes a row only if it is as expected, and SQLite says how many it changed. Where
-a row is missing in that count everything is undone, and each batch reads the rows that it names
-before it writes. So a lost race is reported exactly and has written nothing, whatever the order of
-the operations, and a refused batch leaves the others alone.
+Batches that wait at the same time share a transaction. They are first written without reading
+(`sqlite_writes.py`). Where a row is not as expected nothing is written by that, and each batch
+reads the rows that it names before it writes. So a lost race is reported exactly and has written
+nothing, whatever the order of the operations, and a refused batch leaves the others alone.
 
 The data of a row is JSON text that a person can read. A time is written as a list of one text: data
 is flat, so nothing else is a list, and a text that only looks like a time stays a text.
@@ -42,16 +41,11 @@ from blackboard.table import (
     Unusable,
     Value,
 )
-from blackboard.tables.base import (
-    MAX_FIELDS,
-    SURELY_FITS,
-    SURELY_SMALL,
-    check_merged,
-    first_conflict,
-)
+from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
 from blackboard.tables.sqlite_checkpoints import WalCheckpoints
 from blackboard.tables.sqlite_filesystem import names_problem
 from blackboard.tables.sqlite_open import NO_TEXT, is_busy, lacks_room, translated
+from blackboard.tables.sqlite_writes import set_up, statement, write_of
 
 T = TypeVar("T")
 _POLL = 0.001
@@ -105,30 +99,6 @@ def _time(marked: list[Any]) -> Any:
         return marked
 
 
-_MERGE = """
-UPDATE rows SET etag = ?, boot = ?, touched = ?, data = json_patch(data, ?)
-WHERE part = ? AND key = ? AND (etag = ? OR ? = '*')
-AND typeof(data) = 'text' AND substr(data, 1, 1) = '{'
-AND (length(data) + length(?) <= ? OR (
-    length(data) + length(?) <= ?
-    AND (SELECT count(*) FROM json_each(data)) + (SELECT count(*) FROM json_each(?)) <= ?
-))
-"""
-_STATEMENTS: dict[type[Op], str] = {
-    Delete: "DELETE FROM rows WHERE part = ? AND key = ? AND (etag = ? OR ? = '*')",
-    Insert: "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?, ?)",
-    Merge: _MERGE,
-    Replace: """
-UPDATE rows SET etag = ?, boot = ?, touched = ?, data = ?
-WHERE part = ? AND key = ? AND (etag = ? OR ? = '*')
-""",
-}
-"""Each writes one row if it is as expected, and none if it is not. Without numbers (?1), of which
-Python 3.12.0 to 3.12.3 warn, though none is named.
-"""
-_RAISE_ETAG = "UPDATE counter SET etag = etag + 1 + abs(random() % 16777216)"
-"""The step is random so that etags do not come again after a copy was restored. There are enough
-for a thousand batches a second for decades."""
 _NOT_JSON = "malformed JSON"
 """What SQLite says of the text of a damaged row."""
 _ETAGS = """
@@ -190,6 +160,7 @@ class SqliteFile:
         self._log = Path(f"{path}-wal")
         self._checkpoints = WalCheckpoints(path, self._may_copy)
         connection.execute("PRAGMA busy_timeout = 0")
+        set_up(connection)
         self._open = {name: _found(name) for name in (path, self._log, Path(f"{path}-shm"))}
 
     def apply(self, batches: Sequence[Batch]) -> list[Answer]:
@@ -202,11 +173,8 @@ class SqliteFile:
 
     def _applied(self, batches: Sequence[Batch], *, again: bool = True) -> list[Answer]:
         try:
-            with self._request(), self._transaction():
-                answers = self._at_once(batches) or [self._by_reading(one) for one in batches]
-                if not any(isinstance(answer, list) for answer in answers):
-                    self._connection.execute("ROLLBACK")  # what was undone would be written too
-                return answers
+            with self._request():
+                return self._at_once(batches) or self._by_reading(batches)
         except (Busy, Unknown) as error:
             return [error] * len(batches)
         except Exception as error:  # noqa: BLE001 - it is raised by the commit
@@ -221,44 +189,45 @@ class SqliteFile:
         """Writes the batches without reading. None when one does not find what it expects, or a
         merged row may break a limit or is damaged; then nothing is written.
         """
-        self._connection.execute("SAVEPOINT at_once")
-        etags = [self._next_etag() for _ in batches]
+        etags = [_new_etag() for _ in batches]
+        writes = [
+            write_of(op, batch.partition, etag, text)
+            for batch, etag in zip(batches, etags, strict=True)
+            for op, text in zip(batch.ops, batch.texts, strict=True)
+        ]
+        query, values = statement(writes, etags[-1])
+
+        def write() -> None:
+            self._check_names()  # it may have waited long for others
+            stamp = self._stamp()
+            self._connection.execute(query, (stamp.boot, stamp.touched, *values))
+
         try:
-            if all(map(self._write, batches, etags)):
-                return list(map(_etags, batches, etags))
+            self._patiently(write)
+        except sqlite3.IntegrityError:
+            return None
         except sqlite3.OperationalError as error:
             if str(error) != _NOT_JSON:
                 raise
-        self._connection.execute("ROLLBACK TO at_once")
-        return None
+            return None
+        return list(map(_etags, batches, etags))
 
-    def _write(self, batch: Batch, etag: int) -> bool:
-        """Writes the rows that are as expected; returns whether all were."""
-        stamp = self._stamp()
-        rows: dict[type[Op], list[tuple[Any, ...]]] = {kind: [] for kind in _STATEMENTS}
-        for op, text in zip(batch.ops, batch.texts, strict=True):
-            row: tuple[Any, ...] = (batch.partition, op.key)
-            if not isinstance(op, Insert):
-                row += (op.etag, op.etag)
-            if not isinstance(op, Delete):
-                new = (etag, stamp.boot, stamp.touched, text)
-                row = row + new if isinstance(op, Insert) else new + row
-            if isinstance(op, Merge):
-                row += (text, SURELY_FITS, text, SURELY_SMALL, text, MAX_FIELDS)
-            rows[type(op)].append(row)
-        return len(batch.ops) == sum(
-            self._connection.executemany(_STATEMENTS[kind], some).rowcount
-            for kind, some in rows.items()
-            if some
-        )
+    def _by_reading(self, batches: Sequence[Batch]) -> list[Answer]:
+        """Writes the batches, each if the rows that it names are as it expects."""
+        with self._transaction():
+            answers = list(map(self._written, batches))
+            if not any(isinstance(answer, list) for answer in answers):
+                self._connection.execute("ROLLBACK")  # there is nothing to write
+            return answers
 
-    def _by_reading(self, batch: Batch) -> Answer:
+    def _written(self, batch: Batch) -> Answer:
         """Writes a batch. What is returned as an error was found before anything was written."""
         try:
             texts = self._checked(batch)
         except (Conflict, Refused) as error:
             return error
-        etag, stamp = self._next_etag(), self._stamp()
+        etag, stamp = _new_etag(), self._stamp()
+        self._connection.execute("UPDATE revision SET etag = ?", (etag,))
         self._connection.executemany(
             "DELETE FROM rows WHERE part = ? AND key = ?",
             [(batch.partition, op.key) for op in batch.ops if isinstance(op, Delete)],
@@ -314,7 +283,7 @@ class SqliteFile:
     def revision(self) -> int:
         """A number that changes with each write, of any process."""
         with self._request():
-            ((etag,),) = self._fetched("SELECT etag FROM counter")
+            ((etag,),) = self._fetched("SELECT etag FROM revision")
             return int(etag)
 
     def integrity(self) -> list[str]:
@@ -363,15 +332,6 @@ class SqliteFile:
             select.select([], [], [], _POLL)  # of no clock, which may be set meanwhile
         return call()
 
-    def _next_etag(self) -> int:
-        """An etag that was never used, and hardly ever is one that was, after an older copy was
-        restored into the open file: SQLite's own backup does that without replacing it, and counts
-        from the copy on.
-        """
-        self._connection.execute(_RAISE_ETAG)
-        (etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
-        return int(etag)
-
     @contextmanager
     def _request(self) -> Iterator[None]:
         self._check_names()
@@ -415,6 +375,11 @@ def _moment(boot: Any, touched: Any) -> Stamp:
         boot = boot.decode("utf-8", "replace")
     known = isinstance(boot, str) and isinstance(touched, int | float)
     return Stamp(boot, touched) if known else UNKNOWN
+
+
+def _new_etag() -> int:
+    """One of 2^62, by chance: it was never used, in no copy of the file either."""
+    return int.from_bytes(os.urandom(8)) >> 2
 
 
 def _etags(batch: Batch, etag: int) -> list[Etag]:

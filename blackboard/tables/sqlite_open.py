@@ -167,8 +167,8 @@ CREATE TABLE rows (
     data TEXT NOT NULL,
     PRIMARY KEY (part, key)
 ) WITHOUT ROWID;
-CREATE TABLE counter (etag INTEGER NOT NULL);
-INSERT INTO counter VALUES (0);
+CREATE TABLE revision (etag INTEGER NOT NULL);
+INSERT INTO revision VALUES (0);
 PRAGMA application_id = 0x424C4B42;
 PRAGMA user_version = 1;
 COMMIT;
@@ -212,7 +212,7 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
         with translated(path, opening=True):
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            _check_counter(connection, path)
+            _check_revision(connection, path)
             _check_index(path)
             connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `sqlite_checkpoints.py`
@@ -354,9 +354,9 @@ def _open_files(pid: str) -> Iterator[str]:
                 yield os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
 
 
-def _check_counter(connection: sqlite3.Connection, path: Path) -> None:
+def _check_revision(connection: sqlite3.Connection, path: Path) -> None:
     """A copy made by `VACUUM INTO` is not in WAL mode before it is opened here. This first read
     creates its -wal and -shm files.
     """
-    if connection.execute("SELECT count(*) FROM counter").fetchone() != (1,):
-        raise StoreProblem(f"{path} is damaged: it has lost its counter (restore a copy)")
+    if connection.execute("SELECT count(*) FROM revision").fetchone() != (1,):
+        raise StoreProblem(f"{path} is damaged: it has lost its revision (restore a copy)")

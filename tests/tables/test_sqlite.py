@@ -125,7 +125,7 @@ def test_an_age_is_never_negative(table: SqliteTable, path: Path, run: Run) -> N
     run(behind.close())
 
 
-def test_the_stamp_is_taken_under_the_write_lock(path: Path, run: Run, clock: ManualClock) -> None:
+def test_the_stamp_is_that_of_the_try_that_wrote(path: Path, run: Run, clock: ManualClock) -> None:
     """A stamp taken before would be as old as the wait for the lock."""
 
     async def story() -> float:
@@ -133,7 +133,7 @@ def test_the_stamp_is_taken_under_the_write_lock(path: Path, run: Run, clock: Ma
         begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def seen(statement: str) -> None:
-            if statement == "BEGIN IMMEDIATE":
+            if statement.startswith("INSERT INTO writes"):
                 loop.call_soon_threadsafe(begun.set)
 
         file = table._file
@@ -279,7 +279,7 @@ def test_batches_that_wait_share_a_transaction_and_a_refused_one_leaves_the_othe
         return await asyncio.gather(*commits, return_exceptions=True)
 
     answers = run(story())
-    assert statements.count("COMMIT") < 4  # the first does not wait for the others
+    assert len(transactions(statements)) < 4  # the first does not wait for the others
     conflict = answers.pop(4)
     assert isinstance(conflict, Conflict)
     assert conflict.index == 2
@@ -343,15 +343,53 @@ def test_a_batch_that_is_refused_writes_nothing_to_the_file(
     run(story())
 
 
+def test_no_batch_keeps_others_waiting_between_two_statements(table: SqliteTable, run: Run) -> None:
+    """Other threads of the process may run there, for as long as they like."""
+    statements: list[str] = []
+
+    async def story() -> None:
+        await table.commit(P, [Insert("merged", {"n": 1}), Insert("deleted", {"n": 1})])
+        await watch(table, statements)
+        inserts = [Insert(f"k{number}", {"n": 1}) for number in range(998)]
+        await table.commit(P, [Merge("merged", {"m": 2}, ANY), Delete("deleted", ANY), *inserts])
+
+    run(story())
+    assert transactions(statements) == statements
+    assert len(run(rows_of(table, P))) == 999
+
+
+def test_a_transaction_has_no_more_rows_than_a_batch_may_have(table: SqliteTable, run: Run) -> None:
+    statements: list[str] = []
+
+    async def story() -> None:
+        await watch(table, statements)
+        batches = [[Insert(f"{n}-{k}", {"n": 1}) for k in range(400)] for n in range(8)]
+        await asyncio.gather(*(table.commit(P, batch) for batch in batches))
+
+    run(story())
+    assert 4 <= len(transactions(statements)) < 8
+    assert len(run(rows_of(table, P))) == 3_200
+
+
+def transactions(statements: list[str]) -> list[str]:
+    """Those that are one transaction each, or that end one."""
+    return [one for one in statements if one.startswith(("INSERT INTO writes", "COMMIT"))]
+
+
 def reads(statements: list[str]) -> list[str]:
     """Those that read rows for Python."""
     return [one for one in statements if one.strip().startswith("SELECT key")]
 
 
 async def watch(table: SqliteTable, statements: list[str]) -> None:
-    """Writes down what SQLite is told from now on."""
+    """Writes down what SQLite is told from now on. It repeats a statement for each trigger."""
+
+    def told(statement: str) -> None:
+        if statements[-1:] != [statement]:
+            statements.append(statement)
+
     connection = table._file._connection
-    await table._thread.call(lambda: connection.set_trace_callback(statements.append))
+    await table._thread.call(lambda: connection.set_trace_callback(told))
 
 
 def test_a_caller_cancelled_while_it_opens_leaves_no_thread(path: Path) -> None:

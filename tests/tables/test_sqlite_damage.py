@@ -166,7 +166,7 @@ def test_a_batch_that_fails_among_its_writes_leaves_nothing_and_the_others_alone
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(
             "CREATE TRIGGER poison BEFORE INSERT ON rows WHEN NEW.key = 'z' "
-            "BEGIN SELECT RAISE(FAIL, 'poisoned'); END"
+            "BEGIN SELECT RAISE(ABORT, 'poisoned'); END"
         )
     before = run(rows_of(table, P))
     with pytest.raises(Unavailable, match="poisoned"):

@@ -96,8 +96,8 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "cut short": (cut_short, "damaged: .*restore a copy"),
     "scrambled": (scrambled, "damaged: .*restore a copy"),
-    "without its counter": (lambda path: board(path, "DELETE FROM counter"), "lost its counter"),
-    "without its tables": (lambda path: board(path, "DROP TABLE counter"), "no such table"),
+    "without its revision": (lambda path: board(path, "DELETE FROM revision"), "lost its revision"),
+    "without its tables": (lambda path: board(path, "DROP TABLE revision"), "no such table"),
 }
 
 
