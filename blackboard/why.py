@@ -31,7 +31,7 @@ from blackboard.protocol.planning import check_runnable, planning_of, problem_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import version_of
-from blackboard.records import BoardItem, Progress
+from blackboard.records import BoardItem, Progress, item_record
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
@@ -80,16 +80,6 @@ class ExplainedItem(BoardItem, frozen=True, kw_only=True):
     """What a worker does with it now."""
     headline: str
     facts: dict[str, str]
-
-
-def explained_item(item: BoardItem, why: Explanation) -> ExplainedItem:
-    """An item as it was read, and why it runs or does not."""
-    return ExplainedItem(
-        **msgspec.structs.asdict(item),
-        decision=why.move.value,
-        headline=why.headline,
-        facts=dict(why.facts),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -582,6 +572,19 @@ async def explained(
         group=group_board(board.name, item.type) if is_endless and not group else "",
     )
     return status, explain(status, circumstances)
+
+
+async def explained_record(
+    board: BoardTable, item: Item, present: Sequence[Member]
+) -> ExplainedItem:
+    """The same as a record."""
+    status, why = await explained(board, item, present)
+    return ExplainedItem(
+        **msgspec.structs.asdict(item_record(status, board.labels(item))),
+        decision=why.move.value,
+        headline=why.headline,
+        facts=dict(why.facts),
+    )
 
 
 async def _version_of_token(board: BoardTable, item: Item) -> int:

@@ -19,7 +19,6 @@ from blackboard.cli.watch_keys import (
     pressed,
     read,
     sized,
-    with_message,
 )
 from blackboard.display.columns import (
     ITEM_COLUMNS,
@@ -116,7 +115,7 @@ class BoardView:
         async def work() -> None:
             await self._do(wanted)
 
-        self.state = with_message(self.state, f"{act.verb} {shown(act.id)} ...")
+        self.state = replace(self.state, message=f"{act.verb} {shown(act.id)} ...", bad=False)
         return work
 
     # ---- reading and doing
@@ -145,9 +144,9 @@ class BoardView:
         try:
             words = await self._done(act)
         except (BlackboardError, TableError) as trouble:
-            self.state = with_message(self.state, words_of(trouble), bad=True)
+            self.state = replace(self.state, message=words_of(trouble), bad=True)
         else:
-            self.state = with_message(self.state, f"{shown(act.id)} {words}")
+            self.state = replace(self.state, message=f"{shown(act.id)} {words}", bad=False)
 
     async def _done(self, act: Act) -> str:
         match act.verb:

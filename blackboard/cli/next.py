@@ -33,14 +33,13 @@ from blackboard.protocol.keys import next_key
 from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import item_record
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import slots_after
 from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
-from blackboard.why import ExplainedItem, explained, explained_item, no_schedule
+from blackboard.why import ExplainedItem, explained_record, no_schedule
 
 SPARE = 64
 """Items of a large board that are read besides as many as there are runs to show: some of the first
@@ -55,9 +54,13 @@ class NextTimes:
     moments: Sequence[datetime]
 
     def lines(self) -> list[str]:
-        """For people: wall time in the zone, and UTC."""
-        zone = find_zone(self.zone)
-        times = [f"  {_local(one.astimezone(zone)):<32}{_brief(one)}" for one in self.moments]
+        """For people: wall time in the zone, and UTC, with milliseconds only where there are
+        some.
+        """
+        zone, times = find_zone(self.zone), []
+        for moment in self.moments:
+            local = f"{moment.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}"
+            times.append(f"  {local:<32}{iso(moment).replace('.000Z', 'Z')}")
         return [wrapped(self.title), *(times or ["  never again"])]
 
 
@@ -231,15 +234,6 @@ def _print_times(found: NextTimes | Mapping[str, NextTimes], *, json: bool) -> N
     emit(times[""] if by_id is not found else times)
 
 
-def _brief(moment: datetime) -> str:
-    """In UTC; milliseconds only where there are some."""
-    return iso(moment).replace(".000Z", "Z")
-
-
-def _local(moment: datetime) -> str:
-    return f"{moment:%a %Y-%m-%d %H:%M:%S %Z}"
-
-
 @cli_command("""\
 Examples:
   blackboard why westlafcals
@@ -264,8 +258,5 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
 async def _explain(session: Session, ids: Sequence[str]) -> list[ExplainedItem]:
     async with session.board() as board:
         present = await workers(board)
-        found = []
-        for item in await select(board, ids, exact=session.chosen.exact):
-            one, why = await explained(board, item, present)
-            found.append(explained_item(item_record(one, board.labels(item)), why))
-        return found
+        items = await select(board, ids, exact=session.chosen.exact)
+        return [await explained_record(board, item, present) for item in items]

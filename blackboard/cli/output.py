@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import click
@@ -29,7 +30,7 @@ from blackboard.display.layout import (
     text_of,
     wrap,
 )
-from blackboard.errors import BlackboardError
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Mark
 from blackboard.phrases import exactly
 from blackboard.records import as_json
@@ -134,6 +135,16 @@ def if_writable(stream: TextIO) -> Iterator[None]:
         stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def writable(file: Path, option: str) -> Iterator[None]:
+    """Raises BadInput naming an option when its file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "name a file that can be written"
+        raise BadInput(option, f"{shown(str(file))}: {error.strerror}", remedy) from None
 
 
 def paused_words(mark: Mark, now: datetime) -> str:

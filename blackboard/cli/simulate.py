@@ -30,11 +30,10 @@ from blackboard.cli.options import (
     program,
     typed,
 )
-from blackboard.cli.output import emit, note
+from blackboard.cli.output import emit, note, writable
 from blackboard.cli.progress import is_shown, progress, reading
 from blackboard.cli.session import Session
 from blackboard.cost import Load, Rhythm
-from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.model import Item, replace
 from blackboard.phrases import plural
@@ -303,12 +302,8 @@ def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | N
 @contextmanager
 def _writing(file: Path) -> Iterator[Callable[[str], None]]:
     """A function that writes a line. Raises BadInput when the file cannot be written."""
-    try:
-        with file.open("w", encoding="utf-8") as stream:
-            yield lambda line: print(line, file=stream)
-    except OSError as error:
-        remedy = "name a file that can be written"
-        raise BadInput("trace", f"{shown(str(file))}: {error.strerror}", remedy) from None
+    with writable(file, "trace"), file.open("w", encoding="utf-8") as stream:
+        yield lambda line: print(line, file=stream)
 
 
 @contextmanager

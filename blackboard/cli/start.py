@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blackboard.cli.options import Chosen, cli_command, common, program
-from blackboard.cli.output import colour, emit, if_writable, is_terminal, note
+from blackboard.cli.output import colour, emit, if_writable, is_terminal, note, writable
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown, texts_of
@@ -107,7 +107,8 @@ def demo_command(
         problem = f"the calendars need {', '.join(missing)}"
         raise BadInput("demo", problem, "pip install 'blackboard-scheduler[calendars]'")
     if svg is not None:
-        _check_writable(svg, "svg")
+        with writable(svg, "svg"):
+            svg.open("a").close()
     try:
         where = store if store is not None or chosen is None else chosen.store
         picture = completed(_demo(where, sharing=sharing, web=web))
@@ -191,10 +192,11 @@ def azurite_command(
     It runs until Ctrl-C or SIGTERM. The first time it is installed, from the registry that npm is
     configured for. With --location, rows are saved when it ends.
     """
-    if log is not None:
-        _check_writable(Path(log), "log")
     folder = None if location is None else Path(location)
     file = None if log is None else Path(log)
+    if file is not None:
+        with writable(file, "log"):
+            file.open("a").close()
     with (
         interrupted_by(signal.SIGTERM, signal.SIGHUP),
         azurite.start(port=port, folder=folder, log=file, progress=note) as emulator,
@@ -210,15 +212,6 @@ def azurite_command(
         except KeyboardInterrupt:
             return 0
     raise StoreProblem(f"Azurite has ended; it said:\n{said}")
-
-
-def _check_writable(file: Path, option: str) -> None:
-    """Raises BadInput when the file of an option cannot be written."""
-    try:
-        file.open("a").close()
-    except OSError as error:
-        remedy = "name a file that can be written"
-        raise BadInput(option, f"{shown(str(file))}: {error.strerror}", remedy) from None
 
 
 def _instructions(url: str, location: str | None) -> str:

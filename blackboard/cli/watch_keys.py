@@ -221,10 +221,6 @@ def read(state: Watching, found: ItemsFound) -> Watching:
     return sized(replace(state, chosen=max(min(state.chosen, state.total - 1), 0)), state.page)
 
 
-def with_message(state: Watching, message: str, *, bad: bool = False) -> Watching:
-    return replace(state, message=message, bad=bad)
-
-
 # ---- keys
 
 
@@ -301,7 +297,7 @@ def _next_filter(text: str) -> str:
 def _asked(state: Watching, key: str) -> Watching:
     one = state.opened or state.selected
     if one is None:
-        return with_message(state, "no item is chosen", bad=True)
+        return replace(state, message="no item is chosen", bad=True)
     item = one.item
     match key:
         case "p":
@@ -309,7 +305,7 @@ def _asked(state: Watching, key: str) -> Watching:
             prompt = Prompt(act=act)
         case "c":
             if not item.running:
-                return with_message(state, f"{shown(item.id)} does not run", bad=True)
+                return replace(state, message=f"{shown(item.id)} does not run", bad=True)
             prompt = Prompt(act=Act(verb="cancel", id=item.id, fence=item.fence))
         case _:
             prompt = Prompt(act=Act(verb="run", id=item.id), by_yes=True)
@@ -330,7 +326,7 @@ def _answered(state: Watching, prompt: Prompt, key: str) -> tuple[Watching, Act 
         try:
             filter_of(typed)
         except BadInput as problem:
-            return with_message(state, str(problem), bad=True), None
+            return replace(state, message=str(problem), bad=True), None
         return _from_top(replace(done, filter=typed)), None
     return replace(state, prompt=replace(prompt, typed=_typed(prompt.typed, key))), None
 

@@ -72,7 +72,7 @@ from blackboard.web.refusals import (
 from blackboard.web.runs import cursor_in, page_of
 from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
-from blackboard.why import ExplainedItem, explained, explained_item, read_one
+from blackboard.why import ExplainedItem, explained_record, read_one
 
 VERSION = "/v1"
 LONGEST_BODY = 2_000_000
@@ -167,8 +167,7 @@ async def _one(site: Site, request: Request, query: shapes.OneItemQuery) -> Boar
 
 async def _why(site: Site, request: Request, query: shapes.OneItemQuery) -> ExplainedItem:
     item = await site.board.found(query.id)
-    one, why = await explained(site.board, item, await workers(site.board))
-    return explained_item(item_record(one, site.board.labels(item)), why)
+    return await explained_record(site.board, item, await workers(site.board))
 
 
 async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes.NextAnswer:
