@@ -290,11 +290,7 @@ def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item])
 async def _read_all(board: BoardTable) -> dict[str, Item]:
     """Items and tombstones, by id."""
     async with counted(board, "reading items") as through:
-        return {
-            item.id: item
-            for number in range(board.shards)
-            async for item in through.items_and_tombstones(number)
-        }
+        return {item.id: item async for item in through.items(removed=True)}
 
 
 def _print_lines(plan: ApplyPlan, *, now: datetime, whole: bool = False, err: bool = False) -> None:

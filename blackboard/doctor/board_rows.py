@@ -250,7 +250,8 @@ async def _bad_rows(
 ) -> AsyncIterator[Finding]:
     """The findings about the rows of a partition. A repair deletes a row where that is safe."""
     async for row in paged(board.table.scan(partition), request.pause):
-        kind = _kind_of(row, kinds)
+        family, colon, _ = row.key.partition(":")
+        kind = kinds.get(f"{family}{colon}")
         if kind is None:
             problem = f"no row of {partition} has such a key: nothing reads it (delete it)"
             yield Finding(code="D9", subject=row.key, problem=problem, grave=False)
@@ -262,11 +263,6 @@ async def _bad_rows(
             is_gone = await try_delete(board.table, partition, [Delete(row.key, row.etag)])
             finding = replace(finding, repaired=bool(is_gone))
         yield finding
-
-
-def _kind_of(row: Row, kinds: Kinds) -> Kind | None:
-    family, colon, _ = row.key.partition(":")
-    return kinds.get(f"{family}{colon}")
 
 
 def _judged(board: BoardTable, kind: Kind, row: Row) -> Finding | None:

@@ -20,14 +20,8 @@ from blackboard.protocol.keys import FLOOR_KEY, item_key
 from blackboard.protocol.planning import check_fences
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
-from blackboard.rules.applied import (
-    ADDED,
-    additions,
-    is_applied,
-)
-from blackboard.rules.transitions import (
-    added,
-)
+from blackboard.rules.applied import ADDED, additions, is_applied
+from blackboard.rules.transitions import added
 from blackboard.spec import Spec, encode_spec
 from blackboard.table import Conflict, Refused, Unknown
 
@@ -167,12 +161,11 @@ async def add_missing(
         check_no_pump(board.name, one.type, board.resolve(one.type, encode_spec(one.spec)))
     while True:
         there, gone = set[str](), dict[str, Item]()
-        for number in range(board.shards):
-            async for item in board.items_and_tombstones(number):
-                if item.state is State.REMOVED:
-                    gone[item.id] = item
-                else:
-                    there.add(item.id)
+        async for item in board.items(removed=True):
+            if item.state is State.REMOVED:
+                gone[item.id] = item
+            else:
+                there.add(item.id)
         missing = [one for one in new if one.id not in there]
         with suppress(AlreadyThere):
             return await add_many(board, missing, tombstones=gone, on_added=on_added)
@@ -269,11 +262,7 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mappi
     them.
     """
     for tries_left in reversed(range(READINGS)):
-        there = {
-            item.id: item
-            for number in range(board.shards)
-            async for item in board.items_and_tombstones(number)
-        }
+        there = {item.id: item async for item in board.items(removed=True)}
         gone = {item.id: item for item in there.values() if item.state is State.REMOVED}
         left = left_alone(board, ids, gone)
         missing = [

@@ -390,11 +390,9 @@ class BoardTable:
                 yield found
 
     def _lock_or_token(self, row: Row) -> Lock | Token | None:
-        if version_of(row.data) > VERSION:
-            return None
         if row.key.startswith(keys.LOCK):
-            return _readable(Lock, row, age=self.table.age(row))
-        return _readable(Token, row)
+            return readable(Lock, row, age=self.table.age(row))
+        return readable(Token, row)
 
     async def commit(self, item_id: str, ops: Sequence[Op]) -> dict[str, Etag]:
         """Commits a batch that states the etag of an item, and returns the new etags by key. Tokens
@@ -417,9 +415,10 @@ class BoardTable:
         await try_delete(self.table, self.partition(item_id), [Delete(key, etag)])
 
 
-def _readable(record_type: type[Record], row: Row, *, age: float = 0.0) -> Record | None:
+def _readable(record_type: type[Record], row: Row) -> Record | None:
+    """As `readable`, also of a newer version."""
     try:
-        return record_in(record_type, row, age=age)
+        return record_in(record_type, row)
     except BadRow:
         return None  # one bad row must not stop a worker; `doctor` reports it
 

@@ -82,7 +82,7 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
 
     async def send(self, request: Any, **config: Any) -> Any:
         """Sends one request, gives `store_clock` the time of its reply and reads it to its end."""
-        is_commit = request.method == "POST" and _path(request).endswith("/$batch")
+        is_commit = request.method == "POST" and request.url.partition("?")[0].endswith("/$batch")
         self.requests.commits += is_commit
         self.requests.pages += request.method == "GET"
         self.requests.others += not is_commit and request.method != "GET"
@@ -149,8 +149,3 @@ class SharedKey(SansIOHTTPPolicy[Any, Any]):
         signed = f"{sent.method}\n\n{kind}\n{date}\n/{account}{urlsplit(sent.url).path}"
         code = hmac.new(base64.b64decode(key), signed.encode(), hashlib.sha256).digest()
         sent.headers["Authorization"] = f"SharedKey {account}:{base64.b64encode(code).decode()}"
-
-
-def _path(request: Any) -> str:
-    path: str = request.url.partition("?")[0]
-    return path

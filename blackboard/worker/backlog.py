@@ -218,7 +218,9 @@ class Backlog:
         first = self.first_shard
         order = [*range(first, self.shards), *range(first)]
         found = [one for shard in order if shard not in but for one in self.ready_in(shard, now)]
-        return sorted(found, key=lambda one: (-one.settings.priority, _second(one)))
+        return sorted(
+            found, key=lambda one: (-one.settings.priority, one.counts_from.replace(microsecond=0))
+        )
 
     def ready_in(self, shard: int, now: datetime) -> list[Candidate]:
         """The candidates of one shard that are ready, in the same order."""
@@ -410,7 +412,3 @@ def _next_turn(some: Sequence[Candidate], after: datetime = LONG_AGO) -> Unread:
 
 def _urgency(candidate: Candidate) -> tuple[int, datetime]:
     return -candidate.settings.priority, candidate.counts_from
-
-
-def _second(candidate: Candidate) -> datetime:
-    return candidate.counts_from.replace(microsecond=0)

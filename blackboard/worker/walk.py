@@ -658,14 +658,11 @@ class Walk:
         """The nonces of every run and every batch of this worker."""
         return self.board.in_flight | self.runs.holdings.nonces
 
-    def _has_slot(self, item_type: str) -> bool:
-        of_type = self.board.resolve(item_type, OF_ITS_TYPE)
-        return self._free().take(item_type, of_type.slots)
-
     def _may_override(self, lock: Lock) -> bool:
         """Whether there is a slot for an override, and may be a permit."""
-        limits = self._unpermitted.get(lock.nonce, ())
-        return self._has_slot(lock.type) and self.permits.may_have(limits)
+        of_type = self.board.resolve(lock.type, OF_ITS_TYPE)
+        has_slot = self._free().take(lock.type, of_type.slots)
+        return has_slot and self.permits.may_have(self._unpermitted.get(lock.nonce, ()))
 
     def _could_take_over(self) -> bool:
         """Whether a stale lock that waits can be overridden now, as far as shards answer."""
