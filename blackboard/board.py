@@ -58,7 +58,7 @@ from blackboard.inputs import (
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Via
 from blackboard.phrases import some
-from blackboard.protocol import actions, additions, edits
+from blackboard.protocol import actions, additions, edits, members
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.planning import settings_of
@@ -74,6 +74,7 @@ from blackboard.records import (
     action_record,
     item_record,
     run_record,
+    worker_record,
 )
 from blackboard.rules.status import STATES, status_of
 from blackboard.rules.upcoming import upcoming
@@ -387,19 +388,14 @@ class Board:
     @_verb
     async def why(self, item_id: str) -> str:
         """Why an item runs or does not, what happens next and what would change that: lines."""
-        from blackboard.protocol.members import workers
-
         item = await self._table.found(check_id(item_id))
-        _, explanation = await explained(self._table, item, await workers(self._table))
+        _, explanation = await explained(self._table, item, await members.workers(self._table))
         return explanation.text
 
     @_verb
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
-        from blackboard.protocol.members import workers
-        from blackboard.records import worker_record
-
-        return [worker_record(one) for one in await workers(self._table)]
+        return [worker_record(one) for one in await members.workers(self._table)]
 
     @_verb
     async def actions(self, *, limit: int = 100) -> list[BoardAction]:

@@ -33,6 +33,7 @@ from typing import Any
 
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
+from blackboard.protocol.board_row import SHARDS
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.reading import Resolve
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
@@ -59,7 +60,7 @@ PARTITION = 2_000
 """Entities a second that one partition, and so one shard, accepts on Azure."""
 PLANNED = PARTITION // 2
 """The half to plan with: commands need a part, and bursts are throttled earlier."""
-MOST_SHARDS = 100
+MOST_SHARDS = SHARDS[-1]
 ITEM_BYTES, RUN_BYTES = 1_500, 650
 """Bytes of an item with its token, and of a run in the history, without their texts."""
 WEEK = timedelta(weeks=1)

@@ -21,8 +21,8 @@ from blackboard.cli.item_files import (
 )
 from blackboard.cli.many import add_all, for_each, recording
 from blackboard.cli.options import Chosen, cli_command, common, reason_option
-from blackboard.cli.output import emit, first_of_each, note, warn, wrapped
-from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
+from blackboard.cli.output import emit, few_of, first_of_each, note, warn, wrapped
+from blackboard.cli.plan import ApplyPlan, Declaration, ItemChange, make_plan
 from blackboard.cli.progress import counted
 from blackboard.cli.session import Session, completed, confirmed, keeping_all
 from blackboard.clock import SystemClock
@@ -38,7 +38,7 @@ from blackboard.errors import (
 )
 from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace
-from blackboard.phrases import plural, some
+from blackboard.phrases import plural
 from blackboard.protocol import additions, edits
 from blackboard.protocol.groups import check_not_made
 from blackboard.protocol.reading import BoardTable
@@ -208,7 +208,7 @@ class _Apply:
         terminal to ask on, BlackboardError that says `no` where that is the answer.
         """
         removed, names = plural(len(plan.remove), "item"), [item.id for item in plan.remove]
-        named = shown(some(names, NAMED))
+        named = few_of(names)
         if not sys.stdin.isatty():
             problem = f"this would remove {removed}: {named}"
             raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
@@ -284,7 +284,7 @@ def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item])
     there -= {item.id for item in plan.remove}
     kept = [item.id for item in before.remove if item.id in there]
     if kept:
-        warn(f"not removed, as others have declared them by now: {shown(some(kept, NAMED))}")
+        warn(f"not removed, as others have declared them by now: {few_of(kept)}")
 
 
 async def _read_all(board: BoardTable) -> dict[str, Item]:

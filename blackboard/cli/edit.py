@@ -17,7 +17,8 @@ from blackboard.cli.options import (
     ids_argument,
     reason_option,
 )
-from blackboard.cli.plan import NAMED, differences, replanned
+from blackboard.cli.output import few_of
+from blackboard.cli.plan import differences, replanned
 from blackboard.cli.session import Session, completed, confirmed
 from blackboard.cli.spec_options import (
     Options,
@@ -36,7 +37,7 @@ from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLef
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_new_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item, State
-from blackboard.phrases import exactly, plural, some, stamp
+from blackboard.phrases import exactly, plural, stamp
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import check_never_ran
@@ -360,7 +361,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
 
 def _confirmed(items: Sequence[Item]) -> bool:
     removed = plural(len(items), "item")
-    named = shown(some([item.id for item in items], NAMED))
+    named = few_of([item.id for item in items])
     if not sys.stdin.isatty():
         raise BadInput("id", f"this would remove {removed}: {named}", "say so with --yes")
     return confirmed(f"Remove {removed} ({named})?")

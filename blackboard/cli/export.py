@@ -9,8 +9,7 @@ import click
 import msgspec
 
 from blackboard.cli.options import Chosen, cli_command, common, ids_argument
-from blackboard.cli.output import emit, warn
-from blackboard.cli.plan import NAMED
+from blackboard.cli.output import emit, few_of, warn
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
@@ -19,7 +18,7 @@ from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadSpec, NoTimeLeft
 from blackboard.inputs import check_params_size, first_of
 from blackboard.model import Item, State
-from blackboard.phrases import iso, plural, some
+from blackboard.phrases import iso, plural
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
 from blackboard.settings import ItemTable, check_item
@@ -58,7 +57,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
         click.echo("\n".join(item_text(declared(item)) for item in items), nl=False)
     for item in items:
         if unknown := unknown_fields(item.spec):
-            names = shown(some([*unknown], NAMED))
+            names = few_of([*unknown])
             warn(f"{shown(item.id)} is written without what a newer version added: {names}")
     _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
     return int(not is_whole or len(items) < len(found))
@@ -100,7 +99,7 @@ def _warn_of_states(items: Sequence[Item]) -> None:
     for state in (State.DONE, State.PAUSED):
         if ids := [item.id for item in items if item.state is state]:
             which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
-            names = shown(some(ids, NAMED))
+            names = few_of(ids)
             warn(f"{which} and would run on a board that this is applied to: {names}")
 
 

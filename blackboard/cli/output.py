@@ -32,16 +32,23 @@ from blackboard.display.layout import (
 )
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Mark
-from blackboard.phrases import exactly
+from blackboard.phrases import exactly, some
 from blackboard.records import as_json
 
 JSON = dict[str, Any]
 Thing = TypeVar("Thing")
+MOST_NAMED = 5
+"""Names in a line that may be about many items or rows."""
 MOST_LINES = 20
 """The most lines of one kind, where there may be as many as there are items."""
 
 
 # ---- for people, and on stderr
+
+
+def few_of(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    return shown(some(names, MOST_NAMED))
 
 
 def is_terminal() -> bool:

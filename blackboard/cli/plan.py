@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from blackboard.cli.output import few_of
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
-from blackboard.phrases import exactly, plural, some
+from blackboard.phrases import exactly, plural
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
 from blackboard.protocol.rows import text_of
@@ -22,8 +23,6 @@ from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60
 """Characters of a value in a difference."""
-NAMED = 5
-"""Ids that are named where many items are meant."""
 DECLARED_BY = "declared by"
 
 
@@ -190,7 +189,7 @@ class ApplyPlan:
             are_paths = Path(old or "").is_absolute() and Path(new).is_absolute()
             hint = " (--source NAME takes the place of a path that changes)" if are_paths else ""
             words = f"{DECLARED_BY}: {shown(old or 'unset')} -> {shown(new)}{hint}"
-            yield f"~ {shown(some(ids, NAMED))}: {words}"
+            yield f"~ {few_of(ids)}: {words}"
         for gone in self.remove:
             yield f"- {shown(gone.id)} ({shown(gone.type)})"
         if not self.steps:

@@ -14,20 +14,17 @@ import click
 
 from blackboard import settings as settings_file
 from blackboard.cli.options import Chosen
-from blackboard.cli.output import note, warn
-from blackboard.display.layout import shown
+from blackboard.cli.output import few_of, note, warn
 from blackboard.errors import BadInput
 from blackboard.handlers.registry import load, shipped
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import replace
-from blackboard.phrases import plural, some
+from blackboard.phrases import plural
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import BoardTable
 
 COLLECT_AFTER = 10_000
 """New containers after which Python searches for garbage; its own default is 700."""
-MOST_NAMED = 5
-"""The most rows that a warning names."""
 
 Result = TypeVar("Result")
 
@@ -100,7 +97,7 @@ class Session(Location):
                 remedy = "`blackboard doctor` names them"
                 warn(f"{left_out} left out, whose rows cannot be read: {remedy}")
         if newer := board.newer:
-            left_out, rows = plural(len(newer), "item"), shown(some(newer, MOST_NAMED))
+            left_out, rows = plural(len(newer), "item"), few_of(newer)
             warn(f"{left_out} left out, which a newer version wrote: {rows} (upgrade blackboard)")
 
 

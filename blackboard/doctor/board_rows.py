@@ -27,7 +27,7 @@ from blackboard.notify.notice_rows import ACCEPTED, HANDOVER, SENDING, UNSENT, n
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
-from blackboard.protocol.board_row import SHARDS
+from blackboard.protocol.board_row import is_good
 from blackboard.protocol.groups import is_group, wrong_columns
 from blackboard.protocol.permits import LEASE, permit_in
 from blackboard.protocol.reading import BoardTable, fence_of, paged
@@ -76,8 +76,7 @@ def _check_columns(row: Row, wrong: Mapping[str, bool]) -> None:
 
 def _check_board(board: BoardTable, row: Row) -> None:
     shards = row.data.get("shards")
-    is_number = type(shards) is int and shards in SHARDS
-    _check_columns(row, {"version": version_of(row.data) < 1, "shards": not is_number})
+    _check_columns(row, {"version": version_of(row.data) < 1, "shards": not is_good(shards)})
     if shards != board.shards:
         raise BadRow(row.key, f"says shards: {shards}, and the board has {board.shards}")
 

@@ -15,7 +15,7 @@ from blackboard.display.queries import SORTS
 from blackboard.display.sharing import ElectionRecord, GroupRecord
 from blackboard.errors import BadInput
 from blackboard.inputs import LONGEST_TEXT
-from blackboard.model import LARGEST, Mark, Outcome
+from blackboard.model import LARGEST, Mark, Moment, Outcome
 from blackboard.records import AnnouncedWorker, BoardAction, BoardItem, RunSummary
 from blackboard.rules.applied import LONGEST_NAME
 from blackboard.rules.status import STATES
@@ -30,7 +30,6 @@ LAST_PAGE = 10**6 - 1
 
 ItemId = Annotated[str, Meta(min_length=1, description="The id of an item.")]
 Reason = Annotated[str, Meta(max_length=LONGEST_TEXT, description="Why; it is recorded.")]
-Moment = Annotated[datetime, Meta(tz=True)]
 AnyType = Annotated[list[str], Meta(max_length=MOST_VALUES, description="Any of these types.")]
 Fence = Annotated[int, Meta(ge=0, le=LARGEST)]
 
