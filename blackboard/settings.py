@@ -286,21 +286,14 @@ def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield table
 
 
-def read_text(file: Path, *, field: str = "config") -> str:
-    """The text of a settings file. Raises BadInput with this `field` when it cannot be read."""
-    return _text(read_bytes(file, field=field), str(file), field=field)
-
-
-def read_stdin() -> str:
-    """The text of the standard input, as that of a file. Raises BadInput."""
-    return _text(read_bytes(None, field="stdin"), "it", field="stdin")
-
-
-def _text(data: bytes, what: str, *, field: str) -> str:
+def read_text(file: Path | None, *, field: str = "config") -> str:
+    """The text of a settings file; None: of the standard input. Raises BadInput with this `field`
+    when it cannot be read.
+    """
     try:
-        return data.decode("utf-8-sig")
+        return read_bytes(file, field=field).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput(field, f"{what} is not UTF-8 text", "give it as UTF-8") from None
+        raise BadInput(field, f"{file or 'it'} is not UTF-8 text", "give it as UTF-8") from None
 
 
 def read_bytes(file: Path | None, *, field: str) -> bytes:

@@ -23,7 +23,7 @@ from blackboard.inputs import check_params_size, check_size, checked_first
 from blackboard.model import Item, replace
 from blackboard.phrases import command
 from blackboard.protocol.groups import check_held, check_no_pump
-from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
+from blackboard.settings import FILE_NAME, Settings, parse_settings, read_text
 
 STDIN = Path("<stdin>")
 
@@ -61,7 +61,7 @@ def read_items(name: str, source: str | None, *, field: str) -> ItemFile:
     Raises BadInput for `field`, or for what the file says.
     """
     if name == "-":
-        file, text, by = STDIN, read_stdin(), ""
+        file, text, by = STDIN, read_text(None, field="stdin"), ""
     else:
         file = Path(name)
         # The name as given, links unresolved: a deployment may change the target of a link.

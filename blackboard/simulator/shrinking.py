@@ -76,10 +76,7 @@ class Shrinker:
         while before != self.failure.size and self.tries < MOST_TRIES:
             before = self.failure.size
             self._leave_out_kinds()
-            self._leave_out_items()
-            self._leave_out_shared()
-            self._leave_out_injections()
-            self._leave_out_fates()
+            self._leave_out_parts()
             self._take_fewer_workers()
         return self.failure
 
@@ -103,23 +100,17 @@ class Shrinker:
             self._fails(self.failure.scenario, replace(self.failure.plan, injections=others))
         self._fails(self.failure.scenario, replace(self.failure.plan, fated=()))
 
-    def _leave_out_injections(self) -> None:
-        for fewer in self._fewer(lambda: self.failure.plan.injections):
-            self._fails(self.failure.scenario, replace(self.failure.plan, injections=fewer))
-
-    def _leave_out_fates(self) -> None:
-        for fewer in self._fewer(lambda: self.failure.plan.fated or ()):
-            self._fails(self.failure.scenario, replace(self.failure.plan, fated=fewer))
-
-    def _leave_out_items(self) -> None:
-        for fewer in self._fewer(lambda: tuple(self.failure.scenario.items)):
-            if fewer:
-                self._fails(replace(self.failure.scenario, items=fewer), self.failure.plan)
-
-    def _leave_out_shared(self) -> None:
-        """After the items: without a group, an edit in the plan may concern another group."""
-        for fewer in self._fewer(lambda: tuple(self.failure.scenario.shared)):
-            self._fails(replace(self.failure.scenario, shared=fewer), self.failure.plan)
+    def _leave_out_parts(self) -> None:
+        for items in self._fewer(lambda: tuple(self.failure.scenario.items)):
+            if items:
+                self._fails(replace(self.failure.scenario, items=items), self.failure.plan)
+        # After the items: without a group, an edit in the plan may concern another group.
+        for shared in self._fewer(lambda: tuple(self.failure.scenario.shared)):
+            self._fails(replace(self.failure.scenario, shared=shared), self.failure.plan)
+        for injections in self._fewer(lambda: self.failure.plan.injections):
+            self._fails(self.failure.scenario, replace(self.failure.plan, injections=injections))
+        for fated in self._fewer(lambda: self.failure.plan.fated or ()):
+            self._fails(self.failure.scenario, replace(self.failure.plan, fated=fated))
 
     def _take_fewer_workers(self) -> None:
         while (count := self.failure.scenario.workers) > 1:
