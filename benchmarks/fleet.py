@@ -65,7 +65,9 @@ def measured(kills: int) -> Iterator[Measurement]:
             reference="batches of claims",
         )
     rounds = [{count: together(count) for count in (1, 2, 4)} for _ in range(ROUNDS)]
-    rate, p99 = ({n: median(one[n][part] for one in rounds) for n in rounds[0]} for part in (0, 1))
+    rate, claims, releases = (
+        {n: median(one[n][part] for one in rounds) for n in rounds[0]} for part in range(3)
+    )
     for count in (2, 4):
         yield Measurement(
             name=f"{count} processes",
@@ -74,13 +76,14 @@ def measured(kills: int) -> Iterator[Measurement]:
             beside=rate[1],
             reference="1 process",
         )
-        yield Measurement(
-            name=f"a batch of {count} processes, p99",
-            value=p99[count],
-            unit="ms",
-            beside=p99[1],
-            reference="1 process",
-        )
+        for kind, p99 in (("claims", claims), ("releases", releases)):
+            yield Measurement(
+                name=f"a batch of {kind}, {count} processes, p99",
+                value=p99[count],
+                unit="ms",
+                beside=p99[1],
+                reference="1 process",
+            )
     back = sorted(taken for _ in range(kills) for taken in asyncio.run(_killed()))
     for percent in (50, 99):
         yield Measurement(
@@ -126,7 +129,7 @@ async def _herd(count: int, *, apart: timedelta = timedelta(0)) -> Herd:
         late=quantiles(
             [(start - due[name]).total_seconds() for name, start in starts.items() if start], n=100
         ),
-        claims=sum(one["claims"] for one in answers),
+        claims=sum(len(one["claims"]) for one in answers),
         lost=sum(one["lost"] for one in answers),
     )
 
@@ -146,8 +149,9 @@ class Together(NamedTuple):
     """The throughput of several processes."""
 
     rate: float
-    p99: float
-    """Milliseconds of a batch, at 99 percent."""
+    claims: float
+    """Milliseconds of a batch of claims, at 99 percent."""
+    releases: float
 
 
 def together(
@@ -166,29 +170,33 @@ def together(
         with beside(folder), _started(command, count) as processes:
             answers = [json.loads(one.communicate()[0]) for one in processes]
     taken = max(one["ended"] for one in answers) - min(one["begun"] for one in answers)
-    batches = [took for one in answers for took in one["batches"]]
-    return Together(TOGETHER / taken, 1000 * quantiles(batches, n=100)[98])
+    claims, releases = (
+        1000 * quantiles([took for one in answers for took in one[kind]], n=100)[98]
+        for kind in ("claims", "releases")
+    )
+    return Together(TOGETHER / taken, claims, releases)
 
 
 async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
     """One worker of several: how long each of its batches took, and how many claims were lost."""
     collect_seldom()  # as in a worker
-    batches: list[float] = []
-    claims: list[bool] = []
+    claims: list[float] = []
+    releases: list[float] = []
+    lost = 0
     async with opened(file_in(folder)) as table:
         commit = table.commit
 
         async def timed(partition: str, ops: Sequence[Op]) -> list[Etag]:
-            begun, is_lost = time.monotonic(), False
+            nonlocal lost
+            kind = claims if ops[0].key.startswith(NEXT) else releases
+            begun = time.monotonic()
             try:
                 return await commit(partition, ops)
             except Conflict:
-                is_lost = True
+                lost += kind is claims
                 raise
             finally:
-                batches.append(time.monotonic() - begun)
-                if ops[0].key.startswith(NEXT):
-                    claims.append(is_lost)
+                kind.append(time.monotonic() - begun)
 
         table.commit = timed  # type: ignore[method-assign]
         worker = worker_on(await board_on(table), slots=slots, cycle=timedelta(seconds=1))
@@ -198,9 +206,9 @@ async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
     return {
         "begun": begun,
         "ended": time.monotonic(),
-        "batches": batches,
-        "claims": len(claims),
-        "lost": sum(claims),
+        "claims": claims,
+        "releases": releases,
+        "lost": lost,
     }
 
 
