@@ -314,7 +314,8 @@ def _in_a_line(problem: BaseException) -> str:
     if isinstance(problem, BadInput):
         return str(problem)
     if isinstance(problem, SyntaxError):
-        return f"{type(problem).__name__}: {problem.msg} ({problem.filename}:{problem.lineno})"
+        place = f" ({problem.filename}:{problem.lineno})" if problem.filename else ""
+        return f"{type(problem).__name__}: {problem.msg}{place}"
     places = [
         f" ({frame.filename}:{frame.lineno})"
         for frame in traceback.extract_tb(problem.__traceback__)

@@ -387,6 +387,14 @@ def test_a_bad_entry_is_refused_naming_it_and_what_failed(
     assert "two handlers" in said or "{folder}" in said or repr(entry) in str(refused.value)
 
 
+def test_a_file_with_a_nul_is_named_and_no_line_of_it(tmp_path: Path) -> None:
+    """Python says neither."""
+    (tmp_path / "bad.py").write_text("x = '\0'\n")
+    with pytest.raises(BadInput, match=r"bad\.py: SyntaxError: .*null bytes") as refused:
+        load(["bad.py"], tmp_path)
+    assert "None" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "a.b.py", "data"])
 def test_a_file_that_is_no_module_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(good("t"))
