@@ -147,6 +147,7 @@ async def open_board(
         folder=folder,
         store=store_of(None if store is None else os.fspath(store), found, folder),
         name=name_of(name, found),
+        cwd=settings_file.current_folder(),
         handlers=registry_of(handlers) or load(found.board.jobs, folder),
     )
     async with opened(location, create=create, shards=shards) as board:
@@ -661,7 +662,7 @@ class Board:
             settings=settings,
             declared=self._location.settings,
             events=events,
-            store=self._location.store,
+            store=self._location.url,
         )
         self._workers.add(worker)
         return worker
@@ -857,7 +858,7 @@ class Board:
     def _wake_workers(self) -> None:
         for worker in self._workers:
             worker._walk_soon()  # noqa: SLF001 - it works for its board
-        wake_workers(self._location.store)
+        wake_workers(self._location.url)
 
     async def _shown(self, item: Item) -> BoardItem:
         return item_record((await read_one(self._table, item))[0], self._table.labels(item))

@@ -36,6 +36,13 @@ class Location:
     """Why the handlers could not be read, where items are changed: an item whose schedule may be
     theirs cannot be computed then."""
     clock: Clock = field(default_factory=SystemClock)
+    cwd: Path = field(default_factory=Path.cwd)
+    """Where a relative path of the store starts from, also when jobs change the current folder."""
+
+    @property
+    def url(self) -> str:
+        """The store, as any process finds it, whatever its current folder."""
+        return resolve_path(self.store, self.cwd)
 
     @property
     def resolve(self) -> Resolve:
@@ -57,7 +64,7 @@ class Location:
         """The board, opened, with the shards that it has. With `create`, and in memory, a board
         that is not there is made first, and `on_made` called.
         """
-        create = create or is_new(self.store)
+        create = create or is_new(self.url)
         async with self.table(create=create) as table:
             if create and not await is_there(table, self.name):
                 board = await self.made(table, shards=shards)
@@ -70,7 +77,7 @@ class Location:
     async def table(self, *, create: bool = False) -> AsyncIterator[Table]:
         """The store, opened; with `create` it is made first where it is not there."""
         keys.check_board_name(self.name)
-        table = await open_table(self.store, clock=self.clock, create=create)
+        table = await open_table(self.url, clock=self.clock, create=create)
         try:
             # A file is waited for by its own table.
             yield table if isinstance(table, SqliteTable) else RetryingTable(table, self.clock)

@@ -127,7 +127,7 @@ def _split(rest: str) -> tuple[str, str]:
 def resolve_path(url: str, folder: Path) -> str:
     """`url`, with the relative path of a file joined to `folder`; others are unchanged."""
     kind, rest = _parts(url)
-    if kind not in _FILES or rest.startswith(("~", "?")) or not rest:
+    if kind not in _FILES or rest.startswith(("~", "?", ":memory:")) or not rest.strip():
         return url
     return url.removesuffix(rest) + str(folder / rest)
 

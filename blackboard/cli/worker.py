@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import NoReturn, get_args
 
 import click
@@ -125,13 +126,14 @@ def worker_command(
             raise
         note(f"{problem}; it starts again when that changes")
         asyncio.run(_change())
-        return _start_again()
+        return _start_again(session.cwd)
     if SUPERVISED not in os.environ:  # else its supervisor has warned
         warn_misspelt(session.settings, session.handlers)
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     if processes > 1:
         ports = [endpoint.of(number) for number in range(processes)] if endpoint else []
         asyncio.run(_check(session, settings, init=init, ports=ports))
+        os.chdir(session.cwd)  # jobs may have changed it
         return supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     form = "json" if chosen.json else form
@@ -157,7 +159,7 @@ def worker_command(
         # Raised by a signal handler, say. A supervisor would not restart it after exit code 0 or 2.
         note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
         return 1
-    return _start_again() if changed else 0
+    return _start_again(session.cwd) if changed else 0
 
 
 def _names(types: str | None) -> tuple[str, ...]:
@@ -183,8 +185,9 @@ async def _change() -> None:
     note(f"{files[0]} has changed: the worker starts again")
 
 
-def _start_again() -> NoReturn:
-    """Replaces this process by a new one with the same command line."""
+def _start_again(folder: Path) -> NoReturn:
+    """Replaces this process by a new one with the same command line, in the same folder."""
+    os.chdir(folder)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own
 
 
@@ -267,7 +270,7 @@ async def _work(
             settings=settings,
             declared=session.settings,
             events=events,
-            store=session.store,
+            store=session.url,
             guards_loop=True,
         )
         stopping = _Stopping(worker)

@@ -51,6 +51,7 @@ from blackboard.protocol import edits
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.claims import claim
 from blackboard.protocol.keys import item_key, lock_key
+from blackboard.stores import when_woken
 from blackboard.table import ANY, Merge, TableError
 from blackboard.worker import sigterm
 from blackboard.worker.worker import Worker
@@ -549,6 +550,25 @@ def test_a_worker_works_beside_and_stops_at_the_end(url: str) -> None:
             assert await board.workers() == []
 
     asyncio.run(story())
+
+
+def test_a_program_that_changes_its_folder_goes_on_with_its_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+
+    async def story() -> None:
+        heard = asyncio.Event()
+        async with opened("app.db") as board:
+            monkeypatch.chdir("elsewhere")
+            with when_woken(str(tmp_path / "app.db"), heard.set):
+                await board.add("toronto", "feed")
+                async with asyncio.timeout(patience(60)):
+                    await heard.wait()
+
+    asyncio.run(story())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_what_is_done_on_the_pages_of_a_board_wakes_its_workers(url: str) -> None:

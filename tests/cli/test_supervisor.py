@@ -1,6 +1,7 @@
 """The command line that a supervisor gives each of its workers."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from blackboard.cli import supervisor
 from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without
 from blackboard.rules.breaker import Backoff
+from tests.cli.command_line import processed
 from tests.support.patience import patience
 from tests.support.ports import free_port
 from tests.support.processes import eventually, own_environ
@@ -213,3 +215,26 @@ def test_how_a_worker_ended_is_known_also_where_it_ends_before_a_signal_reaches_
     monkeypatch.setattr(os, "waitpid", late)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", instead)
     assert asyncio.run(story()) == 0
+
+
+@pytest.mark.parametrize("workers", [[], ["--processes", "2"]])
+def test_jobs_that_change_the_folder_when_they_are_imported_move_no_board(
+    tmp_path: Path, workers: list[str]
+) -> None:
+    job = """
+import os
+from blackboard import handler
+
+os.chdir("/")
+
+@handler("moved")
+def moved(item, ctx):
+    return os.getcwd()
+"""
+    (tmp_path / "jobs.py").write_text(job)
+    assert processed("init", folder=tmp_path).returncode == 0
+    assert processed("add", "a", "--type", "moved", folder=tmp_path).returncode == 0
+    done = processed("worker", "--jobs", "jobs.py", "--until-idle", *workers, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    log = processed("log", "--json", folder=tmp_path)
+    assert [one["result"] for one in json.loads(log.stdout)] == ["/"]
