@@ -92,9 +92,10 @@ def _times(fields: Fields) -> str:
     often = _often(minutes)
     if often and len(hours) == hours[-1] - hours[0] + 1:
         return f"{often} {span}"
+    of_hours = f"of hour{'s' * (len(hours) > 1)} {_list(hours)}"
     if len(minutes) == 1:
-        return f"at minute {minutes[0]} of hours {_list(hours)}"
-    return f"at minutes {_list(minutes)} of hours {_list(hours)}"
+        return f"at minute {minutes[0]} {of_hours}"
+    return f"at minutes {_list(minutes)} {of_hours}"
 
 
 def _days(fields: Fields) -> str:

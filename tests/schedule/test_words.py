@@ -23,6 +23,7 @@ CRON = [
     ("*/10 9-17 * * *", "every 10 minutes from 09:00 to 17:50"),
     ("* 2 * * *", "every minute from 02:00 to 02:59"),
     ("5 1,3,5,7,9,11,13 * * *", "at minute 5 of hours 1, 3, 5, 7, 9, 11 and 13 every day"),
+    ("0-10 3 * * *", "at minutes 0 to 10 of hour 3 every day"),
     ("1-3,9 1,3 * * *", "at minutes 1 to 3 and 9 of hours 1 and 3 every day"),
     ("30 2 * * 1-5", "at 02:30 on Monday to Friday"),
     ("0 0 * * 0,6", "at 00:00 on Saturday and Sunday"),
