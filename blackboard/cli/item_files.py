@@ -19,7 +19,7 @@ from blackboard.cli.spec_options import warn_idle_steps, warn_misspelt, warn_unk
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
-from blackboard.inputs import check_params_size, check_size, checked_first
+from blackboard.inputs import check_params_size, check_size, check_utf8, checked_first
 from blackboard.model import Item, replace
 from blackboard.phrases import command
 from blackboard.protocol.groups import check_held, check_no_pump
@@ -67,6 +67,8 @@ def read_items(name: str, source: str | None, *, field: str) -> ItemFile:
         # The name as given, links unresolved: a deployment may change the target of a link.
         text = read_text(file, field=field)
         by = os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
+        if source is None:
+            check_utf8("source", by, "say what the items belong to, by --source NAME")
     found = parse_settings(text, file, is_whole=False)
     return ItemFile(file=file, text=text, settings=found, by=source or by)
 

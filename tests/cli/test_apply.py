@@ -176,6 +176,15 @@ def test_files_in_several_places_have_a_source(
     assert "<stdin>:4: it is a whole number" in blackboard("apply", "-", code=2).err
 
 
+def test_items_of_a_file_whose_path_is_no_utf_8_need_a_source(blackboard: CommandLine) -> None:
+    """The path would stand in their rows."""
+    blackboard.write(items("ann"), "towns\udcff.toml")
+    said = blackboard.refused("apply", "towns\udcff.toml")
+    assert re.fullmatch(r"source: '.*' is not UTF-8 text \(.*by --source NAME\)", said)
+    blackboard("apply", "towns\udcff.toml", "--source", "towns")
+    assert blackboard.item("ann").declared_by == "towns"
+
+
 def test_a_file_that_has_no_items_may_say_so(blackboard: CommandLine) -> None:
     blackboard.write(items("ann"), "one.toml")
     blackboard("apply", "one.toml")
