@@ -258,8 +258,12 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
 
 
 def _own_class(value: Any) -> Any:
-    """The plain value of a subclass of str, int or float. Raises TypeError for anything else."""
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    """The plain value of a subclass of str, int or float, and the text of a key that is a constant
+    of JSON. Raises TypeError for anything else.
+    """
+    if value is None or isinstance(value, bool):
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, str | int | float):
         return plain(value)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 

@@ -92,6 +92,14 @@ def test_tuples_and_sets_in_a_result_are_lists() -> None:
     )
 
 
+def test_keys_of_a_result_are_text_and_those_of_a_checkpoint_have_to_be() -> None:
+    counted = {True: 3, False: 5, None: 1, 2: 0}
+    assert output.encode_result(counted) == b'{"true":3,"false":5,"null":1,"2":0}'
+    for key in counted:
+        with pytest.raises(output.Unfit, match=f"saves the key {key}, which is no text"):
+            output.fitting_checkpoint({key: 1}, NOTHING, limit=100)
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> None:
     for value in (number, {"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}):
