@@ -1,7 +1,8 @@
 r"""`blackboard import-crontab`: the lines of a crontab as items of the type `shell`.
 
 Read as crontab(5) of Debian says: `NAME = value` lines count for the lines below; a `%` ends the
-command, and what follows is its input, a line for each further `%`; `\%` is a `%`. Of other crons:
+command, and what follows is its input, a line for each further `%`; `\%` is a `%`, and `\\` in the
+command a `\`, which a warning says, because cronie leaves both. Of other crons:
 CRON_TZ is the zone of the lines below, RANDOM_DELAY their jitter in minutes; `1~5` as a minute or
 hour is the first, with a jitter up to the last; a dash before the minute, and the flags -n, -q and
 -s before the command, are dropped. TZ is a variable of the commands alone, which a warning says. Of
@@ -65,6 +66,8 @@ its field; and the settings of an editor.
 """
 _FRAME = "#-=* "
 """What comments are underlined and framed with."""
+_COMMAND = re.compile(r"(?:\\.|[^%])*", re.DOTALL)
+_ESCAPED = re.compile(r"\\([%\\])")
 _PERCENT = re.compile(r"(?<!\\)%")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _USER = re.compile(r"[a-z_][a-z0-9_-]*(?:\$|:[a-z_][a-z0-9_-]*)?")
@@ -110,6 +113,8 @@ class Crontab:
     """The problems of lines that cannot be imported, by their numbers."""
     left_out: list[str] = field(default_factory=list)
     """Lines that mean nothing on a board, with their numbers and why."""
+    doubled: list[int] = field(default_factory=list)
+    r"""The numbers of the lines whose commands have `\\`."""
     others: list[str] = field(default_factory=list)
     """The users of the lines that are not read."""
     _env: dict[str, str] = field(default_factory=dict)
@@ -179,6 +184,8 @@ class Crontab:
         expression, spread = _without_chance(expression)
         Cron(expression, self.zone)
         self._commands[number] = command
+        if "\\\\" in _whole_command(command):
+            self.doubled.append(number)
         self.items.append(self._item(expression, command, comment, spread))
 
     def _set(self, name: str, value: str) -> None:
@@ -324,16 +331,17 @@ def _users() -> set[str]:
 
 def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
     """The params of `shell`: nothing in them is a variable of the board."""
-    text, *lines = (one.replace(r"\%", "%") for one in _PERCENT.split(command))
+    text, given = _command_and_input(command)
     shell = env.get("SHELL", SHELL)
-    if lines:
+    if given is not None:
         if shell != SHELL:
             text, shell = f"{shlex.quote(shell)} -c {shlex.quote(text)}", SHELL
         end = "END"
-        while end in lines:
+        while end in given.split("\n"):
             end += "_"
-        given = "\n".join(lines)
-        text = f"{{ {_END_OF_COMMAND.sub('', text)}\n}} <<'{end}'\n{given}\n{end}"
+        text = _END_OF_COMMAND.sub("", text)
+        text += "\\" * bool(_JOINED.search(text))  # at the end of a text it joins no lines
+        text = f"{{ {text}\n}} <<'{end}'\n{given}\n{end}"
     text = text.replace("${", "$${")
     meant_for_cron = {"SHELL", "MAILTO", "RANDOM_DELAY"}
     kept = {name: value for name, value in env.items() if name not in meant_for_cron}
@@ -347,10 +355,28 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
+def _whole_command(line: str) -> str:
+    """What stands before the first `%` that is not escaped."""
+    found = _COMMAND.match(line)
+    assert found is not None  # it matches any text
+    return found[0]
+
+
+def _command_and_input(line: str) -> tuple[str, str | None]:
+    """A command as its shell gets it, and its input without the last line end, None for none. In
+    the command a backslash escapes another one, too; in the input it stands for itself, but before
+    a `%`.
+    """
+    whole = _whole_command(line)
+    command, rest = _ESCAPED.sub(r"\1", whole), line[len(whole) :]
+    given = _PERCENT.sub("\n", rest[1:]).replace(r"\%", "%")
+    return command, given.removesuffix("\n") if rest[1:] else None
+
+
 def _name_of(command: str) -> str:
     """The name for a command: its program, without the path and the assignments before it."""
     try:
-        words = shlex.split(_PERCENT.split(command)[0], comments=False)
+        words = shlex.split(_command_and_input(command)[0], comments=False)
     except ValueError:
         words = command.split()
     words = [one for one in words if "=" not in one.partition("/")[0]]
@@ -441,6 +467,10 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     for name in dict.fromkeys(name for name, of_times in zones if name not in {None, of_times}):
         words = f"TZ={name} is a variable of the commands"
         warn(f"{file}: {words}, and not the zone of their times: for that write CRON_TZ")
+    if found.doubled:
+        lines = ", ".join(map(str, found.doubled[:3])) + (", ..." if found.doubled[3:] else "")
+        words = r"`\\` in a command is a `\`, as to Debian's cron; to cronie it is both"
+        warn(f"{file}:{lines}: {words}")
     for item in found.items:
         if words := idle_steps(item["cron"]):
             warn(f"{shown(item['id'])}: {words}")

@@ -472,7 +472,7 @@ def test_an_even_number_of_backslashes_is_the_commands(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [item] = imported(blackboard, "0 3 * * * echo \\\\\r\n", monkeypatch)
-    assert item["params"]["command"] == "echo \\\\"
+    assert item["params"]["command"] == "echo \\"
 
 
 def test_a_delay_that_no_item_can_have_is_named(
@@ -541,6 +541,41 @@ def test_the_input_of_a_command_is_given_by_sh_whatever_its_shell_is(
     command = unescaped(item["params"]["command"]).replace("'/bin/my shell'", "/bin/sh")
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True)
     assert done.stdout == b"[it's][x ]"
+
+
+BACKSLASHES = r"""
+@daily printf '[\%s]' 'a\\b' 'c\\\\d' 'e\\\%f' 'g\%h'
+@daily (printf '[\%s]' 'i\\j'; cat) %in\\put \\% \% \\\% x\ny
+@daily printf '[\%s]' x\\%after
+@daily (printf '[k]'; cat) %
+@daily (printf '[k]'; cat) %a%
+@daily (printf '[k]'; cat) %%
+"""
+
+
+def test_backslashes_and_the_input_of_a_command_are_as_debians_cron_has_them(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(BACKSLASHES))
+    said = blackboard("import-crontab", "-", "--json")
+    assert "-:2, 3, 4: `\\\\` in a command is a `\\`" in said.err
+    printed = [
+        subprocess.run(
+            ["/bin/sh", "-c", unescaped(item["params"]["command"])],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        ).stdout
+        for item in said.json
+    ]
+    assert printed == [
+        rb"[a\b][c\\d][e\%f][g%h]",
+        rb"[i\j]in\\put \% % \\% x\ny" + b"\n",
+        rb"[x\]",
+        b"[k]",
+        b"[k]a\n",
+        b"[k]\n",
+    ]
 
 
 def test_a_comment_may_have_what_no_label_has(
