@@ -56,7 +56,7 @@ HEAD = """\
 # not). Notices carry the output of a run that fails: docs/notify.md.
 """
 _SETTING = re.compile(
-    r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]+"|'[^']+')\s*=\s*(?P<value>"[^"]*"|'[^']*'|.*?)\s*"""
+    r"""\s*(?P<name>[^\s="'#]+|"[^"]+"|'[^']+')\s*=\s*(?P<value>"[^"]*"|'[^']*'|.*?)\s*"""
 )
 _HEADING = re.compile(
     r"m(in(ute)?)?\s+h(our)?\s|[.|+┌│├╭╔║][\s.|─═-]|(vim?|ex):\s|-\*-\s", re.IGNORECASE

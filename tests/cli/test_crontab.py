@@ -578,6 +578,15 @@ def test_backslashes_and_the_input_of_a_command_are_as_debians_cron_has_them(
     ]
 
 
+@pytest.mark.parametrize("name", ["E-1", "app.mode", "19E", "A:B", "/x"])
+def test_a_variable_may_have_any_name_without_blanks(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    [item] = imported(blackboard, f"{name} = x y\n@daily env\n", monkeypatch)
+    assert item["params"]["env"] == {name: "x y"}
+    blackboard("apply", blackboard.write(item_text(item), "made.toml").name)
+
+
 def test_a_comment_may_have_what_no_label_has(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
