@@ -56,7 +56,7 @@ class Examination:
     items, except those in the partition of the board's own row; the boards of groups and elections;
     and the check of the store itself."""
     pause: Pause | None = None
-    """Awaited after each page that is read."""
+    """Awaited after each page that is read, and whenever some more items were looked at."""
 
     @property
     def without_histories(self) -> bool:

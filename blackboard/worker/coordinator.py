@@ -72,7 +72,7 @@ PRUNES_EVERY = timedelta(days=1)
 SETTLES = COUNTED_EVERY
 """The time from the beginning of a term until it examines and prunes for the first time."""
 PAUSE = 0.1
-"""Seconds of rest before each request of a long operation."""
+"""Seconds of rest at each pause of a long operation."""
 
 
 def prunes_every(retention: Retention) -> timedelta:
