@@ -1140,10 +1140,10 @@ def test_a_worker_without_handlers_is_refused(tmp_path: Path) -> None:
 
 def test_a_worker_starts_no_more_child_processes_than_it_has_slots(tmp_path: Path) -> None:
     with blocking(str(tmp_path / "app.db"), handlers=[pid]) as board:
-        for n in range(64):
+        for n in range(16):
             board.add(f"item-{n}", "pid")
-        board.worker(slots=8).work("idle")
-        assert len({board.item(f"item-{n}").result for n in range(64)}) <= 8
+        board.worker(slots=2).work("idle")
+        assert len({board.item(f"item-{n}").result for n in range(16)}) <= 2
 
 
 def test_a_plain_function_of_a_module_runs_in_a_child_process(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_no_damaged_feed_destroys_a_city(number: int, monkeypatch: pytest.Monkey
 def test_what_a_damaged_feed_leaves_is_a_calendar_that_programs_read() -> None:
     chance = random.Random("read back")
     for _time in range(30):
-        parsed = parse(damaged(chance, chance.choice(seeds())), Ask(window()))
+        parsed = parse(damaged(chance, chance.choice(seeds())), Ask(window(days=14)))
         written, told = city_of(parsed, "America/New_York")
         assert len(vevents(written)) == len(json.loads(told)["events"])
 

@@ -27,6 +27,8 @@ ZONES: dict[str, str] = {
     "davis": "America/Los_Angeles",
     "montclair": "America/New_York",
 }
+DAYS = 30
+"""Days of a whole city: every day of its output is read back by slower libraries."""
 LARGE = 200_000
 """Bytes of a feed that takes a second, and shows no more than others where all are read."""
 HOSTILE = sorted(DATA.glob("hostile/*.ics")) + sorted(DATA.glob("large/*.ics"))
@@ -39,7 +41,7 @@ def feeds(site: Site, folder: Path) -> list[str]:
 @cache
 def parsed(city: str) -> dict[str, Parsed]:
     """The feeds of a city, by the names of their files; read once for all tests."""
-    asked = window(zone=ZONES[city])
+    asked = window(days=DAYS, zone=ZONES[city])
     files = sorted((DATA / "cities" / city).glob("*.ics"))
     return {file.stem: read(file.read_bytes(), window=asked) for file in files}
 
@@ -50,9 +52,9 @@ def test_a_city_has_all_the_events_that_another_aggregator_found(city: str, tmp_
     folder = DATA / "cities" / city
     with serving() as site:
         addresses = feeds(site, folder)
-        first = aggregate(tmp_path, addresses, name=city, timezone=zone)
+        first = aggregate(tmp_path, addresses, name=city, timezone=zone, days=DAYS)
         made = {name: (tmp_path / f"{city}{name}").read_bytes() for name in (".ics", ".json")}
-        second = aggregate(tmp_path, addresses, name=city, timezone=zone)
+        second = aggregate(tmp_path, addresses, name=city, timezone=zone, days=DAYS)
 
     assert first["feeds"] == len(addresses) == len(report(tmp_path, city))
     assert first["ok"] + first["failed"] == first["feeds"]
@@ -141,7 +143,7 @@ def test_events_are_those_that_the_library_finds_in_whole_feeds(city: str) -> No
 @pytest.mark.parametrize("city", ZONES)
 def test_a_city_is_in_the_order_of_its_clocks_and_no_branch_is_taken_for_another(city: str) -> None:
     sources = [FeedSource(name=name, url=name, parsed=one) for name, one in parsed(city).items()]
-    found = merged(sources, window(zone=ZONES[city]))
+    found = merged(sources, window(days=DAYS, zone=ZONES[city]))
     zone = ZoneInfo(ZONES[city])
     starts = [
         (one.start, "") if is_day(one.start) else _day_and_time(one.start, zone)

@@ -168,7 +168,17 @@ def test_a_missing_python_is_told_in_one_line(machine: Machine) -> None:
     importlib.util.find_spec("ensurepip") is None, reason="this Python cannot make environments"
 )
 def test_without_a_network_one_line_says_so(machine: Machine) -> None:
+    """By pip from the file that it would be installed from, where Python has that: installing it
+    takes seconds.
+    """
+    import ensurepip
+
+    pip = [*Path(ensurepip.__file__).with_name("_bundled").glob("pip-*.whl")]
+    if pip:
+        bare = f'exec {shlex.quote(sys.executable)} -m venv --without-pip "$3"'
+        machine.has_python(f"'-m venv '*) {bare} ;;")
     unreachable = {
+        "PYTHONPATH": os.pathsep.join(map(str, pip)),
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_INDEX_URL": "http://127.0.0.1:9/",
         "PIP_RETRIES": "0",

@@ -6,7 +6,7 @@ import pytest
 
 from blackboard import bench
 
-SLOTS = (2, 10)
+SLOTS = (1, 3)
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from blackboard import BlockingBoard, open_blocking
 from blackboard.clock import SystemClock
+from blackboard.web.filters import PAGE
 from tests.support.processes import PATIENCE, Site, eventually, site
 from tests.support.web_pictures import ARGUMENTS, CHROMIUM
 
@@ -349,22 +350,22 @@ def test_a_connection_that_fell_silent_is_made_anew(page: Page, place: tuple[Sit
     soon(page, lambda: len(streams) == 2, "it is live again", seconds=PATIENCE)
 
 
-def test_five_hundred_items_are_paused_after_their_number_was_confirmed(
+def test_more_items_than_a_page_has_are_paused_after_their_number_was_confirmed(
     page: Page, place: tuple[Site, str], board: BlockingBoard
 ) -> None:
-    ids = [f"many-{number:03}" for number in range(500)]
+    ids = [f"many-{number:03}" for number in range(PAGE + 50)]
     for one in ids:
         board.add(one, "works", every="1h", first="next", tags=["many"])
     page.goto(f"{place[1]}?tag=many")
-    soon(page, lambda: "500" in page.locator(".pager").inner_text(), "all", seconds=PATIENCE)
+    soon(page, lambda: "150" in page.locator(".pager").inner_text(), "all", seconds=PATIENCE)
     page.locator(".bulk button[value=pause]").click()
     page.wait_for_url("**/confirm")
-    assert page.locator("h1").inner_text() == "Pause 500 items?"
+    assert page.locator("h1").inner_text() == "Pause 150 items?"
     page.locator("input[name=reason]").fill("spring cleaning")
     page.locator("button.primary").click()
     page.get_by_text("Done by").wait_for(timeout=PATIENCE * 1000)
-    assert sum(1 for _ in board.items("many-*", state="paused")) == 500
-    [action] = [one for one in board.actions() if one.count == 500]
+    assert sum(1 for _ in board.items("many-*", state="paused")) == 150
+    [action] = [one for one in board.actions() if one.count == 150]
     assert (action.verb, action.reason, action.via) == ("pause", "spring cleaning", "web")
     for one in ids:
         board.remove(one)

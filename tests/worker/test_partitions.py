@@ -41,7 +41,7 @@ from blackboard.worker.heartbeat import GONE, LOST_GRACE
 from blackboard.worker.partitions import UNASKED, GroupWorker
 from blackboard.worker.release_queue import LAST_PRUNING, LAST_RELEASES
 from tests.support.fleet import Network
-from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, Group, sharing
+from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, SAVED_EVERY, Group, sharing
 
 pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
 
@@ -596,7 +596,7 @@ async def test_all_leases_of_a_worker_are_renewed_by_one_batch_a_time(group: Gro
     group.log.saved.clear()
     before = group.hands["ann"].table.requests.commits
     await group.fleet.turn(40.0)
-    saves = sum(group.log.saved[one] > 0 for one in names_of(60)) * 40
+    saves = sum(group.log.saved[one] > 0 for one in names_of(60)) * 40 / SAVED_EVERY
     rounds = 40.0 / 4.0
     assert group.hands["ann"].table.requests.commits - before - saves <= 4 * rounds
 
