@@ -16,7 +16,7 @@ pytestmark = pytest.mark.of_one_store("what is read and written is decided above
 
 WORKERS = 8
 ITEMS = ("a", "b")
-INCREMENTS = 50
+INCREMENTS = 25
 
 
 @pytest.mark.case("ME05", "S1")

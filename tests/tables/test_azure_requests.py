@@ -86,7 +86,7 @@ def test_what_nothing_to_do_costs(logged: Logged) -> None:
 
     async def story() -> None:
         table = await opened(logged)
-        board = await new_board(table, 300, item_type="bench-coroutine")
+        board = await new_board(table, 100, item_type="bench-coroutine")
         await worker_on(board, slots=100).work(Mode.UNTIL_IDLE)
         worker = worker_on(board, slots=100, cycle=timedelta(seconds=0.2))
         walked: list[Walked] = []
