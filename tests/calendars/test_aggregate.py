@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard import BadInput
+from jobs.calendars import series
 from jobs.calendars.aggregation import NothingCame
 from jobs.calendars.params import RunContext
 from jobs.calendars.publish import Overtaken
@@ -205,8 +206,11 @@ DAYS = {
 
 
 @pytest.mark.parametrize("rule", DAYS.values(), ids=DAYS)
-def test_a_calendar_from_the_cache_is_the_one_made_without(tmp_path: Path, rule: str) -> None:
+def test_a_calendar_from_the_cache_is_the_one_made_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
     """The first times of a long series are others on another day."""
+    monkeypatch.setattr(series, "SERIES_EVENTS", 1_000)
     body = calendar(event("w", "W", "20260822T180000Z", rule), event("l", "L", "20261119"))
     with serving({"/one": Answer(ONE), "/two": Answer(body)}) as site:
         for first in ("2026-08-21", "2026-08-22", "2026-09-10"):

@@ -16,8 +16,11 @@ from blackboard.errors import BlackboardError
 from jobs.calendars import aggregate
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import calendar, event, params_of
+from tests.cli.command_line import CommandLine, blackboard
 from tests.support.page_commands import environment
 from tests.support.patience import patience
+
+__all__ = ["blackboard"]
 
 ONE = calendar(event("1", "One"))
 
@@ -101,30 +104,27 @@ main()
 """
 
 
+@pytest.mark.of_sqlite("it is about what is installed")
 @pytest.mark.parametrize("command", ["worker --until-idle", "run davis --here", "types --check"])
 def test_without_its_packages_it_is_refused_before_anything_is_claimed(
-    tmp_path: Path, command: str
+    blackboard: CommandLine, command: str
 ) -> None:
-    def called(program: list[str], args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *program, *args.split()],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(60),
-        )
-
-    (tmp_path / "blackboard.toml").write_text('[board]\njobs = ["calendars"]\n')
-    installed = ["-m", "blackboard"]
-    assert called(installed, "init").returncode == 0
-    assert called(installed, "add davis --type calendars").returncode == 0
-    refused = called(["-c", WITHOUT_HTTPX], command)
+    blackboard.write('[board]\njobs = ["calendars"]\n')
+    blackboard("init")
+    blackboard("add", "davis", "--type", "calendars")
+    refused = subprocess.run(
+        [sys.executable, "-c", WITHOUT_HTTPX, *command.split()],
+        cwd=blackboard.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
+    )
     assert (refused.returncode, refused.stdout) == (2, "")
     (line,) = refused.stderr.splitlines()
     assert line.endswith(
         "the type calendars needs the package httpx2 "
         "(pip install 'blackboard-scheduler[calendars]')"
     )
-    assert json.loads(called(installed, "show --json").stdout)[0]["runs"] == 0
+    assert blackboard("show", "--json").json[0]["runs"] == 0

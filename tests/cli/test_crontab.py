@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from time import process_time
 from types import SimpleNamespace
 from typing import Any
@@ -114,6 +115,11 @@ def numbers(text: str, low: int, high: int) -> set[int]:
     return found
 
 
+@cache
+def all_minutes() -> list[datetime]:
+    return [START + timedelta(minutes=minute) for minute in range(1, DAYS * 24 * 60)]
+
+
 def runs_by_the_manual(expression: str) -> list[datetime]:
     """Minute by minute."""
     texts = MACROS.get(expression, expression).split()
@@ -122,8 +128,7 @@ def runs_by_the_manual(expression: str) -> list[datetime]:
     weekdays = {one % 7 for one in weekdays}
     either = not (texts[2].startswith("*") or texts[4].startswith("*"))
     found = []
-    for minute in range(1, DAYS * 24 * 60):
-        now = START + timedelta(minutes=minute)
+    for now in all_minutes():
         if now.minute not in minutes or now.hour not in hours or now.month not in months:
             continue
         fits = now.day in days, now.isoweekday() % 7 in weekdays

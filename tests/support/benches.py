@@ -13,8 +13,8 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in {
         "SLOTS": SLOTS,
         "FEWEST": 20,
-        "MOST": 200,
-        "MOST_BATCHES": 4,
+        "MOST": 60,
+        "MOST_BATCHES": 2,
         "MANY_ITEMS": 50,
         "LAG_RATE": 20,
         "LAG_CYCLE": timedelta(seconds=0.2),
