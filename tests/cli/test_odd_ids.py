@@ -59,7 +59,8 @@ def test_any_text_is_an_id(town: CommandLine) -> None:
     ids = list(ODD.values())
     town("add", "--type", "hello", "--", *ids)
     assert town.ids() == sorted(ids)
-    done = processed("worker", "--jobs", "jobs", "--until-idle", folder=town.folder)
+    only = ("--slots", "1")  # one child process
+    done = processed("worker", "--jobs", "jobs", "--until-idle", *only, folder=town.folder)
     assert done.returncode == 0, done.stderr
     shown = {one["id"]: one for one in town("show", "--json").json}
     runs = {one["id"]: one for one in town("log", "--json", "-n", "100").json}
