@@ -8,9 +8,10 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,10 @@ from blackboard.table import (
     Replace,
     read,
 )
+from blackboard.tables import sqlite_file
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
+from blackboard.tables.sqlite_writes import Write, statement
 from tests.support.clocks import START, ManualClock
 from tests.support.patience import patience
 from tests.support.sqlite_files import P, fill, setting, write_lock
@@ -130,18 +133,19 @@ def test_the_stamp_is_that_of_the_try_that_wrote(path: Path, run: Run, clock: Ma
 
     async def story() -> float:
         table = await SqliteTable.open(path, clock, Opening(create=True, wait=60))
-        begun, loop = asyncio.Event(), asyncio.get_running_loop()
+        tries, loop = asyncio.Queue[str](), asyncio.get_running_loop()
 
         def seen(statement: str) -> None:
-            if statement.startswith("INSERT INTO writes"):
-                loop.call_soon_threadsafe(begun.set)
+            loop.call_soon_threadsafe(tries.put_nowait, statement)
 
         file = table._file
         await table._thread.call(lambda: file._connection.set_trace_callback(seen))
         with write_lock(path):
             writing = asyncio.create_task(table.commit(P, [Insert("a", {"n": 1})]))
-            await begun.wait()
+            await tries.get()
             clock.advance(4)
+            while str(clock.monotonic()) not in await tries.get():
+                pass  # it had its stamp before
         await writing
         row = await read(table, P, "a")
         assert row is not None
@@ -350,25 +354,32 @@ def test_no_batch_keeps_others_waiting_between_two_statements(table: SqliteTable
     async def story() -> None:
         await table.commit(P, [Insert("merged", {"n": 1}), Insert("deleted", {"n": 1})])
         await watch(table, statements)
-        inserts = [Insert(f"k{number}", {"n": 1}) for number in range(998)]
+        inserts = [Insert(f"k{number}", {"n": 1}) for number in range(100)]
         await table.commit(P, [Merge("merged", {"m": 2}, ANY), Delete("deleted", ANY), *inserts])
 
     run(story())
     assert transactions(statements) == statements
-    assert len(run(rows_of(table, P))) == 999
+    assert len(run(rows_of(table, P))) == 101
 
 
-def test_a_transaction_has_no_more_rows_than_a_batch_may_have(table: SqliteTable, run: Run) -> None:
-    statements: list[str] = []
+def test_a_transaction_has_no_more_rows_than_a_batch_may_have(
+    table: SqliteTable, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def counted(writes: Sequence[Write], revision: int) -> tuple[str, list[Any]]:
+        sizes.append(len(writes))
+        return statement(writes, revision)
+
+    monkeypatch.setattr(sqlite_file, "statement", counted)
 
     async def story() -> None:
-        await watch(table, statements)
         batches = [[Insert(f"{n}-{k}", {"n": 1}) for k in range(400)] for n in range(8)]
         await asyncio.gather(*(table.commit(P, batch) for batch in batches))
 
     run(story())
-    assert 4 <= len(transactions(statements)) < 8
-    assert len(run(rows_of(table, P))) == 3_200
+    assert sum(sizes) == len(run(rows_of(table, P))) == 3_200
+    assert max(sizes) == 800
 
 
 def transactions(statements: list[str]) -> list[str]:
