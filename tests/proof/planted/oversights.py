@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Lock, Outcome, Run, replace
 from blackboard.protocol import batches, claims, edits, reading, releases
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import data_of
+from blackboard.protocol.rows import Record, data_of, record_in
 from blackboard.rules import due, transitions
 from blackboard.rules.due import Move
 from blackboard.rules.transitions import LateMove, late_move, passed_over, released, unlocked
 from blackboard.runners.secrets import Mask
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
-from blackboard.table import Merge, Op, Replace
+from blackboard.table import Merge, Op, Replace, Row
 from blackboard.worker import claiming, running
 from blackboard.worker.backlog import Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
@@ -169,6 +170,15 @@ _honest_given = running.given
 
 
 # ---- a newer version
+
+
+def takes_any_version(
+    record_type: type[Record], row: Row | None, *, age: float = 0.0
+) -> Record | None:
+    try:
+        return None if row is None else record_in(record_type, row, age=age)
+    except BadRow:
+        return None
 
 
 def knows_it(_item: Item) -> None:
@@ -350,7 +360,7 @@ OVERSIGHTS = (
     Planted(
         name="newer claimed",
         without="a waiting item of a newer version is claimed",
-        patches=((reading, "VERSION", VERSION + 1), (due, "VERSION", VERSION + 1)),
+        patches=((reading, "readable", takes_any_version), (due, "VERSION", VERSION + 1)),
         shows="VERSIONS",
         walks=False,
     ),
