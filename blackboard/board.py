@@ -80,7 +80,6 @@ from blackboard.rules.status import STATES, status_of
 from blackboard.rules.upcoming import upcoming
 from blackboard.settings import Settings
 from blackboard.spec import RunOptions, Spec, check_count, check_params, encode_spec, plain
-from blackboard.stores import wake_workers
 from blackboard.subscribers import Events, Subscriber, Subscription, log_event
 from blackboard.table import TableError
 from blackboard.tasks import finishing, in_thread
@@ -858,7 +857,7 @@ class Board:
     def _wake_workers(self) -> None:
         for worker in self._workers:
             worker._walk_soon()  # noqa: SLF001 - it works for its board
-        wake_workers(self._location.url)
+        self._location.wake_workers()
 
     async def _shown(self, item: Item) -> BoardItem:
         return item_record((await read_one(self._table, item))[0], self._table.labels(item))

@@ -13,7 +13,7 @@ from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import Settings, resolver
-from blackboard.stores import is_new, open_table, resolve_path
+from blackboard.stores import is_new, open_table, resolve_path, wake_workers
 from blackboard.table import Table, read
 from blackboard.tables.retrying import RetryingTable
 from blackboard.tables.sqlite import SqliteTable
@@ -56,6 +56,10 @@ class Location:
         handler = self.handlers.get(item_type)
         if handler is not None and handler.params is not None:
             handler.params.check(params)
+
+    def wake_workers(self) -> None:
+        """Wakes the workers of this host, where the store is a file."""
+        wake_workers(self.url)
 
     @asynccontextmanager
     async def open(

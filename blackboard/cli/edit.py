@@ -48,7 +48,6 @@ from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.spec import OF_ITS_SCHEDULE, RunSettings, Spec, encode_spec
-from blackboard.stores import wake_workers
 from blackboard.verbs import Answer
 from blackboard.why import due_words
 
@@ -152,7 +151,7 @@ async def _add(
             for one, problem in left.items():
                 raise BadInput("add", f"{one}: {problem}")
         finally:
-            wake_workers(session.store)
+            session.wake_workers()
             now = await board.table.now()
             items = [added[one] for one in ids if one in added]
             words = f"is added ({item_type}) and"
@@ -314,7 +313,7 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
         async with session.board() as board:
             done = await rename(board, item_id, new_id, await mark_now(board, ""))
             if done.changed:
-                wake_workers(session.store)
+                session.wake_workers()
                 await record(session, board, "rename", [item_id], detail=f"to {new_id}")
             paused = " and is paused, as it was" if done.item.is_paused else ""
             words = f"is the name of {shown(item_id)} now{paused}"

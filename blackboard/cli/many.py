@@ -24,7 +24,6 @@ from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import as_json, item_record
 from blackboard.rules.status import status_of
-from blackboard.stores import wake_workers
 from blackboard.table import TableError
 from blackboard.tasks import finishing, in_turns
 from blackboard.verbs import Answer
@@ -138,7 +137,7 @@ async def recording(
             yield done
         finally:
             if done.ids:
-                wake_workers(session.store)
+                session.wake_workers()
 
 
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]

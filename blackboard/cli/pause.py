@@ -21,7 +21,6 @@ from blackboard.errors import BadInput
 from blackboard.model import Item
 from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
 from blackboard.protocol.reading import BoardTable
-from blackboard.stores import wake_workers
 from blackboard.verbs import VERBS, Answer
 
 PLANNED = {"resume", "cancel"}
@@ -75,7 +74,7 @@ async def _change_board(session: Session, verb: Literal["pause", "resume"]) -> i
         else:
             changed = await resume_board(board)
         mark = await paused_by(board)
-        wake_workers(session.store)
+        session.wake_workers()
         if changed:
             await record(session, board, f"{verb} board", ())
         paused = paused_words(mark, await board.table.now()) if mark else ""
