@@ -207,6 +207,7 @@ def test_a_run_that_waits_to_start_a_child_takes_one_that_becomes_free() -> None
 def test_short_runs_share_few_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_children, "STARTS", 2)
     monkeypatch.setattr(idle_children, "SOON", math.inf)
+    monkeypatch.setattr(idle_children, "ENOUGH", 1.0)  # so runs of less than 2 s are short
 
     async def story(runner: ProcessRunner) -> None:
         runs = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(20)]
