@@ -187,7 +187,8 @@ class SqliteFile:
 
     def _at_once(self, batches: Sequence[Batch]) -> list[Answer] | None:
         """Writes the batches without reading. None when one does not find what it expects, or a
-        merged row may break a limit or is damaged; then nothing is written.
+        merged row may break a limit or is damaged, or they have more values than one statement
+        takes (999 before SQLite 3.32); then nothing is written.
         """
         etags = [_new_etag() for _ in batches]
         writes = [
@@ -196,6 +197,8 @@ class SqliteFile:
             for op, text in zip(batch.ops, batch.texts, strict=True)
         ]
         query, values = statement(writes, etags[-1])
+        if len(values) + 2 > self._connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER):
+            return None
 
         def write() -> None:
             self._check_names()  # it may have waited long for others

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -380,6 +381,25 @@ def test_a_transaction_has_no_more_rows_than_a_batch_may_have(
     run(story())
     assert sum(sizes) == len(run(rows_of(table, P))) == 3_200
     assert max(sizes) == 800
+
+
+def test_a_batch_of_more_values_than_a_statement_takes_is_written(
+    table: SqliteTable, run: Run
+) -> None:
+    """SQLite before 3.32 takes 999 in a statement."""
+    many = [f"k{number}" for number in range(400)]
+
+    async def story() -> None:
+        connection = table._file._connection
+        limit = partial(connection.setlimit, sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+        await table._thread.call(limit)
+        etag, *_ = await table.commit(P, [Insert(key, {"n": 1}) for key in many])
+        await table.commit(P, [Merge(key, {"m": 2}, etag) for key in many])
+        with pytest.raises(Conflict):
+            await table.commit(P, [Delete(key, etag) for key in many])
+
+    run(story())
+    assert [row.data for row in run(rows_of(table, P))] == [{"n": 1, "m": 2}] * len(many)
 
 
 def transactions(statements: list[str]) -> list[str]:
