@@ -36,7 +36,18 @@ def _signals() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _collects_its_own() -> Iterator[None]:
+    """What is collected is what the test has left, not what all tests before it have imported; and
+    asyncio reports it within the test.
+    """
+    gc.freeze()
+    yield
     KEPT.clear()
+    gc.collect()
+    gc.unfreeze()
 
 
 def on_a_contained_loop(story: Callable[[InlineRunner], Coroutine[Any, Any, None]]) -> None:
@@ -47,14 +58,6 @@ def on_a_contained_loop(story: Callable[[InlineRunner], Coroutine[Any, Any, None
             assert ended.outcome is Outcome.OK
 
     run_loop(told())
-
-
-@pytest.fixture
-def _collects_its_own() -> Iterator[None]:
-    """What is collected is what the test has left, not what all tests before it have imported."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -110,7 +113,6 @@ def test_a_handler_that_cancels_all_tasks_cancels_its_own(
     assert told == ["the a-cancels-all-tasks handler of x cancels tasks of its worker: they go on"]
 
 
-@pytest.mark.usefixtures("_collects_its_own")
 @pytest.mark.parametrize("later", [0.0, 0.04])
 @pytest.mark.parametrize(
     "how", ["task", "task of a task", "own task", "callback", "future", "argument"]
@@ -130,7 +132,6 @@ def test_what_is_logged_of_a_handlers_tasks_and_callbacks_is_masked(
     assert "canary" not in caplog.text
 
 
-@pytest.mark.usefixtures("_collects_its_own")
 @pytest.mark.parametrize("later", [0.0, 0.03])
 @pytest.mark.parametrize(
     ("how", "kind"),
