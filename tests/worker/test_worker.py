@@ -670,7 +670,7 @@ async def test_a_store_that_is_away_does_not_keep_a_worker_from_ending(place: Wo
     await place.add("davis", every="1h", stale_after="3s")
     worker = await place.worker(grace=timedelta(0))
     await worker.run("davis")
-    place.table.script(*[Fault.AWAY] * 40)
+    place.table.script(*[Fault.AWAY] * 10_000)
     worker.worker.stop()
     while not worker.task.done():
         place.clock.advance(0.5)
