@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -46,9 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Adapts timeouts to this machine. Lets SIGINT end a process again: a shell ignores it for
     background processes, and processes that tests start would inherit that. Removes COLUMNS, by
-    which pytest-xdist passes on the width of its terminal.
+    which pytest-xdist passes on the width of its terminal, and TZ, the zone of who runs the tests.
     """
-    os.environ.pop("COLUMNS", None)
+    for name in ("COLUMNS", "TZ"):
+        os.environ.pop(name, None)
+    time.tzset()
     if config.getoption("timeout") is None:
         config.option.timeout = patience(float(config.getini("timeout")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -202,13 +202,13 @@ try() {
 READ_ONLY = """
 mount -t tmpfs -o size=1m tmpfs disk
 blackboard --store disk/b.db add a b --type shell --every 1h
-mount -o remount,ro disk
+mount -o remount,bind,ro disk
 try --store disk/b.db show
 try --store disk/b.db add c --type shell
 try --store disk/b.db rm a
 try --store disk/new.db init
 try --store disk/b.db worker --jobs shell --once
-mount -o remount,rw disk
+mount -o remount,bind,rw disk
 blackboard --store disk/b.db export --json
 """
 

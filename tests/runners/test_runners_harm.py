@@ -448,7 +448,7 @@ def test_a_guard_whose_pipe_another_process_holds_is_ended(monkeypatch: pytest.M
         held = os.dup(watch._guard.stdin.fileno())
         await asyncio.wait_for(watch.close(), PATIENCE)
         os.close(held)
-        assert is_gone(pid)
+        await eventually(lambda: is_gone(pid))
 
     asyncio.run(story())
 
