@@ -17,7 +17,7 @@ from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable
 from blackboard.protocol.retention import Retention
 from blackboard.schedule.times import duration_of
-from blackboard.settings import NO_GRACE, Settings
+from blackboard.settings import Settings
 from blackboard.spec import MOST_SLOTS, check_count
 from blackboard.stores import when_woken
 from blackboard.tasks import in_thread
@@ -62,13 +62,11 @@ def worker_settings(
     table = declared.worker
     if slots is not None:
         check_count("slots", slots, most=MOST_SLOTS)
-    grace = table.grace if grace is None else grace
-    is_nothing = grace in {*NO_GRACE, timedelta(0), 0}
     return WorkerSettings(
         cycle=duration_of(table.cycle if cycle is None else cycle, "cycle"),
         slots=slots or table.slots,
         types=tuple(types) or tuple(table.types),
-        grace=timedelta(0) if is_nothing else duration_of(grace, "grace"),
+        grace=duration_of(table.grace if grace is None else grace, "grace"),
         retention=declared.retention,
         coordinator=declared.board.coordinator,
     )

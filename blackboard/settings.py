@@ -48,7 +48,6 @@ from blackboard.spec import (
 FILE_NAME = "blackboard.toml"
 LARGEST_FILE = 64 << 20
 """The most bytes of a file of settings or items, or of a crontab."""
-NO_GRACE = {"0", "0s"}
 MOST_REMEMBERED = 20_000
 """The most specs whose settings a resolver caches."""
 MOST_HISTORY = 1_000_000
@@ -325,8 +324,7 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
             check_board_name(settings.board.name)
         path = ("worker",)
         parse_duration(settings.worker.cycle, "cycle")
-        if settings.worker.grace not in NO_GRACE:
-            parse_duration(settings.worker.grace, "grace")
+        parse_duration(settings.worker.grace, "grace")
         check_count("slots", settings.worker.slots, most=MOST_SLOTS)
         if settings.notify is not None:
             path = ("notify",)

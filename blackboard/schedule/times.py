@@ -30,6 +30,8 @@ UNITS = {
 }
 LONGEST = timedelta(days=3653)
 """Ten years, leap days included."""
+MAY_BE_NOTHING = {"grace", "jitter"}
+"""The fields whose duration may be nothing, which is written "0" as well."""
 
 _NOTHING = timedelta(0)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -66,7 +68,7 @@ def parse_duration(value: str | float | timedelta, field: str = "duration") -> t
 
 def _checked(duration: timedelta, field: str, *, written: str | float | timedelta) -> timedelta:
     shown = str(written) if isinstance(written, timedelta) else repr(written)
-    if duration <= _NOTHING:
+    if duration < _NOTHING or (duration == _NOTHING and field not in MAY_BE_NOTHING):
         raise BadInput(field, f"{shown} is not longer than nothing", _EXAMPLES)
     if duration > LONGEST:
         raise BadInput(field, f"{shown} is longer than ten years", _EXAMPLES)
@@ -109,6 +111,8 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _read(text: str, field: str) -> timedelta:
+    if text == "0" and field in MAY_BE_NOTHING:
+        return _NOTHING
     if _NUMBER.fullmatch(text):
         raise BadInput(field, f"{text!r} has no unit", _with_unit(text))
     parts = _PARTS.fullmatch(text)

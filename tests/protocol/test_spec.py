@@ -50,6 +50,11 @@ def test_the_first_layer_that_says_something_about_a_field_decides_it() -> None:
     )
 
 
+@pytest.mark.parametrize("nothing", ["0", "0s"])
+def test_an_item_may_have_no_jitter_though_its_type_has_one(nothing: str) -> None:
+    assert resolve([Spec(jitter=nothing), Spec(jitter="5m")]).jitter == timedelta(0)
+
+
 def test_the_schedule_counts_as_one_thing() -> None:
     settings = resolve([Spec(retries=1), Spec(every="8h"), Spec(cron="0 3 * * *")])
     assert settings.schedule == Every(timedelta(hours=8))
