@@ -32,7 +32,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import version_of
 from blackboard.records import BoardItem, Progress, item_record
-from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
+from blackboard.rules.due import Move, decide_lock, decide_token, is_closed, may_take_over
 from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
 from blackboard.rules.wrong_clock import problem_of_times
@@ -303,10 +303,12 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         return f"a worker like this leaves it alone: {facts.problem}"
     if move is Move.SKIP:
         return "it was missed, and missed runs are not made up for: the next walk reschedules it"
-    if move is Move.PUT_OFF:
-        end = opens(facts.settings.schedule, facts.now)
+    at = max(facts.now, item.ready)
+    if is_closed(item, now=at, settings=facts.settings):
+        end = opens(facts.settings.schedule, at)
         until = f"until {exactly(end, facts.now)}" if end else "any more"
-        return f"its blackout lets no run begin {until}: the next walk puts it off"
+        what_now = ": the next walk puts it off" if move is Move.PUT_OFF else ""
+        return f"its blackout lets no run begin {until}{what_now}"
     if facts.is_election:
         return "the first of its candidates that looks leads: each looks again and again"
     if facts.takers == 0:

@@ -132,6 +132,12 @@ def why(
             Move.LEAVE,
             ["; it may start after its blackout at 2026-11-21 11:00:00Z (in 2h)"],
         ),
+        (
+            dict.fromkeys(BEFORE, NOW + HOUR),
+            {"settings": CLOSED, "takers": 1},
+            Move.LEAVE,
+            ["next          its blackout lets no run begin until 2026-11-21 11:00:00Z (in 2h)\n"],
+        ),
         (BEFORE, {"settings": None}, Move.LEAVE, ["a worker like this leaves it alone"]),
         (
             BEFORE
