@@ -218,15 +218,15 @@ def jittered(schedule: Schedule | None, slot: datetime, wait: timedelta) -> date
     """A slot plus the item's part of the jitter; the slot alone, where a blackout has begun by
     then: else the item would be passed over at every such slot.
     """
-    ready = whole_milliseconds(slot + wait)
+    ready = slot + wait
     return ready if opens(schedule, ready) == ready else slot
 
 
 def part_of_jitter(item_id: str, settings: RunSettings) -> timedelta:
     """How long after its slots an item is ready, at each slot the same; with an `Every`, after the
-    first one alone.
+    first one alone. It is whole milliseconds, as slots are: so a slot has passed once it is ready.
     """
-    return settings.jitter * phase(item_id)
+    return settings.jitter * phase(item_id) // MILLISECOND * MILLISECOND
 
 
 def phase(item_id: str) -> float:

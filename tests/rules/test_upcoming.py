@@ -203,3 +203,10 @@ def test_times_are_whole_milliseconds() -> None:
             assert at.microsecond % 1_000 == 0
     after = NOON + HOUR + timedelta(milliseconds=1)
     assert next(upcoming(WAITING, spread(CRON, wait), now=NOON, after=after)) == after + HOUR
+
+
+def test_a_slot_that_is_ready_when_a_run_starts_is_covered_by_it() -> None:
+    until_two = settings(cron=HOURLY, blackout="13:01-14:00")
+    found = islice(upcoming(NAMED, spread(until_two, timedelta(microseconds=1_500)), now=NOON), 2)
+    late = timedelta(milliseconds=1)
+    assert [*found] == [NOON + 2 * HOUR + late, NOON + 3 * HOUR + late]
