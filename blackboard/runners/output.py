@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from types import CoroutineType, TracebackType
 from typing import Any, Final, TextIO, TypeVar, cast
@@ -334,8 +335,13 @@ def _all_in(value: Any) -> Iterator[Any]:
                 left.append(msgspec.json.decode(one))
             case msgspec.Struct():
                 left += [getattr(one, name) for name in one.__struct_fields__]
+            case Enum():
+                left.append(one.value)
             case _ if is_dataclass(one):
                 left += [getattr(one, each.name) for each in fields(one)]
+            case _:
+                of_attrs = getattr(type(one), "__attrs_attrs__", ())
+                left += [getattr(one, each.name) for each in of_attrs]
 
 
 def failure(problem: BaseException) -> str:

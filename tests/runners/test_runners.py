@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -102,7 +103,12 @@ def test_keys_of_a_result_are_text_and_those_of_a_checkpoint_have_to_be() -> Non
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> None:
-    for value in (number, {"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}):
+    kind: Any = Enum
+    member = kind("Reading", {"LAST": number}).LAST
+    of_attrs: Any = type("OfAttrs", (), {"__attrs_attrs__": (SimpleNamespace(name="mean"),)})()
+    of_attrs.mean = number
+    more = ({"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}, [member], [of_attrs])
+    for value in (number, *more):
         with pytest.raises(output.Unfit, match=f"the number {number}, which JSON cannot hold"):
             output.encode_result(value)
 
