@@ -57,6 +57,8 @@ class _Files:
     """Time of change and size of each file, when its content was last the same as the one read."""
     folders: dict[str, bool] = field(default_factory=dict)
     """The folders that were read; true: with those folders in them that are no packages."""
+    named: set[str] = field(default_factory=set)
+    """The files that are jobs by themselves, among those that were read."""
 
 
 _own = _Files()
@@ -80,6 +82,12 @@ def claim(folder: Path, field: str, *, whole: bool = True, others: Sequence[Path
         _own.packages[name] = str(real)
         if str(folder.parent) not in sys.path:
             sys.path.append(str(folder.parent))
+
+
+def claim_file(file: Path, field: str) -> None:
+    """Reads a file that is jobs by itself, with those beside it: they are its package."""
+    claim(file.parent, field, whole=False)
+    _own.named.add(str(file.parent.resolve() / file.name))
 
 
 def claim_module(spec: ModuleSpec, field: str) -> None:
@@ -135,8 +143,8 @@ def stamps(folders: Mapping[str, bool], others: Iterable[str]) -> dict[str, tupl
 
 
 def mistake_in(files: Iterable[str]) -> str:
-    """Why the jobs cannot be read as they are now: a folder of theirs is not there, or one of these
-    files is not valid Python; "" if they can.
+    """Why the jobs cannot be read as they are now: a folder of theirs, or a file that was named, is
+    not there, or one of these files is not valid Python; "" if they can.
     """
     for folder in _own.folders:
         try:
@@ -146,8 +154,9 @@ def mistake_in(files: Iterable[str]) -> str:
     for file in files:
         try:
             ast.parse(Path(file).read_bytes(), file)
-        except FileNotFoundError:
-            continue
+        except FileNotFoundError as problem:
+            if file in _own.named:
+                return f"{file}: {problem.strerror}"
         except (OSError, ValueError, SyntaxError) as problem:
             return f"{file}: {problem}"
     return ""

@@ -261,7 +261,7 @@ def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
 def _source_of_file(entry: str, path: Path) -> Source:
     if path.suffix != ".py" or "." in path.stem:
         raise BadInput(f"jobs {entry!r}", "is not a Python file", "a name like feeds.py")
-    code.claim(path.parent, f"jobs {entry!r}", whole=False)
+    code.claim_file(path, f"jobs {entry!r}")
     return Source(str(path.parent.resolve()), "" if path.stem == "__init__" else path.stem)
 
 

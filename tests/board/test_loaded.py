@@ -254,6 +254,22 @@ def test_with_reload_a_worker_starts_again_once_what_was_saved_is_whole(place: S
     assert started.ended() == 0
 
 
+def test_with_reload_a_worker_goes_on_while_the_file_of_its_jobs_is_away(place: Site) -> None:
+    """As it is while an editor or git writes it anew."""
+    file, away = place.folder / "alone.py", place.folder / "away"
+    file.write_text("from blackboard import handler\n\n@handler\nasync def alone(item, ctx): ...\n")
+    place.add("alone", type_="alone")
+    started = place.works(worker(place, "--reload", "--jobs", file.name))
+    file.rename(away)
+    eventually(lambda: "alone.py: No such file or directory" in started.text, "it is missed")
+    assert result(place, "alone") is None
+    file.write_text(away.read_text().replace("...", "return 2"))
+    eventually(lambda: started.text.count("worker started") == 2, "it works again")
+    assert result(place, "alone") == 2
+    started.send(signal.SIGTERM)
+    assert started.ended() == 0
+
+
 @pytest.mark.parametrize("options", [["--once"], ["--until-idle"], ["--processes", "2"]])
 def test_reload_is_for_one_worker_without_an_end(place: Site, options: list[str]) -> None:
     done = subprocess.run(
