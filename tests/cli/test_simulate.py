@@ -182,6 +182,16 @@ def test_a_slot_that_its_type_says_may_be_missed_is_no_broken_promise(
     assert said["runs"] < 6 * 12
 
 
+def test_a_schedule_that_ends_is_no_broken_promise(blackboard: CommandLine) -> None:
+    blackboard("init")
+    blackboard("add", "a", "b", "--type", "feed", "--every", "10m", "--max-runs", "2")
+    blackboard("add", "c", "d", "--type", "feed", "--cron", "*/10 * * * *", "--max-runs", "1")
+    blackboard("add", "e", "--type", "feed", "--cron", "*/5 * * * *")
+    args = ("simulate", "--hours", "0.5", "--faults", "edit", "--trouble-every", "10s", "--json")
+    for seed in ("3", "5"):
+        assert blackboard(*args, "--seed", seed).json["violation"] is None
+
+
 def test_a_run_takes_as_long_as_its_last_one(blackboard: CommandLine) -> None:
     blackboard("init")
     blackboard("add", "slow", "--type", "feed", "--every", "1h")

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from blackboard.model import LONG_AGO, NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
 from blackboard.rules.applied import REMEMBERED
-from blackboard.rules.next_run import phase, serves, slot_of
+from blackboard.rules.next_run import is_exhausted, phase, serves, slot_of
 from blackboard.schedule.schedule import Every, Once, next_due, opens
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
@@ -116,10 +116,11 @@ class OperatorChanges:
         if isinstance(schedule, Once):
             yield "SLOT", "slot", slot_of(schedule), after.slot
             return
-        if isinstance(schedule, Every):
-            following = next_due(schedule, after.start) if after.start else opens(schedule, latest)
+        begins = after.start or max(latest, after.first or latest)
+        if not isinstance(schedule, Every):
+            following = next_due(schedule, max(latest, begins))
         else:
-            following = next_due(schedule, max(latest, after.start or latest))
+            following = next_due(schedule, begins) if after.start else opens(schedule, begins)
         if following is None:
             return
         jitter = settings.jitter * phase(after.id)
@@ -131,9 +132,10 @@ class OperatorChanges:
         self, change: AppliedChange, after: Item, settings: RunSettings
     ) -> Iterator[Difference]:
         schedule = settings.schedule
-        if isinstance(schedule, Every) or (
-            schedule is not None and next_due(schedule, change.latest) is not None
-        ):
+        if schedule is None or is_exhausted(schedule, after.runs):
+            return
+        begin = after.start if isinstance(schedule, Every) else None
+        if next_due(schedule, begin or change.latest) is not None:
             yield "SERVED", "state", State.ACTIVE, after.state
 
     def _asked(self, change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:

@@ -25,7 +25,14 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
-from blackboard.rules.next_run import MILLISECOND, is_ahead, phase, serves, slot_of
+from blackboard.rules.next_run import (
+    MILLISECOND,
+    is_ahead,
+    is_exhausted,
+    phase,
+    serves,
+    slot_of,
+)
 from blackboard.schedule.schedule import (
     Every,
     Once,
@@ -264,8 +271,10 @@ def taken_in_hand(same: Expected, planned: datetime) -> Expected:
 
 
 def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
-    """The first slot of the schedule that this run does not cover."""
+    """The first slot of the schedule that this run does not cover; none after its last run."""
     schedule = settings.schedule
+    if schedule is not None and is_exhausted(schedule, item.runs + 1):
+        return None
     if schedule is None or isinstance(schedule, Every):
         following = next_due(schedule, run.start) if schedule else None
         if item.slot != item.planned and item.planned > (following or run.start):
