@@ -17,7 +17,7 @@ holder keeps nothing meanwhile. The nonce is of this process, and so is the cloc
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -146,6 +146,22 @@ class Freed(Enum):
     """A stale lock was removed without another attempt of its run."""
 
     FREED = "freed"
+
+
+class StaleRun(Struct, frozen=True, gc=False, kw_only=True):
+    """The run of a stale lock, which may be attempted again: what `override_run` needs."""
+
+    lock: Lock
+    item: Item
+    """The item as its row says."""
+    settings: RunSettings
+    abandoned: Run
+    """The row of the history for the attempt whose holder has stopped renewing the lock."""
+
+    @property
+    def held(self) -> Item:
+        """The item as it was run under the lock."""
+        return held_item(self.item, self.lock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,30 +395,20 @@ def _missable(one: Item | Token) -> tuple[object, ...]:
     return one.type, one.spec, one.slot, one.ready, one.planned, one.attempt
 
 
-async def override(
-    board: BoardTable,
-    lock: Lock,
-    *,
-    owner: str,
-    may_run: Callable[[Item], Awaitable[bool]] | None = None,
-) -> Claim | None:
-    """As `take_over`, but None also where the lock was freed."""
-    taken = await take_over(board, lock, owner=owner, may_run=may_run)
-    return taken if isinstance(taken, Claim) else None
+async def override(board: BoardTable, lock: Lock, *, owner: str) -> Claim | None:
+    """Takes a stale lock from its holder, for another attempt of its run. None: another worker was
+    faster, or there is no other attempt, and the lock was removed. Raises as `free_unless_retried`.
+    """
+    stale = await free_unless_retried(board, lock)
+    return await override_run(board, stale, owner=owner) if isinstance(stale, StaleRun) else None
 
 
-async def take_over(
-    board: BoardTable,
-    lock: Lock,
-    *,
-    owner: str,
-    may_run: Callable[[Item], Awaitable[bool]] | None = None,
-) -> Claim | Freed | None:
-    """Takes a stale lock from its holder. FREED: the item is not run again, because it is paused,
-    or its attempts are used up. None: another worker was faster, or the lock had no item and was
-    deleted; or `may_run`, which is called once the item was read and is to be run, returned False.
-    Raises BadInput for an item that a newer version wrote (its lock may be of an older one, because
-    only the holder writes it), and for one whose rows the store refuses.
+async def free_unless_retried(board: BoardTable, lock: Lock) -> StaleRun | Freed | None:
+    """Removes a stale lock, unless its run is to be attempted again: then returns that run, and the
+    lock stays. FREED: the item is paused, or its attempts are used up, and the lock was removed.
+    None: another worker was faster, or the lock had no item and was deleted. Raises BadInput for an
+    item that a newer version wrote (its lock may be of an older one, because only the holder writes
+    it), and for one whose rows the store refuses.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -412,21 +418,27 @@ async def take_over(
     check_version(item)
     settings = board.resolve(item.type, item.spec)
     gone = abandoned_run(item, lock, now=await board.table.now())
-    held = held_item(item, lock)
+    stale = StaleRun(lock=lock, item=item, settings=settings, abandoned=gone)
     stood_still = lock.stood_still
     has_tries = may_take_over(lock.attempt, retries=settings.retries, stood_still=stood_still)
-    if item.state is not State.ACTIVE or not has_tries or item.fence == LARGEST:
-        after = freed(held, gone, settings=settings, requeue=has_tries)
-        return await _freed(board, after, free_ops(item, lock.etag, after, gone))
-    if may_run is not None and not await may_run(held):
-        return None
+    if item.state is State.ACTIVE and has_tries and item.fence < LARGEST:
+        return stale
+    after = freed(stale.held, gone, settings=settings, requeue=has_tries)
+    return await _freed(board, after, free_ops(item, lock.etag, after, gone))
+
+
+async def override_run(board: BoardTable, stale: StaleRun, *, owner: str) -> Claim | None:
+    """Replaces a stale lock by one of `owner`, for another attempt of its run. None: another worker
+    was faster. Raises BadInput where the store refuses the rows.
+    """
+    item, lock = stale.item, stale.lock
     now, sent = await board.table.now(), board.clock.monotonic()
-    after = overridden(held, owner=owner, now=now)
-    taken = _claim_of(board, after, settings=settings, sent=sent)
+    after = overridden(stale.held, owner=owner, now=now)
+    taken = _claim_of(board, after, settings=stale.settings, sent=sent)
     board.in_flight.add(taken.nonce)
     try:
         with _one_item():
-            ops = override_ops(item, lock, taken.item, taken.lock, gone)
+            ops = override_ops(item, lock, taken.item, taken.lock, stale.abandoned)
             etags = await board.commit(lock.id, ops)
     except Conflict:
         return None

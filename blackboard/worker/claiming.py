@@ -6,13 +6,23 @@ meanwhile claims and overrides nothing more.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from blackboard.events import LockAdopted, LockOverridden
 from blackboard.model import Item, Lock
-from blackboard.protocol.claims import Claim, Claimed, Freed, adopt, claim, take_over, trusted
+from blackboard.protocol.claims import (
+    Claim,
+    Claimed,
+    Freed,
+    StaleRun,
+    adopt,
+    claim,
+    free_unless_retried,
+    override_run,
+    trusted,
+)
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
@@ -23,12 +33,10 @@ from blackboard.worker.running import Runs
 from blackboard.worker.slots import Slots
 
 
-class NoPermit(Exception):
-    """A stale lock is left alone: some of its limits have no permit left."""
+class NoPermit(NamedTuple):
+    """A stale lock is left alone: its limits have no permit left."""
 
-    def __init__(self, limits: frozenset[LimitName]) -> None:
-        super().__init__()
-        self.limits = limits
+    limits: frozenset[LimitName]
 
 
 class ClaimedBatch(NamedTuple):
@@ -69,39 +77,38 @@ class Claimer:
         finally:
             self._slots.unreserve(shard)
 
-    async def override(self, lock: Lock, *, reserves: bool) -> list[Claim] | Freed | None:
+    async def override(
+        self, lock: Lock, *, reserves: bool
+    ) -> list[Claim] | NoPermit | Freed | None:
         """Overrides a stale lock; it `reserves` a slot until that is answered. Returns the claim to
         run, or no claim where it is not certain in time that the lock is ours; FREED: the lock was
-        removed, and nothing is to be run; None: it was not taken. Raises NoPermit, what the store
-        raises, and BadInput or ValueError for settings that cannot be computed.
+        removed, and nothing is to be run; None: it was not taken. Raises what the store raises, and
+        BadInput or ValueError for settings that cannot be computed.
         """
         shard = shard_of(lock.id, self.board.shards)
         if reserves:
             self._slots.reserve(shard, [lock.type])
         try:
-            async with AsyncExitStack() as stack:
-                grant: Grant | None = None
-
-                async def may_run(item: Item) -> bool:
-                    nonlocal grant
-                    grant = await stack.enter_async_context(self._asked(item))
-                    if not grant.allows(item.id):
-                        self.permits.keep_for_locks(grant.limits)
-                        raise NoPermit(grant.limits)
-                    return not self._slots.closed
-
-                taken = await take_over(self.board, lock, owner=self.owner, may_run=may_run)
-                if not isinstance(taken, Claim):
-                    return taken
+            stale = await free_unless_retried(self.board, lock)
+            if not isinstance(stale, StaleRun):
+                return stale
+            async with self._asked(stale.held) as grant:
+                if not grant.allows(lock.id):
+                    self.permits.keep_for_locks(grant.limits)
+                    return NoPermit(grant.limits)
+                if self._slots.closed:
+                    return None
+                taken = await override_run(self.board, stale, owner=self.owner)
+                if taken is None:
+                    return None
                 self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
-                assert grant is not None
                 return await self._trusted([taken], grant)
         finally:
             self._slots.unreserve(shard)
 
     async def adopt(self, lock: Lock) -> list[Claim] | None:
-        """Adopts a lock of this worker that none of its runs has. Returns and raises as `override`,
-        but no FREED and no NoPermit.
+        """Adopts a lock of this worker that none of its runs has. Returns the claim to run, or no
+        claim, and raises, as `override` does; None: it was not adopted.
         """
         try:
             taken = await adopt(self.board, lock)

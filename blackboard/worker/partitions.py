@@ -29,9 +29,18 @@ from blackboard.events import (
     LockOverridden,
 )
 from blackboard.handlers.handler import Handler, Pump
-from blackboard.model import Ended, Item, Lock, Member, Outcome, Token, replace
+from blackboard.model import Ended, Lock, Member, Outcome, Token, replace
 from blackboard.protocol.board_row import BoardGone
-from blackboard.protocol.claims import Claim, adopt, claim, claims_at_once, override, trusted
+from blackboard.protocol.claims import (
+    Claim,
+    StaleRun,
+    adopt,
+    claim,
+    claims_at_once,
+    free_unless_retried,
+    override_run,
+    trusted,
+)
 from blackboard.protocol.edits import bring_back
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardTable
@@ -457,11 +466,11 @@ class GroupWorker:
             left = [one for one in left if one is not answer.broken]
 
     async def _override(self, lock: Lock) -> None:
-        async def may_run(_item: Item) -> bool:
-            return not self._stopping
-
         with self._leaving_alone(lock):
-            if made := await override(self.board, lock, owner=self.owner, may_run=may_run):
+            stale = await free_unless_retried(self.board, lock)
+            if not isinstance(stale, StaleRun) or self._stopping:
+                return
+            if made := await override_run(self.board, stale, owner=self.owner):
                 self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
                 await self._start([made])
 

@@ -696,39 +696,52 @@ class Walk:
             given_up=self.runs.holdings.given_up,
             resolution=self.board.table.resolution,
         )
-        if move is Move.OVERRIDE and self._shard_of(lock) in self._paused:
+        if move is Move.ADOPT:
+            await self._adopt(lock, result)
+        elif move is Move.OVERRIDE and self._shard_of(lock) in self._paused:
             result.locks.discard(lock.nonce)  # no run of it ends while the board is paused
-            return
-        if move is Move.LEAVE:
-            return
+        elif move is Move.OVERRIDE:
+            await self._override(lock, result)
+
+    async def _adopt(self, lock: Lock, result: WalkResult) -> None:
+        """Adopts a lock of this worker."""
         try:
-            if move is Move.OVERRIDE and not self._may_override(lock):
-                self._waiting[lock.nonce] = lock
-                return
-            taken = await self._taken(lock, move)
-        except NoPermit as refused:
-            self._waiting[lock.nonce] = lock
-            self._unpermitted[lock.nonce] = refused.limits
-            return
+            claims = await self._claimer.adopt(lock)
         except (BadInput, ValueError) as error:
             self._leave(lock, str(error))
-            if move is Move.OVERRIDE:
-                result.locks.discard(lock.nonce)  # no run of it will ever end
-            return
-        if isinstance(taken, list):
-            self._start(taken, result)
-            result.crowded |= not taken  # the store is slow: the next walk adopts what is ours
-            return
-        if taken is Freed.FREED:
-            result.freed.append(lock)
-        if move is Move.OVERRIDE:
-            self._look_after(lock, result)
+        else:
+            if claims is not None:
+                self._start_taken(claims, result)
 
-    async def _taken(self, lock: Lock, move: Move) -> list[Claim] | Freed | None:
-        if move is Move.ADOPT:
-            return await self._claimer.adopt(lock)
-        is_late = self._shard_of(lock) in self._tasks.late
-        return await self._claimer.override(lock, reserves=not is_late)
+    async def _override(self, lock: Lock, result: WalkResult) -> None:
+        """Overrides a stale lock. It waits where there is no slot or no permit."""
+        try:
+            if not self._may_override(lock):
+                self._waiting[lock.nonce] = lock
+                return
+            is_late = self._shard_of(lock) in self._tasks.late
+            taken = await self._claimer.override(lock, reserves=not is_late)
+        except (BadInput, ValueError) as error:
+            self._leave(lock, str(error))
+            result.locks.discard(lock.nonce)  # no run of it will ever end
+            return
+        match taken:
+            case NoPermit(limits):
+                self._waiting[lock.nonce] = lock
+                self._unpermitted[lock.nonce] = limits
+            case list(claims):
+                self._start_taken(claims, result)
+            case _:
+                if taken is Freed.FREED:
+                    result.freed.append(lock)
+                self._look_after(lock, result)
+
+    def _start_taken(self, claims: Sequence[Claim], result: WalkResult) -> None:
+        """Runs the claim of an adopted or overridden lock. Without one the store is slow, and the
+        next walk adopts the lock, if it is this worker's.
+        """
+        self._start(claims, result)
+        result.crowded |= not claims
 
     async def _take_over_others(self, result: WalkResult) -> None:
         """Tries again to override the stale locks that wait, before tokens are claimed: a slot that

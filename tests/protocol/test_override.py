@@ -11,10 +11,10 @@ from blackboard.protocol.claims import (
     Claim,
     Freed,
     adopt,
+    free_unless_retried,
     mark_standstill,
     override,
     renew,
-    take_over,
 )
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now, unlock
 from blackboard.rules.due import TAKEOVERS, Move, decide_lock
@@ -383,11 +383,11 @@ async def test_a_freeing_says_whether_it_was_this_one(
     seen = await scene.lock()
     meanwhile = {
         "renewed": lambda: renew(scene.other, made),
-        "freed by another": lambda: take_over(scene.other, seen, owner="another"),
+        "freed by another": lambda: free_unless_retried(scene.other, seen),
         "released": lambda: scene.let_go(made, board=scene.other),
     }
     scene.table.script(fault if isinstance(fault, Fault) else meanwhile[fault])
-    assert await take_over(scene.board, seen, owner="you") is freed
+    assert await free_unless_retried(scene.board, seen) is freed
     await scene.table.land()
 
 
@@ -395,7 +395,7 @@ async def test_a_freeing_says_whether_it_was_this_one(
 async def test_a_lock_without_an_item_is_deleted_and_not_freed(scene: Scene) -> None:
     await damage(scene, "item gone")
     await stale(scene)
-    assert await take_over(scene.board, await scene.lock(), owner="you") is None
+    assert await free_unless_retried(scene.board, await scene.lock()) is None
     await clear(scene)
 
 
