@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from blackboard.board import Board as Board
     from blackboard.board import open_board as open  # noqa: A004 - said as blackboard.open
     from blackboard.board_worker import BoardWorker as BoardWorker
-    from blackboard.election import Election as Election
-    from blackboard.election import Term as Term
     from blackboard.errors import AlreadyThere as AlreadyThere
     from blackboard.errors import BadInput as BadInput
     from blackboard.errors import BlackboardError as BlackboardError
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
     from blackboard.records import BoardItem as BoardItem
     from blackboard.records import BoardRun as Run
     from blackboard.records import as_json as as_json
+    from blackboard.sharing.election import Election as Election
+    from blackboard.sharing.election import Term as Term
     from blackboard.table import TableError as TableError
 
 __version__ = "0.1.0"
@@ -63,7 +63,7 @@ _HOMES = {
     "BoardItem": ("blackboard.records", "BoardItem"),
     "BoardWorker": ("blackboard.board_worker", "BoardWorker"),
     "Context": ("blackboard.handlers.context", "Context"),
-    "Election": ("blackboard.election", "Election"),
+    "Election": ("blackboard.sharing.election", "Election"),
     "Fail": ("blackboard.handlers.context", "Fail"),
     "Item": ("blackboard.handlers.context", "HandlerItem"),
     "LeaseLost": ("blackboard.errors", "LeaseLost"),
@@ -77,7 +77,7 @@ _HOMES = {
     "State": ("blackboard.model", "State"),
     "StoreProblem": ("blackboard.errors", "StoreProblem"),
     "TableError": ("blackboard.table", "TableError"),
-    "Term": ("blackboard.election", "Term"),
+    "Term": ("blackboard.sharing.election", "Term"),
     "as_json": ("blackboard.records", "as_json"),
     "handler": ("blackboard.handlers.handler", "handler"),
     "open": ("blackboard.board", "open_board"),

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from blackboard.runners.loop import RunOfLoop
     from blackboard.runners.process import ProcessRunner
     from blackboard.runners.runner import Runner
-    from blackboard.worker.grab import Races
+    from blackboard.sharing.partitions import GroupWorker
+    from blackboard.sharing.races import Races
     from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.holdings import Holdings
-    from blackboard.worker.partitions import GroupWorker
     from blackboard.worker.release_queue import Releases
     from blackboard.worker.running import Runs
     from blackboard.worker.store_breaker import StoreBreaker
@@ -179,8 +179,8 @@ def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | N
     """
     if pump.pump is None or pump.pump.balance is not Balance.GRAB:
         return None
-    from blackboard.worker.grab import Races
-    from blackboard.worker.redis_bus import RedisBus, redis_url
+    from blackboard.sharing.races import Races
+    from blackboard.sharing.redis_bus import RedisBus, redis_url
 
     created = keys.moment_key(board.created) if board.created else ""
     open_bus = partial(
@@ -257,7 +257,7 @@ def group_worker(
     """Assembles a worker's part in the group of a pump. `board` is the group's, `parent` the
     name of the board that it belongs to.
     """
-    from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
+    from blackboard.sharing.partitions import MOST_PUMPS, GroupWorker
 
     parts = _parts(board, setup, slots=MOST_PUMPS, handlers={pump.type: pump})
     return GroupWorker(
@@ -302,7 +302,7 @@ def assemble(
         events.subscribe(notifier.on_event, "notify")
     coordinator = None
     if settings.coordinator and not keys.group_of(board.name):
-        from blackboard.worker.coordinator import Coordinator
+        from blackboard.sharing.coordinator import Coordinator
 
         coordinator = Coordinator(
             board=board,

@@ -37,7 +37,7 @@ from blackboard.runners.signals import BlockingSignal
 from blackboard.worker.sigterm import ending_at_sigterm, reset
 
 if TYPE_CHECKING:
-    from blackboard.election import Election
+    from blackboard.sharing.election import Election
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")

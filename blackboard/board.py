@@ -87,7 +87,7 @@ from blackboard.verbs import VERBS
 from blackboard.why import explained, read_one
 
 if TYPE_CHECKING:
-    from blackboard.election import Election, Kind
+    from blackboard.sharing.election import Election, Kind
     from blackboard.web.app import WebPages
 
 P = ParamSpec("P")
@@ -688,8 +688,8 @@ class Board:
         Raises BadInput for what cannot be used, and when the block is entered for a kind or a lease
         that is not that of the other candidates.
         """
-        from blackboard.election import Election
         from blackboard.protocol.leaders import name_of_program
+        from blackboard.sharing.election import Election
 
         check_text("name", name)
         election = Election(

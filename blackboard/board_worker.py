@@ -24,7 +24,7 @@ from blackboard.tasks import in_thread
 from blackboard.worker import sigterm
 
 if TYPE_CHECKING:
-    from blackboard.worker.partitions import GroupWorker
+    from blackboard.sharing.partitions import GroupWorker
     from blackboard.worker.wake import CycleWake
     from blackboard.worker.worker import Worker
 

@@ -80,7 +80,7 @@ MET_EVERY = timedelta(minutes=5)
 CHECKED_EVERY = timedelta(minutes=5)
 """The longest time between two checks of the election: a third of the coordinator's lease."""
 CHECKED_SOONER = 0.9
-"""The mean time between two checks, as a share of the longest: see `election.py`."""
+"""The mean time between two checks, as a share of the longest: see `sharing/election.py`."""
 PAGE = 1_000
 """Rows of a page on Azure."""
 LARGEST_EXAMINED = 200_000

@@ -15,7 +15,7 @@ worker that is gone sooner, as with `--once`, leaves what is too old to others.
 An item that is removed, paused or done, or whose runs are always abandoned or cancelled, has no
 release that prunes; and one that runs seldom has it too late: sixteen runs of a monthly item take
 longer than its history is kept. The coordinator of the board prunes those
-(`worker/coordinator.py`).
+(`sharing/coordinator.py`).
 
 A tombstone keeps three things of a removed item:
 

@@ -11,7 +11,6 @@ from blackboard import cost
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
-from blackboard.election import JITTER
 from blackboard.model import ANNOUNCE_EVERY, Item, State, replace
 from blackboard.protocol.additions import add
 from blackboard.protocol.reading import BoardTable
@@ -21,12 +20,14 @@ from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.limits import limits
 from blackboard.schedule.schedule import make_schedule, slots_after
 from blackboard.settings import Settings
+from blackboard.sharing import coordinator
+from blackboard.sharing.election import JITTER
 from blackboard.spec import RunSettings, Spec
 from blackboard.subscribers import Events
 from blackboard.table import Requests
 from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker import coordinator, wake
+from blackboard.worker import wake
 from blackboard.worker.membership import MEETS_EVERY
 from blackboard.worker.worker import Mode
 from tests.support.clocks import START, ManualClock, TurnedWake

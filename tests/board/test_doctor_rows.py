@@ -8,7 +8,6 @@ import pytest
 
 from blackboard.doctor import Examination, examine
 from blackboard.doctor.board_rows import MOST_NAMED
-from blackboard.election import Election
 from blackboard.events import OverdueRun
 from blackboard.model import VERSION, Member, Message, MessageKind, Token
 from blackboard.notify.notice_rows import begin, may_look
@@ -23,6 +22,7 @@ from blackboard.protocol.permits import LEASE, Limit, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import raise_floor
 from blackboard.protocol.status import count, write_statistics
+from blackboard.sharing.election import Election
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace, Value
 from tests.cli.command_line import CommandLine, blackboard

@@ -18,12 +18,6 @@ import pytest
 
 import blackboard
 from blackboard.display.sharing import is_late
-from blackboard.election import (
-    GONE,
-    RESIGNED,
-    UNANSWERED,
-    Election,
-)
 from blackboard.errors import BadInput, BlackboardError, BoardClosed
 from blackboard.model import Message, MessageKind, Outcome, Run, replace
 from blackboard.protocol import edits, keys
@@ -32,6 +26,12 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
 from blackboard.protocol.status import read_status
+from blackboard.sharing.election import (
+    GONE,
+    RESIGNED,
+    UNANSWERED,
+    Election,
+)
 from blackboard.table import ANY, Insert, Merge, Replace, Row, Unavailable, read
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import make_board
@@ -281,7 +281,7 @@ async def test_mail_of_others_that_cannot_be_deleted_keeps_no_candidate_out(town
         raise Unavailable("cable cut")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("blackboard.election.mail.forget_old", away)
+        patched.setattr("blackboard.sharing.election.mail.forget_old", away)
         one = await town.candidate(kind="bully")
     await town.until(lambda: one.is_leader, CHECK)
 

@@ -20,7 +20,7 @@ from blackboard.protocol.additions import ensure
 from blackboard.rules.due import time_limit
 from blackboard.rules.shares import Balance
 from blackboard.settings import Settings, resolver
-from blackboard.worker import group_rows
+from blackboard.sharing import group_rows
 from tests.support.clocks import START
 from tests.support.patience import patience
 from tests.support.processes import PATIENCE, eventually, own_environ

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.election import HURRY, JITTER
 from blackboard.handlers.handler import Pump
 from blackboard.handlers.registry import load
 from blackboard.protocol.groups import LONGEST_ELECTION_LEASE
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.rules.election import ElectionTimes
 from blackboard.schedule.times import format_duration
+from blackboard.sharing.election import HURRY, JITTER
 from blackboard.spec import SHORTEST_LEASE
 from blackboard.tables.azure import AzureTable
 from tests.support.elections import TIMES, Town

@@ -27,7 +27,7 @@ LAYERS = {
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
-        "worker worker.* election doctor doctor.* why verbs cost notify notify.*"
+        "worker worker.* sharing sharing.* doctor doctor.* why verbs cost notify notify.*"
     ),
     "what is read of a board, and how it is shown": "display display.* metrics metrics.*",
     "the settings file": "settings",
@@ -46,7 +46,7 @@ ONLY_IN = {
     "opentelemetry": "runners.tracing",
     "prometheus_client": "metrics metrics.worker metrics.board",
     "pytest": "testing",
-    "redis": "worker.redis_bus",
+    "redis": "sharing.redis_bus",
     "rich": "cli.render",
     "sqlite3": "tables.sqlite tables.sqlite_*",
     "random": "clock",

@@ -10,7 +10,7 @@ import pytest
 from blackboard.bus import Bus
 from blackboard.clock import SeededChance, SystemClock
 from blackboard.rules.grab import Channel, Hash, Notified
-from blackboard.worker.redis_bus import RedisBus
+from blackboard.sharing.redis_bus import RedisBus
 from tests.support.patience import patience
 from tests.support.redis_server import running_redis
 from tests.support.simulated_bus import SharedBus, SimulatedBus

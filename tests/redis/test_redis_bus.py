@@ -18,8 +18,8 @@ from blackboard.errors import BadInput
 from blackboard.rules.breaker import Backoff
 from blackboard.rules.grab import Channel, Hash, Notified, Times
 from blackboard.runners.commands import child_environment
-from blackboard.worker import redis_bus
-from blackboard.worker.redis_bus import RedisBus, redis_url
+from blackboard.sharing import redis_bus
+from blackboard.sharing.redis_bus import RedisBus, redis_url
 from tests.support.grabbing import GrabNode, Pumps
 from tests.support.patience import is_over, patience
 from tests.support.ports import free_port

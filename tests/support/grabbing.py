@@ -9,8 +9,8 @@ from typing import Any, Self
 from blackboard.bus import Bus
 from blackboard.clock import Chance, Clock
 from blackboard.rules.grab import Grab, Leaving, LockHolders, PumpEnded, Times
+from blackboard.sharing.races import LeaseGrab
 from blackboard.simulator.processes import HostClock, ProcessLoop, Timeline, stream
-from blackboard.worker.grab import LeaseGrab
 from tests.support.simulated_bus import SharedBus, SimulatedBus
 
 Drain = tuple[float, float]

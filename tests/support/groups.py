@@ -17,9 +17,9 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import Balance
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
+from blackboard.sharing.partitions import GroupWorker
+from blackboard.sharing.races import Races
 from blackboard.subscribers import Events
-from blackboard.worker.grab import Races
-from blackboard.worker.partitions import GroupWorker
 from tests.support.boards import disagreements
 from tests.support.fleet import Fleet, Network, NetworkTable, with_fleet
 from tests.support.simulated_bus import SharedBus, SimulatedBus

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.board_worker import WorkerSettings
-from blackboard.election import Election, Term
 from blackboard.errors import BlackboardError
 from blackboard.model import Lock
 from blackboard.protocol.keys import LEADERS
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.election import ElectionKind, ElectionTimes
+from blackboard.sharing.election import Election, Term
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.processes import Process

@@ -56,6 +56,8 @@ from blackboard.rules.shares import (
     shares,
 )
 from blackboard.runners.runner import HandlerCall, Reporter
+from blackboard.sharing.partitions import SHARED, GroupWorker
+from blackboard.sharing.races import Races
 from blackboard.simulator.changes import AppliedChange, Shadow, Touch, saved_in
 from blackboard.simulator.handlers import HandlerRun, SimulatedRunner
 from blackboard.simulator.invariants import Violation
@@ -68,8 +70,6 @@ from blackboard.simulator.workers import Happening, SharedPart, WorkerProcess
 from blackboard.simulator.world import World
 from blackboard.subscribers import Events
 from blackboard.table import Delete, Insert, Replace
-from blackboard.worker.grab import Races
-from blackboard.worker.partitions import SHARED, GroupWorker
 from tests.support.simulated_bus import SharedBus, SimulatedBus
 
 DRAINS = (0.05, 0.5)

@@ -37,11 +37,8 @@ from blackboard.protocol.retention import Retention
 from blackboard.protocol.status import read_statistics
 from blackboard.rules.breaker import LONGEST, MANY
 from blackboard.rules.status import COUNTED_EVERY
-from blackboard.spec import Spec
-from blackboard.subscribers import Events
-from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Row, Table, Unavailable, Value
-from blackboard.worker import coordinator
-from blackboard.worker.coordinator import (
+from blackboard.sharing import coordinator
+from blackboard.sharing.coordinator import (
     ENTERS_AFTER,
     LEASE,
     Coordinator,
@@ -49,6 +46,9 @@ from blackboard.worker.coordinator import (
     TermOver,
     prunes_every,
 )
+from blackboard.spec import Spec
+from blackboard.subscribers import Events
+from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Row, Table, Unavailable, Value
 from blackboard.worker.steady_clock import SteadyClock
 from blackboard.worker.worker import Mode
 from tests.support.boards import Scene, story
@@ -736,7 +736,7 @@ def test_where_little_is_kept_it_prunes_more_often() -> None:
 WORKER = """
 import sys
 from datetime import timedelta
-from blackboard.worker import coordinator
+from blackboard.sharing import coordinator
 
 coordinator.ENTERS_AFTER = 0.2
 coordinator.LEASE = timedelta(seconds=3)

@@ -11,7 +11,7 @@ from blackboard.events import BusBack, BusUnavailable, GroupTrouble
 from blackboard.model import replace
 from blackboard.rules.grab import Channel, Hash, Times
 from blackboard.rules.shares import CATCHING_UP, Balance, names_of
-from blackboard.worker.partitions import GroupWorker
+from blackboard.sharing.partitions import GroupWorker
 from tests.support.fleet import Network
 from tests.support.groups import LEASE, ROUND, Group, sharing
 from tests.support.simulated_bus import SharedBus

@@ -34,11 +34,11 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
 from blackboard.settings import Settings, TypeTable
+from blackboard.sharing import group_rows, partitions
+from blackboard.sharing.group_rows import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
+from blackboard.sharing.partitions import UNASKED, GroupWorker
 from blackboard.table import ANY, Delete, Insert, Merge, Refused, Replace, Value, read
-from blackboard.worker import group_rows, partitions
-from blackboard.worker.group_rows import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
 from blackboard.worker.heartbeat import GONE, LOST_GRACE
-from blackboard.worker.partitions import UNASKED, GroupWorker
 from blackboard.worker.release_queue import LAST_PRUNING, LAST_RELEASES
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, GROUP, LEASE, ROUND, SAVED_EVERY, Group, sharing

@@ -7,7 +7,7 @@ import pytest
 
 from blackboard.events import ClockJumped, TimesPutRight
 from blackboard.rules.status import COUNTED_EVERY
-from blackboard.worker import coordinator
+from blackboard.sharing import coordinator
 from blackboard.worker.steady_clock import CONFIRMED_AFTER
 from tests.support.clocks import START
 from tests.support.fleet import Fleet, with_fleet

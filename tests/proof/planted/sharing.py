@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blackboard.election import Election
 from blackboard.model import Lock, Token, replace
 from blackboard.protocol import claims
 from blackboard.protocol.claims import Claim
@@ -12,8 +11,10 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules import grab, shares
 from blackboard.rules.due import Move, decide_lock
 from blackboard.rules.shares import Decision, Picture
-from blackboard.worker import heartbeat, partitions
-from blackboard.worker.partitions import GroupWorker
+from blackboard.sharing import partitions
+from blackboard.sharing.election import Election
+from blackboard.sharing.partitions import GroupWorker
+from blackboard.worker import heartbeat
 from tests.proof.planted.planting import Planted
 from tests.proof.planted.scenarios import (
     by_people,

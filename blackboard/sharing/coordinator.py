@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from blackboard.doctor import Examination, examine
-from blackboard.election import Election, Term
 from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.events import (
     BoardCounted,
@@ -53,6 +52,7 @@ from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.breaker import HOUSEKEEPING
 from blackboard.rules.status import COUNTED_EVERY, ItemStatus
 from blackboard.rules.wrong_clock import problem_of_times
+from blackboard.sharing.election import Election, Term
 from blackboard.subscribers import Events
 from blackboard.table import TableError
 from blackboard.worker.steady_clock import SteadyClock

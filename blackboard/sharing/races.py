@@ -42,7 +42,7 @@ from blackboard.rules.grab import (
     Woken,
 )
 from blackboard.rules.shares import Picture
-from blackboard.worker.group_rows import GroupRows
+from blackboard.sharing.group_rows import GroupRows
 
 MOMENT = 0.1
 """Seconds between two checks whether all partitions were released."""

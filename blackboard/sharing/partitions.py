@@ -3,7 +3,7 @@
 A group is a board of its own, `town.clicks` beside `town`, and a partition is an item whose run
 does not end. So a partition that is held is a lock, one that is not is a waiting token, and to
 take, renew, override, save and release are the batches that every item has. `rules/shares.py` says
-what to take and what to release, and `worker/grab.py` does where partitions are raced for; here
+what to take and what to release, and `sharing/races.py` does where partitions are raced for; here
 that is done, round by round.
 
 To release a partition, its pump is asked to end (`ctx.stopping`). When it has returned, or when its
@@ -58,6 +58,8 @@ from blackboard.rules.shares import (
     decide,
     youngest,
 )
+from blackboard.sharing.group_rows import GroupRows, PartitionNames, row_in_the_way
+from blackboard.sharing.races import GroupRaces, Races
 from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
@@ -67,8 +69,6 @@ from blackboard.table import (
     Unavailable,
 )
 from blackboard.tasks import until_one_ends
-from blackboard.worker.grab import GroupRaces, Races
-from blackboard.worker.group_rows import GroupRows, PartitionNames, row_in_the_way
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.membership import new_member
