@@ -626,7 +626,7 @@ class HousekeepingTrouble(BoardEvent, frozen=True, kw_only=True):
 
 
 class NoticeSent(BoardItemEvent, frozen=True, kw_only=True):
-    """A notice was sent in one way: a webhook, a command."""
+    """A notice was sent through one channel: a webhook, a command."""
 
     kind = "notified"
 

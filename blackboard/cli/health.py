@@ -186,10 +186,11 @@ Examples:
   blackboard notify --test
   blackboard notify --test --json
 """)
-@click.option("--test", is_flag=True, help="Send a test notice in every way of [notify].")
+@click.option("--test", is_flag=True, help="Send a test notice through every channel of [notify].")
 @common()
 def notify_command(*, chosen: Chosen, test: bool) -> int:
-    """Send a test notice in every way of [notify] and its routes, and ask for the dead-man address.
+    """Send a test notice through every channel of [notify] and its routes, and request the dead-man
+    address.
 
     `${NAME}` is taken from the environment of this command, as a worker takes it from its own.
     Exit 1 when one of them was not sent. Of addresses only the host is shown.
@@ -201,18 +202,18 @@ def notify_command(*, chosen: Chosen, test: bool) -> int:
     if chosen.json:
         emit(tried)
     else:
-        width = 1 + max((len(one["way"]) for one in tried), default=0)
+        width = 1 + max((len(one["channel"]) for one in tried), default=0)
         for one in tried:
             outcome = "sent" if one["sent"] else one["problem"]
             words = f"{shown(one['to'])}  {shown(outcome)}"
-            click.echo(wrapped(words, first=f"{one['way']:<{width}}"))
+            click.echo(wrapped(words, first=f"{one['channel']:<{width}}"))
     return 0 if all(one["sent"] for one in tried) else 1
 
 
 async def _tried(session: Session) -> list[JSON]:
-    """A record for each way: where a test notice goes, whether it was sent, and the problem."""
+    """A record for each channel: where a test notice goes, whether it was sent, and the problem."""
+    from blackboard.notify.channels import NoticeChannel, NotSent, dead_man_of, routes_of  # noqa: PLC0415
     from blackboard.notify.notices import Composer  # noqa: PLC0415 - help does without
-    from blackboard.notify.ways import NotSent, Way, dead_man_of, routes_of  # noqa: PLC0415
 
     table = session.settings.notify
     if table is None:
@@ -221,18 +222,20 @@ async def _tried(session: Session) -> list[JSON]:
         )
     composer = Composer(board=session.name, worker=socket.gethostname())
     payload = composer.test(at=SystemClock().now())
-    sending: list[tuple[Way, Callable[[], Awaitable[None]]]]
-    ways = [way for route in routes_of(table, os.environ) for way in route.ways]
-    sending = [(way, partial(way.send, payload)) for way in ways]
+    sending: list[tuple[NoticeChannel, Callable[[], Awaitable[None]]]]
+    channels = [channel for route in routes_of(table, os.environ) for channel in route.channels]
+    sending = [(channel, partial(channel.send, payload)) for channel in channels]
     dead_man = dead_man_of(table, os.environ)
     if dead_man is not None:
         sending.append((dead_man, dead_man.ping))
     tried = []
-    for way, send in sending:
+    for channel, send in sending:
         sent, problem = True, ""
         try:
             await send()
         except NotSent as trouble:
             sent, problem = False, str(trouble)
-        tried.append({"way": way.name, "to": way.where(), "sent": sent, "problem": problem})
+        tried.append(
+            {"channel": channel.name, "to": channel.where(), "sent": sent, "problem": problem}
+        )
     return tried

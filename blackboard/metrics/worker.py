@@ -152,7 +152,7 @@ class WorkerMetrics:
             "store_away_reports", "Reports that the store does not answer, one a minute."
         )
 
-        self._notices = total("notices", "Notices: sent in one way, or failed.", "result")
+        self._notices = total("notices", "Notices: sent through one channel, or failed.", "result")
         self._events_missed = total(
             "events_missed",
             "Events that a subscriber missed, as far as it was reported.",

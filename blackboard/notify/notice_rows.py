@@ -3,8 +3,8 @@
 Each kind of trouble of an item has a row, which says what became of its notice:
 
     no row -> sending          Insert; the worker whose Insert succeeds sends
-    sending -> accepted        Merge, once a way has accepted the notice
-    sending -> unsent          Merge, by the sender, when no way has accepted it
+    sending -> accepted        Merge, once a channel has accepted the notice
+    sending -> unsent          Merge, by the sender, when no channel has accepted it
     sending -> sending         Replace, by another worker, when the first was silent for HANDOVER
     unsent -> sending          Replace, by any worker, after a pause that grows with each try
     accepted -> sending        Replace, when there is news (`is_news`)
@@ -17,8 +17,8 @@ settled by reading the row: its nonce names its writer. A deletion whose reply w
 row is gone counts as done. The rows of warnings and of wrong clocks stay when the item is well:
 they say when that was last sent.
 
-A worker looks after all rows every few minutes, one of all (`may_look`), and the coordinator's
-besides: it sends a notice that no way has accepted, and an item that is well by then has recovered.
+Every few minutes one of all workers looks at all rows (`may_look`), and so does the coordinator's:
+it sends a notice that no channel has accepted, and an item that is well by then has recovered.
 The coordinator deletes the rows of removed items.
 """
 
@@ -63,7 +63,7 @@ HANDOVER = 300.0
 before.
 """
 MOST_DOUBLINGS = 4
-"""Of that pause, for a notice that no way accepts."""
+"""Of that pause, for a notice that no channel accepts."""
 ENDED_BY_RECOVERY = (NoticeKind.FAILED, NoticeKind.OVERDUE)
 SENDING, ACCEPTED, UNSENT = "sending", "accepted", "unsent"
 
@@ -79,7 +79,7 @@ class NoticeRow:
     state: str
     """SENDING, ACCEPTED or UNSENT."""
     heard: bool
-    """Whether a way has accepted this or an earlier notice of the row."""
+    """Whether a channel has accepted this or an earlier notice of the row."""
     tries: int
     """How often workers have begun to send it."""
     at: datetime

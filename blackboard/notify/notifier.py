@@ -1,12 +1,12 @@
 """Makes notices of a worker's events, and has them sent beside the worker's work.
 
-The notifier listens to events and never makes one wait: notices wait in a queue of bounded length.
-A task of its own asks the board whether they are still true and this worker's to send, one after
-the other, and puts them into the lines of the ways that they are sent in.
+The notifier subscribes to events and never blocks their emitter: notices wait in a queue of bounded
+length. A task of its own asks the board, one notice after the other, whether it is still true and
+this worker is to send it, and puts it into the queues of the channels of its route.
 
-Another looks after what no event reports any more: notices that no way has accepted, failures of
-workers that were killed before they could send anything (found by the coordinator, which reads all
-items every few minutes), items that are well since a run that no worker has notified.
+Another task finds the notices that no event causes any more: those that no channel has accepted,
+failures of workers that were killed before they could send anything (found by the coordinator,
+which reads all items every few minutes), and recoveries by a run that no worker has notified.
 
 A worker that ends waits a few seconds for what is still to be sent. The notifier never raises.
 """
@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from blackboard.errors import BadRow
 from blackboard.events import BoardCounted, BoardEvent, RunEnded, TimesPutRight, Walked
 from blackboard.model import Item, replace
+from blackboard.notify.channels import Address, NoticeChannel, Route, dead_man_of, routes_of
 from blackboard.notify.notice_rows import (
     ENDED_BY_RECOVERY,
     HANDOVER,
@@ -42,7 +43,6 @@ from blackboard.notify.notices import (
 )
 from blackboard.notify.sending import BegunNotice, Ending, NoticeSender, Pinger, SendingTrouble
 from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
-from blackboard.notify.ways import Address, Route, Way, dead_man_of, routes_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICE_ROWS
 from blackboard.schedule.times import parse_duration
@@ -96,7 +96,7 @@ class Notifier:
     """For how long a token is ready until it is overdue."""
     again: timedelta | None
     at_most: int
-    """Requests a minute, in each way."""
+    """Requests a minute, through each channel."""
     warned_after: int
     """Good runs in a row that have warnings before that is a notice."""
     looks: bool = True
@@ -110,22 +110,22 @@ class Notifier:
     _counted: asyncio.Event = field(default_factory=asyncio.Event)
     _ending: Ending = field(default_factory=Ending)
     _trouble: SendingTrouble = field(init=False)
-    _lines: list[tuple[Route, tuple[NoticeSender, ...]]] = field(init=False)
-    """Each route, and the lines of its ways."""
+    _routes: list[tuple[Route, tuple[NoticeSender, ...]]] = field(init=False)
+    """Each route, with a sender for each of its channels."""
     _pinger: Pinger | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         clock = self.board.clock
         self._trouble = SendingTrouble(events=self.events, clock=clock)
-        self._lines = [(one, tuple(map(self._sender, one.ways))) for one in self.routes]
+        self._routes = [(one, tuple(map(self._sender, one.channels))) for one in self.routes]
         if self.dead_man is not None:
             self._pinger = Pinger(
                 dead_man=self.dead_man, clock=clock, ending=self._ending, trouble=self._trouble
             )
 
-    def _sender(self, way: Way) -> NoticeSender:
+    def _sender(self, channel: NoticeChannel) -> NoticeSender:
         return NoticeSender(
-            way=way,
+            channel=channel,
             board=self.board,
             events=self.events,
             at_most=self.at_most,
@@ -141,12 +141,12 @@ class Notifier:
     def _is_wanted(self, event: NoticeKind) -> bool:
         """Whether any route sends it. A recovery also ends what was sent before."""
         is_end = event is NoticeKind.RECOVERED
-        return any(one.ways and (is_end or event in one.on) for one in self.routes)
+        return any(one.channels and (is_end or event in one.on) for one in self.routes)
 
-    def _line(self, notice: Notice) -> tuple[Route, tuple[NoticeSender, ...]]:
-        """Its route, and the lines of that."""
+    def _senders_for(self, notice: Notice) -> tuple[Route, tuple[NoticeSender, ...]]:
+        """Its route, and the senders of that."""
         found = (notice.id, notice.type, notice.labels)
-        return next(line for line in self._lines if line[0].matches(*found))
+        return next(line for line in self._routes if line[0].matches(*found))
 
     def on_event(self, event: BoardEvent) -> None:
         """Subscribed to the events of the worker."""
@@ -199,7 +199,7 @@ class Notifier:
                 yield notice
 
     async def run(self) -> None:
-        """Send and ping until cancelled, and then send what is left."""
+        """Sends and pings until it is cancelled, and then sends what is left."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._keep_beginning())]
         if self.looks:
@@ -244,7 +244,7 @@ class Notifier:
             sender.close()
 
     def _senders(self) -> Iterator[NoticeSender]:
-        for _, senders in self._lines:
+        for _, senders in self._routes:
             yield from senders
 
     def _next(self) -> _Key | None:
@@ -253,7 +253,7 @@ class Notifier:
         return next((key for key, one in self._waiting.items() if one.not_before <= now), None)
 
     async def _until_there_is_more(self) -> None:
-        """Wait for news, and for those that are tried again."""
+        """Waits for another notice, or until one is to be tried again."""
         self._news.clear()
         waiting: list[Awaitable[object]] = [self._news.wait()]
         if self._waiting:
@@ -263,18 +263,18 @@ class Notifier:
         await self._ending.cuts_short(until_one_ends(*waiting))
 
     def _put_back(self, key: _Key, waiting: _WaitingNotice) -> None:
-        """Try it again after a pause, unless the worker ends, or a newer one waits."""
+        """Tries it again after a pause, unless the worker ends, or a newer one waits."""
         if key not in self._waiting and not self._ending.is_set():
             waiting.not_before = self.board.clock.monotonic() + NOTICE_ROWS.pause()
             self._waiting[key] = waiting
 
     async def _begin(self, notice: Notice) -> None:
-        """Hand a notice to the ways of its route, if it is true and this worker is to send it."""
+        """Hands a notice to its route's channels, if it is true and this worker is to send it."""
         found = await confirmed(self.board, notice)
         if found is None:
             return
         etag = None
-        route, senders = self._line(found)
+        route, senders = self._senders_for(found)
         is_wanted = found.event in route.on
         since = self.board.clock.monotonic()
         if found.event is NoticeKind.RECOVERED:
@@ -283,15 +283,15 @@ class Notifier:
         elif is_wanted and senders:
             etag = await begin(self.board, found, again=self.again)
         if etag is not None:
-            begun = BegunNotice(found, etag, since, ways=len(senders))
+            begun = BegunNotice(found, etag, since, channels=len(senders))
             for sender in senders:
                 await sender.put(begun)
 
     # ---- looking after what no event reports
 
     async def _keep_looking(self) -> None:
-        """Look after the rows every few minutes, one worker of all; the coordinator's worker also
-        each time that it has counted the items.
+        """Looks at the rows every few minutes, in one worker of all; in the coordinator's also each
+        time that it has counted the items.
         """
         while not self._ending.is_set():
             failing, self._failing = self._failing, ()
@@ -308,7 +308,7 @@ class Notifier:
             await self._ending.cuts_short(sleeping)
 
     async def _look(self, failing: Sequence[str]) -> None:
-        """Queue the notices that are missing, of the items that have a row and of those that were
+        """Queues the notices that are missing: of the items that have a row, and of those that were
         counted as failing.
         """
         noted = set[str]()
@@ -327,7 +327,7 @@ class Notifier:
                 await self._queue_found(item_id, self._failure(item_id))
 
     async def _queue_found(self, item_id: str, finding: Awaitable[Notice | None]) -> None:
-        """Queue what is found for an item. Odd rows of it are reported, and hold up no other."""
+        """Queues the notice found for an item. Rows of it that cannot be used are reported."""
         try:
             found = await finding
         except (Busy, Unavailable):

@@ -1,11 +1,11 @@
-"""Sends notices in one way, and pings the dead-man address, beside the worker's work.
+"""Sends notices through one channel, and pings the dead-man address, beside the worker's work.
 
-Each way has a line of its own: one that fails, or hangs, holds up no other. A way that does not
-accept a notice is tried again with pauses, for two minutes; what comes meanwhile is sent with it in
-one summary. So is up to 100 of what waits with the last request of a minute, by `at_most`, and
-where a way is slow. What no way has accepted is noted on the board as unsent. A ping that fails is
-not repeated; the next walk pings again. What goes wrong is an event, at most one a minute for each
-way.
+Each channel has a queue of its own: one that fails, or hangs, does not delay the others. A channel
+that does not accept a notice is tried again, with pauses, for two minutes; notices that arrive
+meanwhile are sent together with it, as one summary. So are up to 100 of the waiting notices with
+the last request that `at_most` allows in a minute, and where a channel is slow. Notices that no
+channel has accepted are marked as unsent on the board. A ping that fails is not repeated: the next
+walk pings again. Trouble is reported as an event, at most once a minute for each channel.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from typing import Any
 
 from blackboard.clock import Clock
 from blackboard.events import NoticeFailed, NoticeSent
+from blackboard.notify.channels import Address, NoticeChannel, NotSent
 from blackboard.notify.notice_rows import HANDOVER, settle
 from blackboard.notify.notices import MOST_NAMED, Composer, Notice, Payload
 from blackboard.notify.settings import LONGEST_TIMEOUT
-from blackboard.notify.ways import Address, NotSent, Way
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICES
 from blackboard.subscribers import Events
@@ -31,39 +31,39 @@ from blackboard.table import Etag
 from blackboard.tasks import until_one_ends
 
 TROUBLE_EVERY = 60.0
-"""Seconds between two events of the same way: it is tried more often."""
+"""Seconds between two events of the same channel: it is tried more often."""
 
 
 class Ending(asyncio.Event):
     """Set when the worker ends."""
 
     async def cuts_short(self, waiting: Coroutine[Any, Any, object]) -> None:
-        """Wait until `waiting` is done or the worker ends."""
+        """Waits until `waiting` is done or the worker ends."""
         await until_one_ends(waiting, self.wait())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendingTrouble:
-    """Emits what went wrong, once a minute for each way."""
+    """Emits what went wrong, once a minute for each channel."""
 
     events: Events
     clock: Clock
     _reported: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def reported(self, way: Way) -> Iterator[None]:
-        """Report what goes wrong with a way; the worker goes on."""
+    def reported(self, channel: NoticeChannel) -> Iterator[None]:
+        """Reports what goes wrong with a channel; the worker goes on."""
         try:
             yield
         except NotSent as problem:
-            self.report(label_of(way), str(problem))
+            self.report(label_of(channel), str(problem))
         except Exception as problem:  # noqa: BLE001 - whatever it is
-            self.report(way.name, type(problem).__name__)
+            self.report(channel.name, type(problem).__name__)
 
-    def check(self, way: Way) -> None:
-        """Report what a way lacks when the worker starts, not when something is to be sent."""
-        with self.reported(way):
-            way.check()
+    def check(self, channel: NoticeChannel) -> None:
+        """Reports what a channel lacks when the worker starts, not when a notice is to be sent."""
+        with self.reported(channel):
+            channel.check()
 
     def report(self, what: str, problem: str) -> None:
         now = self.clock.monotonic()
@@ -72,9 +72,9 @@ class SendingTrouble:
             self.events.emit(NoticeFailed, message=f"{what}: {problem}")
 
 
-def label_of(way: Way) -> str:
-    """A way in events: its name, and where it leads."""
-    return f"{way.name} {way.where()}".rstrip()
+def label_of(channel: NoticeChannel) -> str:
+    """A channel in events: its name, and where it leads."""
+    return f"{channel.name} {channel.where()}".rstrip()
 
 
 PING_EVERY = 10.0
@@ -111,7 +111,7 @@ class Pinger:
 
 
 MOST_WAITING = 1000
-"""Notices in a line: a large board that fails as a whole must not fill the memory."""
+"""Notices in one queue: a large board that fails as a whole must not fill the memory."""
 MINUTE = 60.0
 LONGEST_LAST_PAUSE = 1.0
 """Seconds between two tries of a worker that ends."""
@@ -120,15 +120,15 @@ GIVE_UP_AFTER = 120.0
 
 
 BEHIND = 30.0
-"""Seconds since the row of a notice from which on all that waits is sent as one summary: its way is
-slow.
+"""Seconds after the row of a notice was written from which on all waiting notices are sent as one
+summary, because the channel is slow.
 """
 LATEST_TRY = HANDOVER - LONGEST_TIMEOUT.total_seconds() - 10.0
 """Seconds from the row of a notice to its first try, at the most."""
 
 
-class WayAnswer(Enum):
-    """How a way answered."""
+class ChannelAnswer(Enum):
+    """How a channel answered."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -139,62 +139,62 @@ class WayAnswer(Enum):
 
 @dataclass(slots=True, eq=False)
 class BegunNotice:
-    """A notice that this worker is to send. All ways that it is sent in share it."""
+    """A notice that this worker is to send, shared by all channels that it goes to."""
 
     notice: Notice
     etag: Etag
     """Of its row, until the board knows what became of it; empty also if it has none."""
     since: float
     """When its row was written, in monotonic seconds."""
-    ways: int
-    """Those that may still accept it."""
+    channels: int
+    """The number of channels that may still accept it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NoticeSender:
-    """Sends the notices of its line in one way, in their order."""
+    """Sends the notices of its queue through one channel, in their order."""
 
-    way: Way
+    channel: NoticeChannel
     board: BoardTable
     events: Events
     at_most: int
     """Requests a minute."""
     ending: Ending
     trouble: SendingTrouble
-    _line: deque[BegunNotice] = field(default_factory=deque)
+    _queue: deque[BegunNotice] = field(default_factory=deque)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _is_closed: bool = False
     _failures: int = 0
-    """Tries in a row that the way did not answer."""
+    """The number of tries in a row that failed."""
     _retry_after: float = 0.0
-    """Seconds for which it has asked to be left alone."""
+    """Seconds of pause that the channel has asked for."""
     _sent: deque[float] = field(default_factory=deque)
     """When notices were sent, in the last minute."""
 
     async def put(self, begun: BegunNotice) -> None:
-        if len(self._line) >= MOST_WAITING:
-            what = label_of(self.way)
+        if len(self._queue) >= MOST_WAITING:
+            what = label_of(self.channel)
             self.trouble.report(what, f"more than {MOST_WAITING:,} wait; the rest is sent later")
             await self._settle([begun], accepted=False)
             return
-        self._line.append(begun)
+        self._queue.append(begun)
         self._news.set()
 
     async def give_up(self) -> None:
-        """Note what waits as unsent."""
-        left, self._line = [*self._line], deque()
+        """Marks the waiting notices as unsent."""
+        left, self._queue = [*self._queue], deque()
         await self._settle(left, accepted=False)
 
     def close(self) -> None:
-        """Nothing more is put into the line."""
+        """Notes that no further notice is put into the queue."""
         self._is_closed = True
         self._news.set()
 
     async def run(self) -> None:
-        """Send until the line is closed and empty."""
-        self.trouble.check(self.way)
-        while self._line or not self._is_closed:
-            if not self._line:
+        """Sends until the queue is closed and empty."""
+        self.trouble.check(self.channel)
+        while self._queue or not self._is_closed:
+            if not self._queue:
                 self._news.clear()
                 await self._news.wait()
                 continue
@@ -204,29 +204,29 @@ class NoticeSender:
                 if not self.ending.is_set():
                     continue
             await self._drop(older_than=LATEST_TRY)
-            if not self._line:
+            if not self._queue:
                 continue
-            waited = self.board.clock.monotonic() - self._line[0].since
+            waited = self.board.clock.monotonic() - self._queue[0].since
             are_many = room <= 1 or self._failures > 0 or waited >= BEHIND
-            batch = [*islice(self._line, MOST_NAMED if are_many else 1)]
+            batch = [*islice(self._queue, MOST_NAMED if are_many else 1)]
             answer = await self._try(batch)
-            if answer is WayAnswer.LATER:
+            if answer is ChannelAnswer.LATER:
                 await self._pause()
                 continue
             self._failures = 0
             self._sent.append(self.board.clock.monotonic())
             for _ in batch:
-                self._line.popleft()
-            is_accepted = answer is WayAnswer.ACCEPTED
+                self._queue.popleft()
+            is_accepted = answer is ChannelAnswer.ACCEPTED
             if is_accepted:
                 self._emit(batch)
             await self._settle(batch, accepted=is_accepted)
 
     async def _drop(self, *, older_than: float) -> None:
-        """Note as unsent what has waited for so long since its row was written."""
+        """Marks notices as unsent whose rows were written `older_than` seconds ago or earlier."""
         now, late = self.board.clock.monotonic(), list[BegunNotice]()
-        while self._line and now - self._line[0].since >= older_than:
-            late.append(self._line.popleft())
+        while self._queue and now - self._queue[0].since >= older_than:
+            late.append(self._queue.popleft())
         await self._settle(late, accepted=False)
 
     def _room(self) -> int:
@@ -237,7 +237,7 @@ class NoticeSender:
         return max(self.at_most - len(self._sent), 0)
 
     async def _pause(self) -> None:
-        """Wait after a try that failed. What was tried for long enough is given up."""
+        """Waits after a try that failed, and gives up notices that were tried for long enough."""
         self._failures += 1
         await self._drop(older_than=GIVE_UP_AFTER)
         pause = NOTICES.pause(self._failures, fraction=self.board.chance.fraction())
@@ -247,26 +247,26 @@ class NoticeSender:
         else:
             await self.board.clock.sleep(min(pause, LONGEST_LAST_PAUSE))
 
-    async def _try(self, batch: Sequence[BegunNotice]) -> WayAnswer:
+    async def _try(self, batch: Sequence[BegunNotice]) -> ChannelAnswer:
         try:
             payload = await self._payload([one.notice for one in batch])
         except Exception as problem:  # noqa: BLE001 - such as no time from the store
             self.trouble.report("notices", type(problem).__name__)
-            return WayAnswer.LATER
+            return ChannelAnswer.LATER
         try:
-            await self.way.send(payload)
+            await self.channel.send(payload)
         except NotSent as problem:
-            self.trouble.report(label_of(self.way), str(problem))
+            self.trouble.report(label_of(self.channel), str(problem))
             self._retry_after = problem.retry_after
-            return WayAnswer.REFUSED if problem.final else WayAnswer.LATER
+            return ChannelAnswer.REFUSED if problem.final else ChannelAnswer.LATER
         except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
-            self.trouble.report(self.way.name, type(problem).__name__)
+            self.trouble.report(self.channel.name, type(problem).__name__)
             self._retry_after = 0.0
-            return WayAnswer.LATER
-        return WayAnswer.ACCEPTED
+            return ChannelAnswer.LATER
+        return ChannelAnswer.ACCEPTED
 
     async def _payload(self, notices: Sequence[Notice]) -> Payload:
-        """Of one notice, or of many in a summary."""
+        """The JSON object to send: of one notice, or a summary of many."""
         composer = Composer(board=self.board.name, worker=self.events.worker)
         at = await self.board.table.now()
         if len(notices) > 1:
@@ -275,16 +275,16 @@ class NoticeSender:
 
     def _emit(self, batch: Sequence[BegunNotice]) -> None:
         for one in batch:
-            message = f"{one.notice.event.value}, by {label_of(self.way)}"
+            message = f"{one.notice.event.value}, by {label_of(self.channel)}"
             self.events.emit_of(one.notice, NoticeSent, message=message)
 
     async def _settle(self, batch: Sequence[BegunNotice], *, accepted: bool) -> None:
-        """Write what became of notices in this way. For the board one way that has accepted a
-        notice is enough, and it is unsent when the last one has not.
+        """Records on the board how sending notices through this channel ended. A notice counts as
+        sent when one channel has accepted it, and as unsent when the last one has refused it.
         """
         for one in batch:
-            one.ways -= 1
-            if not one.etag or (one.ways and not accepted):
+            one.channels -= 1
+            if not one.etag or (one.channels and not accepted):
                 continue
             etag, one.etag = one.etag, ""
             try:

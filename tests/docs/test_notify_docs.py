@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from blackboard.notify.channels import _VARIABLES
 from blackboard.notify.notice_rows import HANDOVER, MOST_DOUBLINGS
 from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
 from blackboard.notify.notifier import SHUTDOWN_TIMEOUT
 from blackboard.notify.sending import PING_EVERY
 from blackboard.notify.settings import NoticeKind, NotifyTable
-from blackboard.notify.ways import _VARIABLES
 from blackboard.settings import load_settings
 from blackboard.spec import Labels
 from tests.support.clocks import START

@@ -6,9 +6,9 @@ import pytest
 
 from blackboard.events import NoticeSent, RunEnded, TimesPutRight
 from blackboard.model import Outcome
+from blackboard.notify.channels import Route
 from blackboard.notify.notice_rows import HANDOVER
 from blackboard.notify.settings import NoticeKind
-from blackboard.notify.ways import Route
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import NOTICE, lock_key
 from blackboard.rules.due import TAKEOVERS
@@ -339,9 +339,9 @@ async def test_the_first_route_that_matches_an_item_gets_its_notices(place: Work
     await place.add("scratch-1", every="1h", owner="bob")
     await place.add("woodland", every="1h")
     routes = [
-        Route(match=("scratch-*",), ways=(), on=everyone),
-        Route(match=("tag:bill*",), ways=(billing,), on=frozenset({NoticeKind.FAILED})),
-        Route(match=("type:report", "owner:bob"), ways=(reports,), on=everyone),
+        Route(match=("scratch-*",), channels=(), on=everyone),
+        Route(match=("tag:bill*",), channels=(billing,), on=frozenset({NoticeKind.FAILED})),
+        Route(match=("type:report", "owner:bob"), channels=(reports,), on=everyone),
     ]
     async with notifying(at, rest, routes=routes):
         for number, outcome in enumerate((Outcome.FAILED, Outcome.OK)):

@@ -73,9 +73,9 @@ def test_two_workers_tell_of_a_failure_and_its_end_once(place: Site, listener: L
     assert {one.path for one in listener.asked if one.method == "GET"} == {f"/ping/{SECRET}"}
     told = [event for worker in workers for event in worker.events]
     messages = [event["message"] for event in told if event["event"] == "notified"]
-    ways = (f"command {sys.executable}", f"webhook {listener.address}")
+    channels = (f"command {sys.executable}", f"webhook {listener.address}")
     kinds = ("failed", "recovered")
-    assert sorted(messages) == [f"{kind}, by {way}" for kind in kinds for way in ways]
+    assert sorted(messages) == [f"{kind}, by {channel}" for kind in kinds for channel in channels]
     assert not [worker for worker in workers if SECRET in worker.text]
 
 
@@ -136,9 +136,9 @@ def test_one_that_was_not_sent_is_exit_1(blackboard: CommandLine, listener: List
     assert SECRET not in said.out + said.err
     address = listener.address
     assert said.json == [
-        {"way": "webhook", "to": address, "sent": False, "problem": "it answered 500"},
-        {"way": "command", "to": sys.executable, "sent": True, "problem": ""},
-        {"way": "dead_man", "to": address, "sent": True, "problem": ""},
+        {"channel": "webhook", "to": address, "sent": False, "problem": "it answered 500"},
+        {"channel": "command", "to": sys.executable, "sent": True, "problem": ""},
+        {"channel": "dead_man", "to": address, "sent": True, "problem": ""},
     ]
 
 

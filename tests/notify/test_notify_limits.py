@@ -1,4 +1,4 @@
-"""What notifying leaves alone: ways that fail or hang, too much at a time, walks that failed."""
+"""What notifying leaves alone: channels that fail or hang, too much at once, walks that failed."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -20,12 +20,12 @@ from blackboard.events import (
 from blackboard.model import Item, Outcome, Run
 from blackboard.notify import notifier as module
 from blackboard.notify import sending
+from blackboard.notify.channels import NotSent, Route
 from blackboard.notify.notice_rows import HANDOVER, begin
 from blackboard.notify.notices import Notice, confirmed, of_item
 from blackboard.notify.notifier import Notifier
 from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, PING_EVERY
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind
-from blackboard.notify.ways import NotSent, Route
 from blackboard.protocol import keys
 from blackboard.protocol.edits import pause
 from blackboard.protocol.reading import BoardTable
@@ -37,7 +37,7 @@ from tests.support.faults import Fault
 from tests.support.receivers import NOTICE, Box, ends, in_states, notices, notifying, told
 from tests.support.workers import Workplace, until, with_workers
 
-pytestmark = pytest.mark.of_one_store("ways, queues and walks are the same above any store")
+pytestmark = pytest.mark.of_one_store("channels, queues and walks are the same above any store")
 
 NOT_NOW = NotSent("it answered 500")
 NEVER = NotSent("it answered 404", final=True)
@@ -118,7 +118,7 @@ def _raises(*_: object) -> None:
     raise KeyError(1)
 
 
-# ---- a way that does not take it
+# ---- a channel that does not take it
 
 
 class HalfWay(SeededChance):
@@ -165,12 +165,12 @@ async def test_a_way_that_fails_or_hangs_holds_up_no_other(place: Workplace) -> 
     failing.refusals.extend([NOT_NOW] * 99)
     for item_id in ("davis", "keene", "other"):
         await place.add(item_id, every="1h")
-    route = Route(match=("other",), ways=(other,), on=frozenset(NoticeKind))
+    route = Route(match=("other",), channels=(other,), on=frozenset(NoticeKind))
     async with notifying(at, hanging, failing, box, routes=[route]):
         await at.walk()
         for item_id in ("davis", "keene", "other"):
             (await at.run(item_id)).end(Outcome.FAILED)
-        await until(lambda: len(box.got) == 2, "one way has both")
+        await until(lambda: len(box.got) == 2, "one channel has both")
         await told(other, ("failed", "other"))
         assert (hanging.asked, failing.asked) == (1, 1)
     assert [row.data["state"] for row in await notices(place)] == ["accepted"] * 3
@@ -355,9 +355,9 @@ def fail(notifier: Notifier, number: int) -> None:
 
 
 async def all_begun(notifier: Notifier, number: int) -> None:
-    """So many notices wait in the line of the one way."""
+    """So many notices wait in the line of the one channel."""
     (sender,) = notifier._senders()
-    await until(lambda: len(sender._line) == number, f"{number} wait")
+    await until(lambda: len(sender._queue) == number, f"{number} wait")
 
 
 async def fail_until_it_is_too_much(

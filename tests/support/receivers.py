@@ -1,4 +1,4 @@
-"""Receivers of notices: a web server, and a way that keeps notices in memory."""
+"""Receivers of notices: a web server, and a channel that keeps notices in memory."""
 
 import asyncio
 import json
@@ -13,10 +13,10 @@ from typing import Any
 
 from blackboard.events import RunEnded
 from blackboard.model import Outcome
+from blackboard.notify.channels import Route
 from blackboard.notify.notices import Notice, Payload
 from blackboard.notify.notifier import Notifier
 from blackboard.notify.settings import NoticeKind
-from blackboard.notify.ways import Route
 from blackboard.protocol import keys
 from blackboard.table import Row
 from tests.support.clocks import START
@@ -114,7 +114,7 @@ def listening() -> Iterator[Listener]:
 
 @dataclass
 class Box:
-    """A way that raises the errors in `refusals`, and then keeps all that is sent."""
+    """A channel that raises the errors in `refusals`, and then keeps all that is sent."""
 
     name: str = "box"
     got: list[Payload] = field(default_factory=list)
@@ -148,7 +148,7 @@ class Box:
 
 
 @asynccontextmanager
-async def notifying(at: WorkerScene, *ways: Box, **settings: Any) -> AsyncIterator[Notifier]:
+async def notifying(at: WorkerScene, *channels: Box, **settings: Any) -> AsyncIterator[Notifier]:
     """A notifier of a worker's events, which runs for the length of a `with`."""
     worker = at.worker
     made = Notifier(
@@ -156,7 +156,7 @@ async def notifying(at: WorkerScene, *ways: Box, **settings: Any) -> AsyncIterat
         events=worker.events,
         routes=[
             *settings.get("routes", ()),
-            Route(match=None, ways=ways, on=settings.get("on", frozenset(NoticeKind))),
+            Route(match=None, channels=channels, on=settings.get("on", frozenset(NoticeKind))),
         ],
         dead_man=settings.get("dead_man"),
         late=settings.get("late", timedelta(minutes=10)),

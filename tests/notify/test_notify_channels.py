@@ -11,8 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from blackboard.notify.channels import (
+    Address,
+    Command,
+    NoticeChannel,
+    NotSent,
+    dead_man_of,
+    routes_of,
+)
 from blackboard.notify.settings import NotifyTable, check_address, place
-from blackboard.notify.ways import Address, Command, NotSent, Way, dead_man_of, routes_of
 from tests.support.patience import patience
 from tests.support.processes import eventually
 from tests.support.receivers import listening
@@ -26,11 +33,11 @@ def address(template: str, *, seconds: float = 10.0) -> Address:
     return Address(name="webhook", template=template, seconds=seconds, environ={})
 
 
-def refused(run: Run, way: Way) -> NotSent:
+def refused(run: Run, channel: NoticeChannel) -> NotSent:
     with pytest.raises(NotSent) as caught:
-        run(way.send(PAYLOAD))
+        run(channel.send(PAYLOAD))
     assert SECRET not in str(caught.value)
-    assert SECRET not in way.where()
+    assert SECRET not in channel.where()
     return caught.value
 
 
@@ -46,23 +53,23 @@ def test_a_webhook_is_sent_json(run: Run) -> None:
 def test_a_dead_man_address_is_asked_for(run: Run) -> None:
     with listening() as listener:
         table = NotifyTable(dead_man=f"{listener.address}/ping")
-        way = dead_man_of(table, {})
-        assert way is not None
-        run(way.ping())
+        channel = dead_man_of(table, {})
+        assert channel is not None
+        run(channel.ping())
     assert [(one.method, one.path, one.body) for one in listener.asked] == [("GET", "/ping", b"")]
-    assert [route.ways for route in routes_of(table, {})] == [()]
+    assert [route.channels for route in routes_of(table, {})] == [()]
 
 
 def test_a_variable_is_taken_from_the_environment_when_something_is_sent(run: Run) -> None:
     environ = {"KEY": "first"}
     with listening() as listener:
-        way = Address(
+        channel = Address(
             name="webhook", template=f"{listener.address}/${{KEY}}", seconds=10.0, environ=environ
         )
-        run(way.send(PAYLOAD))
+        run(channel.send(PAYLOAD))
         environ["KEY"] = "second"
-        run(way.send(PAYLOAD))
-        assert way.where() == listener.address
+        run(channel.send(PAYLOAD))
+        assert channel.where() == listener.address
     assert [one.path for one in listener.asked] == ["/first", "/second"]
 
 
@@ -92,8 +99,8 @@ def test_a_redirect_to_a_file_is_not_followed(run: Run, tmp_path: Path) -> None:
     with listening() as listener:
         listener.answers.append(301)
         listener.location = tmp_path.as_uri()
-        way = Address(name="dead_man", template=listener.address, seconds=10.0, environ={})
-        assert "redirects (301)" in str(refused(run, way))
+        channel = Address(name="dead_man", template=listener.address, seconds=10.0, environ={})
+        assert "redirects (301)" in str(refused(run, channel))
 
 
 def test_an_address_that_does_not_answer_is_given_up(run: Run) -> None:
@@ -186,8 +193,10 @@ def test_it_is_noted_when_another_try_is_welcome(run: Run, asked: str, seconds: 
 
 
 def test_a_variable_that_makes_no_address_is_named(run: Run) -> None:
-    way = Address(name="webhook", template="${HOOK}", seconds=1.0, environ={"HOOK": SECRET})
-    assert str(refused(run, way)) == ("it is no http or https address (with what ${HOOK} is here)")
+    channel = Address(name="webhook", template="${HOOK}", seconds=1.0, environ={"HOOK": SECRET})
+    assert str(refused(run, channel)) == (
+        "it is no http or https address (with what ${HOOK} is here)"
+    )
 
 
 def test_a_proxy_that_never_ends_its_answer_keeps_no_thread(
@@ -230,13 +239,13 @@ def test_nobody_there_is_told_in_the_systems_words(run: Run) -> None:
 def test_an_address_that_cannot_be_used_is_not_repeated(
     run: Run, template: str, environ: Mapping[str, str], problem: str
 ) -> None:
-    way = Address(name="webhook", template=template, seconds=10.0, environ=environ)
+    channel = Address(name="webhook", template=template, seconds=10.0, environ=environ)
     with pytest.raises(NotSent):
-        way.check()
-    trouble = refused(run, way)
+        channel.check()
+    trouble = refused(run, channel)
     assert str(trouble).startswith(problem)
     assert trouble.final
-    assert way.where() == ""
+    assert channel.where() == ""
 
 
 @pytest.mark.parametrize("text", ["http://[::1]:8080/a", "https://hooks.example.org", "http://a"])
@@ -263,8 +272,8 @@ def test_a_command_reads_json_and_finds_the_rest_in_its_environment(
     run: Run, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.json"
-    way = command(sys.executable, "-c", SCRIPT, str(out), "${WHO} $HOME;", WHO="ann")
-    run(way.send({**PAYLOAD, "id": "a\0b"}))
+    channel = command(sys.executable, "-c", SCRIPT, str(out), "${WHO} $HOME;", WHO="ann")
+    run(channel.send({**PAYLOAD, "id": "a\0b"}))
     told = json.loads(out.read_text())
     assert told["stdin"] == {**PAYLOAD, "id": "a\0b"}
     assert told["args"] == ["ann $HOME;"]
@@ -307,12 +316,12 @@ def test_a_command_that_does_not_end_is_killed_with_what_it_started(
     run(mkfifo.send(PAYLOAD))
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     command_line = ("sh", "-c", f"sleep 600 > {pipe} & wait")
-    way = command(*command_line, seconds=patience(1.0), PATH="/usr/bin:/bin")
+    channel = command(*command_line, seconds=patience(1.0), PATH="/usr/bin:/bin")
 
     async def send() -> bytes:
         reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
         with pytest.raises(NotSent, match="did not end within"):
-            await way.send(PAYLOAD)
+            await channel.send(PAYLOAD)
         return await reading
 
     assert run(send()) == b"", "the pipe is read to its end when nobody holds it any more"

@@ -1,10 +1,10 @@
-"""The ways in which notices go out: a webhook, a command; and the dead-man address.
+"""The channels through which notices are sent: a webhook, a command; and the dead-man address.
 
-`${NAME}` is taken from the worker's environment each time something is sent, and no message of a
-way repeats its value.
+`${NAME}` is taken from the worker's environment each time something is sent, and no message about a
+channel repeats its value.
 
-HTTP requests use the standard library. No redirect is followed: a POST would become a GET on the
-way, and only the configured address is asked. Proxies are those of the environment (`https_proxy`,
+HTTP requests use the standard library. No redirect is followed: it would turn a POST into a GET,
+and only the configured address may be asked. Proxies are those of the environment (`https_proxy`,
 `no_proxy`).
 """
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 class NotSent(Exception):
-    """It was not accepted: why, in words that hold nothing secret. `final`: a retry cannot help;
-    `retry_after`: seconds before which none is welcome.
+    """The receiver did not accept it. The message says why, without secrets. `final`: a retry does
+    not help. `retry_after`: seconds to wait before the next try.
     """
 
     def __init__(self, reason: str, *, final: bool = False, retry_after: float = 0.0) -> None:
@@ -45,12 +45,12 @@ class NotSent(Exception):
         self.retry_after = retry_after
 
 
-class Way(Protocol):
-    """One way out."""
+class NoticeChannel(Protocol):
+    """One channel, as a route names it."""
 
     @property
     def name(self) -> str:
-        """As in the settings."""
+        """Its name in the settings, such as `webhook` or `routes.1.command`."""
         ...
 
     def check(self) -> None:
@@ -58,11 +58,11 @@ class Way(Protocol):
         ...
 
     def where(self) -> str:
-        """Where it leads, without what is secret; "" when that is not known."""
+        """The address or program that it sends to, without secrets; "" where that is not known."""
         ...
 
     async def send(self, payload: Payload) -> None:
-        """Returns when it was accepted. Raises NotSent."""
+        """Sends a notice. Returns when it was accepted. Raises NotSent."""
         ...
 
 
@@ -88,7 +88,7 @@ class Address:
         await self._ask(json.dumps(payload).encode())
 
     async def ping(self) -> None:
-        """Returns when it answered. Raises NotSent."""
+        """Requests the address. Returns when it has answered. Raises NotSent."""
         await self._ask(None)
 
     async def _ask(self, body: bytes | None) -> None:
@@ -171,7 +171,7 @@ class Route:
 
     match: tuple[str, ...] | None
     """Patterns of items; None: it is for all that no other route matches."""
-    ways: tuple[Way, ...]
+    channels: tuple[NoticeChannel, ...]
     on: frozenset[NoticeKind]
 
     def matches(self, item_id: str, item_type: str, labels: Labels) -> bool:
@@ -185,16 +185,18 @@ def routes_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Route]:
     seconds = parse_duration(table.timeout, "timeout").total_seconds()
 
     def route(one: NotifyTable | RouteTable, prefix: str) -> Route:
-        ways: list[Way] = []
+        channels: list[NoticeChannel] = []
         if one.webhook is not None:
             name = f"{prefix}webhook"
-            ways.append(Address(name=name, template=one.webhook, seconds=seconds, environ=environ))
+            channels.append(
+                Address(name=name, template=one.webhook, seconds=seconds, environ=environ)
+            )
         if one.command:
             name, argv = f"{prefix}command", tuple(one.command)
-            ways.append(Command(name=name, argv=argv, seconds=seconds, environ=environ))
+            channels.append(Command(name=name, argv=argv, seconds=seconds, environ=environ))
         return Route(
             match=tuple(one.match) if isinstance(one, RouteTable) else None,
-            ways=tuple(ways),
+            channels=tuple(channels),
             on=frozenset(map(NoticeKind, table.on if one.on is None else one.on)),
         )
 
@@ -203,7 +205,7 @@ def routes_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Route]:
 
 
 def dead_man_of(table: NotifyTable, environ: Mapping[str, str]) -> Address | None:
-    """The address that is only requested."""
+    """The dead-man address; None where none is set."""
     if table.dead_man is None:
         return None
     seconds = parse_duration(table.timeout, "timeout").total_seconds()
@@ -265,7 +267,7 @@ class Exchange:
         raise problem
 
     def end(self) -> None:
-        """Close the connection, if there is one."""
+        """Closes the connection, if there is one."""
         self._ended = True
         for one in self._sockets:
             with suppress(OSError):  # it is closed already
