@@ -82,10 +82,10 @@ def new_worker(
 
     if guards_loop:
         executable()  # of the guard
-    pumps = [one for one in handlers.values() if one.pump is not None]
-    for one in pumps:
-        board.resolve(one.type, "{}")  # raises BadInput for settings that a group cannot have
-    served = frozenset(one.type for one in pumps)
+    pumps = [handler for handler in handlers.values() if handler.pump is not None]
+    for pump in pumps:
+        board.resolve(pump.type, "{}")  # raises BadInput for settings that a group cannot have
+    served = frozenset(pump.type for pump in pumps)
 
     def new_setup(traced: Callable[["Runner"], "Runner"]) -> WorkerSetup:
         process = ProcessRunner(idle=settings.slots)
@@ -112,11 +112,11 @@ def new_worker(
     worker = assemble(
         board,
         new_setup(_traced(board.clock) if declared.worker.otel else _untraced),
-        handlers={name: one for name, one in handlers.items() if one.pump is None},
+        handlers={name: handler for name, handler in handlers.items() if handler.pump is None},
         wake=wake,
         notify=declared.notify,
     )
-    groups = [of_group(one) for one in pumps]
+    groups = [of_group(pump) for pump in pumps]
     return BoardWorker(worker, settings=settings, wake=wake, store=store, groups=groups)
 
 

@@ -81,10 +81,10 @@ def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dic
     """The handlers of the types a worker takes. Raises BadInput for a type that has none, and for a
     handler that a child process could not import.
     """
-    for one in types:
-        if one not in handlers:
-            names = ", ".join(sorted(handlers)) or "none"
-            raise BadInput("types", f"no handler for {one!r}", f"there are handlers for: {names}")
+    for item_type in types:
+        if item_type not in handlers:
+            remedy = f"there are handlers for: {', '.join(sorted(handlers)) or 'none'}"
+            raise BadInput("types", f"no handler for {item_type!r}", remedy)
     taken = {name: found for name, found in handlers.items() if not types or name in types}
     for found in taken.values():
         check_importable(found)
@@ -143,9 +143,9 @@ class BoardWorker:
         self._stop(at_once=False)
 
     def _stop(self, *, at_once: bool) -> None:
-        for one in self._groups:
-            one.stop(at_once=at_once)
-        partitions = sum(len(one.holdings) for one in self._groups)
+        for group in self._groups:
+            group.stop(at_once=at_once)
+        partitions = sum(len(group.holdings) for group in self._groups)
         self._worker.stop(at_once=at_once, partitions=partitions)
 
     async def _close(self) -> None:
@@ -183,7 +183,7 @@ class BoardWorker:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
         self._refusal = BlackboardError(ONCE)
         events, worker = self.events, self._worker
-        groups = {one.handler.type: one for one in self._groups if until == "stopped"}
+        groups = {group.handler.type: group for group in self._groups if until == "stopped"}
         events.emit(
             WorkerStarted,
             slots=self._settings.slots,
@@ -196,7 +196,7 @@ class BoardWorker:
         try:
             with when_woken(self._store, self._walk_soon):
                 await self._all_of(
-                    worker.work(modes[until]), *(one.work() for one in groups.values())
+                    worker.work(modes[until]), *(group.work() for group in groups.values())
                 )
         except BaseExceptionGroup as problems:
             raise _first_of(problems) from None
@@ -207,7 +207,7 @@ class BoardWorker:
             if self._soon is not None:
                 self._soon.cancel()
             worker.new_requests()
-            runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
+            runs = worker.releases.runs + sum(group.releases.runs for group in self._groups)
             events.emit(WorkerStopped, runs=runs, requests=dict(worker.requests))
 
     async def _all_of(self, *work: Coroutine[Any, Any, None]) -> None:
@@ -215,7 +215,7 @@ class BoardWorker:
         without grace, and put back what they run. Cancelled again, or where that takes too long,
         they are as if killed.
         """
-        tasks = {asyncio.ensure_future(one) for one in work}
+        tasks = {asyncio.ensure_future(coroutine) for coroutine in work}
         left = tasks
         try:
             while left and not any(map(_has_failed, tasks)):
@@ -226,11 +226,11 @@ class BoardWorker:
                     self._stop(at_once=True)
                     await asyncio.wait(left, timeout=LONGEST_END)
             finally:
-                for one in tasks:
-                    one.cancel()
+                for task in tasks:
+                    task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        for one in sorted(tasks, key=asyncio.Future.cancelled):  # errors before what they ended
-            one.result()
+        for task in sorted(tasks, key=asyncio.Future.cancelled):  # errors before what they ended
+            task.result()
 
     async def _watch_jobs(self) -> None:
         """Emits an event when files of the jobs have changed. They are looked at once a cycle."""

@@ -157,8 +157,10 @@ async def add_missing(
     some of them meanwhile. Raises BadInput, before any is added, for what `add` refuses.
     """
     check_not_made(board.name)
-    for one in new:
-        check_no_pump(board.name, one.type, board.resolve(one.type, encode_spec(one.spec)))
+    for new_item in new:
+        check_no_pump(
+            board.name, new_item.type, board.resolve(new_item.type, encode_spec(new_item.spec))
+        )
     while True:
         there, gone = set[str](), dict[str, Item]()
         async for item in board.items(removed=True):
@@ -166,7 +168,7 @@ async def add_missing(
                 gone[item.id] = item
             else:
                 there.add(item.id)
-        missing = [one for one in new if one.id not in there]
+        missing = [new_item for new_item in new if new_item.id not in there]
         with suppress(AlreadyThere):
             return await add_many(board, missing, tombstones=gone, on_added=on_added)
 
@@ -174,8 +176,8 @@ async def add_missing(
 def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
     """The items in batches: as many of a shard as fit one batch."""
     shards: dict[str, list[New]] = {}
-    for one in new:
-        shards.setdefault(board.partition(one.id), []).append(one)
+    for new_item in new:
+        shards.setdefault(board.partition(new_item.id), []).append(new_item)
     most = board.table.max_rows // 2
     for of_shard in shards.values():
         for at in range(0, len(of_shard), most):
@@ -237,11 +239,16 @@ async def _add_batch(
     floor = await board.floor()  # after they were found missing
     items = [
         _new_item(
-            board, one, addition, over=tombstones.get(one.id), floor=floor, now=addition.began
+            board,
+            new_item,
+            addition,
+            over=tombstones.get(new_item.id),
+            floor=floor,
+            now=addition.began,
         )
-        for one in new
+        for new_item in new
     ]
-    ops = [op for one in items for op in add_ops(one, over=tombstones.get(one.id))]
+    ops = [op for item in items for op in add_ops(item, over=tombstones.get(item.id))]
     try:
         await board.table.commit(board.partition(new[0].id), ops)
     except Conflict:
@@ -251,7 +258,7 @@ async def _add_batch(
         if first is None or not is_applied(first, addition.name):  # else it came twice
             raise
     except Unknown:
-        return [(await _add(board, one, addition, doubtful=True)).item for one in new]
+        return [(await _add(board, new_item, addition, doubtful=True)).item for new_item in new]
     return items
 
 
@@ -266,9 +273,9 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mappi
         gone = {item.id: item for item in there.values() if item.state is State.REMOVED}
         left = left_alone(board, ids, gone)
         missing = [
-            New(id=one, type=item_type, spec=Spec())
-            for one in ids
-            if one not in left and (one not in there or one in gone)
+            New(id=item_id, type=item_type, spec=Spec())
+            for item_id in ids
+            if item_id not in left and (item_id not in there or item_id in gone)
         ]
         try:
             for some in _batches(board, missing):
@@ -289,11 +296,11 @@ def left_alone(
     """
     unreadable, newer = set(board.unreadable), set(board.newer)
     doctor, left = f"`blackboard --board {board.name} doctor`", dict[str, str]()
-    for one in ids:
-        key = item_key(one)
+    for item_id in ids:
+        key = item_key(item_id)
         if key in unreadable:
-            left[one] = f"the row {key} in {board.partition(one)} cannot be read ({doctor})"
-        elif key in newer or (one in gone and gone[one].version > VERSION):
-            where = f"the row {key} in {board.partition(one)}"
-            left[one] = f"a newer version wrote {where} (upgrade blackboard)"
+            left[item_id] = f"the row {key} in {board.partition(item_id)} cannot be read ({doctor})"
+        elif key in newer or (item_id in gone and gone[item_id].version > VERSION):
+            where = f"the row {key} in {board.partition(item_id)}"
+            left[item_id] = f"a newer version wrote {where} (upgrade blackboard)"
     return left

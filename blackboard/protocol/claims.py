@@ -237,8 +237,8 @@ async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
     present etags of the locks, and count from the last renewal that has landed; their items have to
     be read again before the release.
     """
-    made = {keys.lock_key(one.id): one for one in claims}
-    nonces = {key: one.nonce for key, one in made.items()}
+    made = {keys.lock_key(claim.id): claim for claim in claims}
+    nonces = {key: made_claim.nonce for key, made_claim in made.items()}
     rows = await with_nonces(board.table, board.partition(claims[0].id), nonces)
     now = board.clock.monotonic()
     return tuple(
@@ -284,31 +284,33 @@ async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> t
     before has no renewal that is known to be applied.
     """
     done = tuple[Claim, ...]()
-    progress = {one.nonce: {"progress": text} if text else {} for one, text in claims}
-    left = tuple(one for one, _ in claims)
+    progress = {claim.nonce: {"progress": text} if text else {} for claim, text in claims}
+    left = tuple(claim for claim, _ in claims)
     partition = board.partition(left[0].id)
     doubts = 0
     while left and doubts < RENEWALS:  # each refusal shortens the list
         sent = board.clock.monotonic()
         ops = [
-            Merge(keys.lock_key(one.id), {"sent": sent, **progress[one.nonce]}, one.lock.etag)
-            for one in left
+            Merge(keys.lock_key(claim.id), {"sent": sent, **progress[claim.nonce]}, claim.lock.etag)
+            for claim in left
         ]
         try:
             etags = await board.table.commit(partition, ops)
         except (Conflict, Unknown):
             doubts += 1
-            before = {one.nonce: one.sent for one in left}
+            before = {claim.nonce: claim.sent for claim in left}
             found = await _landed(board, left)
-            done += tuple(one for one in found if one.sent > before[one.nonce])
-            left = tuple(one for one in found if one.sent == before[one.nonce])
+            done += tuple(claim for claim in found if claim.sent > before[claim.nonce])
+            left = tuple(claim for claim in found if claim.sent == before[claim.nonce])
         except Refused as trouble:
             if len(left) == 1 and not done:
                 raise
             done += (left[trouble.index],)
             left = left[: trouble.index] + left[trouble.index + 1 :]
         else:
-            renewed = (one.renewed(etag, sent=sent) for one, etag in zip(left, etags, strict=True))
+            renewed = (
+                claim.renewed(etag, sent=sent) for claim, etag in zip(left, etags, strict=True)
+            )
             return (*renewed, *done)
     return left + done
 
@@ -335,10 +337,10 @@ async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
     because another worker may override it at any moment. One that is lost by then, or whose renewal
     has no answer, is not run: if it is still this worker's, the next walk adopts it.
     """
-    if not any(_is_past(one, board) for one in claims):
+    if not any(_is_past(claim, board) for claim in claims):
         return tuple(claims)
-    renewed = await asyncio.gather(*(_renewed(board, one) for one in claims))
-    return tuple(one for one in renewed if one is not None and not _is_past(one, board))
+    renewed = await asyncio.gather(*(_renewed(board, claim) for claim in claims))
+    return tuple(claim for claim in renewed if claim is not None and not _is_past(claim, board))
 
 
 async def _renewed(board: BoardTable, claim: Claim) -> Claim | None:
@@ -390,9 +392,9 @@ async def pass_over(board: BoardTable, token: Token, *, move: Move) -> Item | No
     return after
 
 
-def _missable(one: Item | Token) -> tuple[object, ...]:
+def _missable(waiting: Item | Token) -> tuple[object, ...]:
     """The fields that decide whether a slot is missed."""
-    return one.type, one.spec, one.slot, one.ready, one.planned, one.attempt
+    return waiting.type, waiting.spec, waiting.slot, waiting.ready, waiting.planned, waiting.attempt
 
 
 async def override(board: BoardTable, lock: Lock, *, owner: str) -> Claim | None:

@@ -418,10 +418,10 @@ async def run_now(
 
 def _requested_before(item: Item, name: str) -> Requested:
     """The state of a request that an earlier call has made."""
-    for ahead, one in enumerate(item.requests, 1):
-        if one.name == name:
-            return Requested(item=item, changed=False, slot=one.slot, ahead=ahead, joined=True)
-    slot = next((one.at for one in item.applied if one.name == name), item.slot)
+    for ahead, request in enumerate(item.requests, 1):
+        if request.name == name:
+            return Requested(item=item, changed=False, slot=request.slot, ahead=ahead, joined=True)
+    slot = next((request.at for request in item.applied if request.name == name), item.slot)
     return Requested(item=item, changed=False, slot=slot, joined=True)
 
 
@@ -479,7 +479,7 @@ async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
     if item is None:
         raise Missing(item_id)
     tokens = table.scan(partition, NEXT, end_of(NEXT))
-    rows = [one async for one in tokens if one.key.endswith(f":{encode_id(item_id)}")]
+    rows = [row async for row in tokens if row.key.endswith(f":{encode_id(item_id)}")]
     between = runs_range(item_id)
     reading = readings(table, partition, between, lambda row: fence_in(row.key), limit=1)
     newest = [fence async for fence in reading]
@@ -487,13 +487,13 @@ async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
     lock = await read(table, partition, lock_key(item_id))  # at last: its holder may renew it
     rows += [lock] if lock is not None else []
     # The version of the item may be what is damaged, and its token has it, too.
-    versions = [item.version, *(version_of(one.data) for one in rows)]
+    versions = [item.version, *(version_of(row.data) for row in rows)]
     check_version(replace(item, version=max(versions)))
     fences += map(known_fence, rows)
     now = await table.now()
     tombstone = removed(replace(item, fence=max(fences)), now=now)
     ops: list[Op] = [Replace(item_key(item_id), data_of(tombstone), item.etag)]
-    ops += [Delete(one.key, one.etag) for one in rows]
+    ops += [Delete(row.key, row.etag) for row in rows]
     held = readable(Lock, lock) if lock is not None else None
     if held is not None and held.id == item_id and held.fence > max(newest, default=0):
         running = replace(

@@ -115,12 +115,12 @@ class Occupied:
 
 async def occupied(board: BoardTable, limit: Limit) -> Occupied:
     """The permits that `take` counts as held."""
-    held = [one for one in await _read(board, limit) if not one.is_stale]
-    odd = [one for one in held if one.permit is None]
+    held = [row for row in await _read(board, limit) if not row.is_stale]
+    odd = [row for row in held if row.permit is None]
     return Occupied(
-        items=tuple(one.permit.id for one in held if one.permit is not None),
-        newer=tuple(one.row.key for one in odd if one.is_newer),
-        unreadable=tuple(one.row.key for one in odd if not one.is_newer),
+        items=tuple(row.permit.id for row in held if row.permit is not None),
+        newer=tuple(row.row.key for row in odd if row.is_newer),
+        unreadable=tuple(row.row.key for row in odd if not row.is_newer),
     )
 
 
@@ -132,9 +132,9 @@ async def take(
     """
     for _ in range(TRIES):
         rows = await _read(board, limit)
-        found = {one.number: one for one in rows}
-        held = {one.number for one in rows if not one.is_stale}
-        left = max(limit.most - sum(not one.is_stale for one in rows), 0)
+        found = {row.number: row for row in rows}
+        held = {row.number for row in rows if not row.is_stale}
+        left = max(limit.most - sum(not row.is_stale for row in rows), 0)
         free = [number for number in range(limit.most) if number not in held][:left]
         # Begins at a random one: workers that take some at the same time collide less.
         first = int(board.chance.fraction() * len(free))
@@ -161,19 +161,20 @@ async def take(
         ]
         try:
             etags = await board.table.commit(
-                _partition(board), [_taking(one, found.get(one.permit.number)) for one in permits]
+                _partition(board),
+                [_taking(held, found.get(held.permit.number)) for held in permits],
             )
         except Conflict:
             continue
         except Unknown:
             return await _landed(board, permits)
-        return [_with_etag(one, etag) for one, etag in zip(permits, etags, strict=True)]
+        return [_with_etag(held, etag) for held, etag in zip(permits, etags, strict=True)]
     return []
 
 
-def _taking(one: HeldPermit, found: PermitRow | None) -> Op:
-    data = data_of(one.permit)
-    return Insert(one.key, data) if found is None else Replace(one.key, data, found.row.etag)
+def _taking(held: HeldPermit, found: PermitRow | None) -> Op:
+    data = data_of(held.permit)
+    return Insert(held.key, data) if found is None else Replace(held.key, data, found.row.etag)
 
 
 async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
@@ -183,18 +184,18 @@ async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPe
     left, done = list(permits), list[HeldPermit]()
     for _ in range(RENEWALS):
         sent = board.clock.monotonic()
-        ops = [Merge(one.key, {"sent": sent}, one.permit.etag) for one in left]
+        ops = [Merge(held.key, {"sent": sent}, held.permit.etag) for held in left]
         try:
             etags = await board.table.commit(_partition(board), ops)
         except (Conflict, Unknown):
-            before = {one.key: one.sent for one in left}
+            before = {held.key: held.sent for held in left}
             found = await _landed(board, left)
-            done += [one for one in found if one.sent > before[one.key]]
-            left = [one for one in found if one.sent == before[one.key]]
+            done += [held for held in found if held.sent > before[held.key]]
+            left = [held for held in found if held.sent == before[held.key]]
             if not left:
                 break
         else:
-            renewed = [HeldPermit(one.permit, sent) for one in left]
+            renewed = [HeldPermit(held.permit, sent) for held in left]
             return done + [_with_etag(*both) for both in zip(renewed, etags, strict=True)]
     return done + left
 
@@ -203,7 +204,7 @@ async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
     """Deletes permits, as many as fit one batch, but none that another worker has taken."""
     left = list(permits)
     for _ in range(TRIES):
-        ops = [Delete(one.key, one.permit.etag) for one in left]
+        ops = [Delete(held.key, held.permit.etag) for held in left]
         try:
             await board.table.commit(_partition(board), ops)
         except (Conflict, Unknown):
@@ -227,8 +228,8 @@ async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[Held
     """The permits whose rows carry their nonces, with the present etags of the rows; they count
     from the last renewal that has landed, as locks do (`claims.py`).
     """
-    by_key = {one.key: one for one in permits}
-    nonces = {key: one.permit.nonce for key, one in by_key.items()}
+    by_key = {held.key: held for held in permits}
+    nonces = {key: held.permit.nonce for key, held in by_key.items()}
     rows, now = await with_nonces(board.table, _partition(board), nonces), board.clock.monotonic()
     found = {
         key: HeldPermit(by_key[key].permit, sent_in(row, before=by_key[key].sent, now=now))
@@ -237,8 +238,8 @@ async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[Held
     return [_with_etag(found[key], row.etag) for key, row in rows.items()]
 
 
-def _with_etag(one: HeldPermit, etag: str) -> HeldPermit:
-    return HeldPermit(replace(one.permit, etag=etag), one.sent)
+def _with_etag(held: HeldPermit, etag: str) -> HeldPermit:
+    return HeldPermit(replace(held.permit, etag=etag), held.sent)
 
 
 async def _read(board: BoardTable, limit: Limit) -> list[PermitRow]:

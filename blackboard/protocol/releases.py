@@ -141,25 +141,27 @@ async def release(
     the store without a limit. `landed` is called with runs as soon as they are there.
     """
     leases = leases or Leases()
-    fitted = [fit(one, board.table.max_value) for one in finished]
+    fitted = [fit(finished_run, board.table.max_value) for finished_run in finished]
     # Of two runs of one item the earlier has lost its lock; and a batch has each row once.
-    newest = {
-        one.claim.id: one.claim.fence for one in sorted(fitted, key=lambda one: one.claim.fence)
-    }
+    newest = dict[str, int]()
+    for finished_run in fitted:
+        claim = finished_run.claim
+        newest[claim.id] = max(claim.fence, newest.get(claim.id, 0))
     certain: list[FinishedRun] = []
     doubtful: list[FinishedRun] = []
-    for one in fitted:
-        is_sure = one.claim.item.etag and one.claim.fence == newest[one.claim.id]
-        (certain if is_sure else doubtful).append(one)
+    for finished_run in fitted:
+        claim = finished_run.claim
+        is_certain = claim.item.etag and claim.fence == newest[claim.id]
+        (certain if is_certain else doubtful).append(finished_run)
     sent = await _in_batches(board, certain, leases=leases, landed=landed)
     left = doubtful + sent.left
     leases.renewed(left)
     written = sent.written
 
-    async def settled(one: FinishedRun) -> None:
-        nonce = one.claim.nonce
-        written[nonce] = await settle(board, one, sent=sent.ready.get(nonce))
-        await landed([(one, written[nonce])])
+    async def settled(finished_run: FinishedRun) -> None:
+        nonce = finished_run.claim.nonce
+        written[nonce] = await settle(board, finished_run, sent=sent.ready.get(nonce))
+        await landed([(finished_run, written[nonce])])
 
     if len(left) > 1:
         for problem in await asyncio.gather(*map(settled, left), return_exceptions=True):
@@ -167,7 +169,7 @@ async def release(
                 raise problem
     elif left:
         await settled(left[0])
-    return [written[one.claim.nonce] for one in finished]
+    return [written[finished_run.claim.nonce] for finished_run in finished]
 
 
 class _Sent(Struct):
@@ -192,26 +194,28 @@ async def _in_batches(
         )
         certain = []
         for batch in batches:
-            found.ready |= {one.claim.nonce: done.ready for one, _, done in batch}
+            found.ready |= {finished_run.claim.nonce: done.ready for finished_run, _, done in batch}
             ops = [op for _, ops, _ in batch for op in ops]
             partition = board.partition(batch[0][0].claim.id)
             try:
                 await board.table.commit(partition, ops)
             except (Busy, Unavailable) as trouble:
                 rounds = 0
-                certain += [one for one, _, _ in batch]
+                certain += [finished_run for finished_run, _, _ in batch]
                 leases.renewed(certain)
                 failures += 1
                 await board.ready(partition, trouble, failures=failures)
             except Unknown:
-                found.left += [one for one, _, _ in batch]
+                found.left += [finished_run for finished_run, _, _ in batch]
             except (Conflict, Refused) as refusal:
                 in_the_way = _whose(batch, refusal.index)
                 found.left.append(in_the_way)
-                certain += [one for one, _, _ in batch if one is not in_the_way]
+                certain += [
+                    finished_run for finished_run, _, _ in batch if finished_run is not in_the_way
+                ]
             else:
-                found.written |= {one.claim.nonce: done for one, _, done in batch}
-                await landed([(one, done) for one, _, done in batch])
+                found.written |= {finished_run.claim.nonce: done for finished_run, _, done in batch}
+                await landed([(finished_run, done) for finished_run, _, done in batch])
     found.left += certain
     return found
 
@@ -224,26 +228,26 @@ def _batches(
 ) -> Iterator[list[Prepared]]:
     """Releases packed into batches of one partition, below the store's limits."""
     by_partition: dict[str, list[FinishedRun]] = {}
-    for one in finished:
-        by_partition.setdefault(board.partition(one.claim.id), []).append(one)
+    for finished_run in finished:
+        by_partition.setdefault(board.partition(finished_run.claim.id), []).append(finished_run)
     for group in by_partition.values():
         batch: list[Prepared] = []
         rows = size = 0
-        for one in group:
-            ops, done = prepare(board, one, now=now)
+        for finished_run in group:
+            ops, done = prepare(board, finished_run, now=now)
             weight = sum(_weight(op) for op in ops)
             full = rows + len(ops) > board.table.max_rows or size + weight > board.table.max_bytes
             if batch and full:
                 yield batch
                 batch, rows, size = [], 0, 0
-            batch.append((one, ops, done))
+            batch.append((finished_run, ops, done))
             rows, size = rows + len(ops), size + weight
         yield batch
 
 
 def _whose(batch: Sequence[Prepared], index: int) -> FinishedRun:
-    """The release that an operation of the batch belongs to."""
-    return [one for one, ops, _ in batch for _ in ops][index]
+    """The run whose release has the operation with this index in the batch."""
+    return [finished_run for finished_run, ops, _ in batch for _ in ops][index]
 
 
 def _weight(op: Op) -> int:
@@ -271,7 +275,7 @@ async def each_for_itself(
         return await write(batch)
     except Exception as problem:  # noqa: BLE001 - one run must not end its worker
         if len(batch) > 1:
-            return [one for each in batch for one in await each_for_itself(write, [each])]
+            return [released for each in batch for released in await each_for_itself(write, [each])]
         claim = batch[0].claim
         error = f"its outcome could not be written: {type(problem).__name__}: {problem}"
         ended = Ended(outcome=Outcome.FAILED, error=cut_middle(error))

@@ -106,7 +106,7 @@ class _Look:
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset([one.id for one in self.locks] + [one.id for one in self.tokens])
+        return frozenset([lock.id for lock in self.locks] + [token.id for token in self.tokens])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,14 +218,14 @@ class GroupWorker:
         self._begun = self._looked = self.board.clock.monotonic()
         try:
             async with asyncio.TaskGroup() as self._group:
-                for one in (
+                for work in (
                     self.heartbeat.run(),
                     self._write_releases(),
                     self.releases.keep_pruning(0),
                     self._end_pumps(),
                     self._rows.names.keep_asking(),
                 ):
-                    self._start_beside(one)
+                    self._start_beside(work)
                 await until_one_ends(self._start_beside(self._serve()), self._stop_is_over())
                 await self.releases.pruned()
                 for task in tuple(self._beside):
@@ -307,8 +307,8 @@ class GroupWorker:
         None: a round.
         """
         there = {*picture.free, *picture.stale}
-        self._left = {one: self._left.get(one, now) for one in sorted(there)}
-        left = [one for one, since in self._left.items() if since <= now - self._round]
+        self._left = {name: self._left.get(name, now) for name in sorted(there)}
+        left = [name for name, since in self._left.items() if since <= now - self._round]
         balance = self.pump.balance
         decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
         if decision.release:
@@ -320,7 +320,7 @@ class GroupWorker:
                 decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
         await self._take(look, decision.take)
         if decision.release and not self._stopping:
-            mine = {one for one, owner in picture.held.items() if owner == self.owner}
+            mine = {name for name, owner in picture.held.items() if owner == self.owner}
             mine.difference_update(picture.paused)
             self._release_youngest(mine, keep=len(mine) - decision.release)
         return decision.again
@@ -351,38 +351,42 @@ class GroupWorker:
         """
         there = await workers(self.board) if at_workers else ()
         found = dict[str, Lock | Token]()
-        async for one in self.board.walk(0, until=_ALL):
-            if one.type == self.handler.type:
-                found.setdefault(one.id, one)
+        async for row in self.board.walk(0, until=_ALL):
+            if row.type == self.handler.type:
+                found.setdefault(row.id, row)
         moment = self.board.clock.monotonic()
         late, self._looked = self._is_late(moment), moment
         return _Look(
             late=late,
-            locks=[one for one in found.values() if isinstance(one, Lock)],
-            tokens=[one for one in found.values() if isinstance(one, Token)],
+            locks=[row for row in found.values() if isinstance(row, Lock)],
+            tokens=[row for row in found.values() if isinstance(row, Token)],
             workers=there,
             now=await self.board.table.now(),
         )
 
     def _picture(self, look: _Look) -> Picture:
         resolution = self.board.table.resolution
-        stale = {one.id: one.owner for one in look.locks if is_stale(one, resolution=resolution)}
-        held = {one.id: one.owner for one in look.locks if one.id not in stale}
-        live = [one for one in look.workers if one.age <= _announced_for(one) + resolution]
+        stale = {
+            lock.id: lock.owner for lock in look.locks if is_stale(lock, resolution=resolution)
+        }
+        held = {lock.id: lock.owner for lock in look.locks if lock.id not in stale}
+        live = [
+            member for member in look.workers if member.age <= _announced_for(member) + resolution
+        ]
         return Picture(
             held=held,
             stale=stale,
-            free=[one.id for one in look.tokens if one.ready <= look.now],
-            waiting=[one.id for one in look.tokens if one.ready > look.now],
+            free=[token.id for token in look.tokens if token.ready <= look.now],
+            waiting=[token.id for token in look.tokens if token.ready > look.now],
             workers=counting(
-                {one.owner: _announced_twice(one) for one in live},
+                {member.owner: _announced_twice(member) for member in live},
                 owners=set(held.values()),
-                leaving={one.owner for one in look.workers if not one.slots},
+                leaving={member.owner for member in look.workers if not member.slots},
                 me=self.owner,
                 begins=not any(
-                    (look.now - one.since).total_seconds() > self._round
-                    for one in look.locks
-                    if one.id in held
+                    (look.now - lock.since).total_seconds() > self._round
+                    for lock in look.locks
+                    if lock.id in held
                 ),
             ),
         )
@@ -392,14 +396,14 @@ class GroupWorker:
         if picture.is_even:
             return picture
         return replace(
-            picture, paused=[one.id async for one in self.board.items() if one.is_paused]
+            picture, paused=[item.id async for item in self.board.items() if item.is_paused]
         )
 
     async def _see_to_own(self, locks: Sequence[Lock]) -> None:
         """Adopts locks of this worker that none of its runs has, and finds out what became of runs
         whose lock is gone.
         """
-        nonces = {one.nonce for one in locks}
+        nonces = {lock.nonce for lock in locks}
         for held in self.holdings:
             if held.claim.nonce not in nonces and not held.ended:
                 self.heartbeat.ask(held)
@@ -424,8 +428,8 @@ class GroupWorker:
         """Plans partitions anew that wait because a clock was wrong. Few others wait for longer
         than a moment, as their pumps asked for; each is examined once.
         """
-        waiting = {one.id: one for one in look.tokens if is_ahead(one.ready, now=look.now)}
-        etags = {name: one.etag for name, one in waiting.items()}
+        waiting = {token.id: token for token in look.tokens if is_ahead(token.ready, now=look.now)}
+        etags = {name: token.etag for name, token in waiting.items()}
         for name, etag in etags.items():
             if self._explained.get(name) == etag:
                 continue
@@ -439,10 +443,10 @@ class GroupWorker:
         if self._stopping:  # it was asked to while the rows were read
             return
         names = frozenset(names)
-        tokens = [one for one in look.tokens if one.id in names]
+        tokens = [token for token in look.tokens if token.id in names]
         most = claims_at_once(self.board)
         work = [self._claim(tokens[at : at + most]) for at in range(0, len(tokens), most)]
-        work += [self._override(one) for one in look.locks if one.id in names]
+        work += [self._override(lock) for lock in look.locks if lock.id in names]
         for problem in await asyncio.gather(*work, return_exceptions=True):
             if problem is not None:
                 raise problem
@@ -452,10 +456,10 @@ class GroupWorker:
         anew; one that does not fit its item is left out.
         """
         left = list[Token]()
-        for one in tokens:
-            with self._leaving_alone(one):
-                self.board.resolve(one.type, one.spec)
-                left.append(one)
+        for token in tokens:
+            with self._leaving_alone(token):
+                self.board.resolve(token.type, token.spec)
+                left.append(token)
         while left and not self._stopping:
             answer = await claim(self.board, left, owner=self.owner)
             if answer.broken is None:
@@ -463,7 +467,7 @@ class GroupWorker:
                 return
             if answer.refused is not None:
                 self._leave(answer.broken, answer.refused)
-            left = [one for one in left if one is not answer.broken]
+            left = [token for token in left if token is not answer.broken]
 
     async def _override(self, lock: Lock) -> None:
         with self._leaving_alone(lock):
@@ -475,18 +479,18 @@ class GroupWorker:
                 await self._start([made])
 
     @contextmanager
-    def _leaving_alone(self, one: Lock | Token) -> Iterator[None]:
+    def _leaving_alone(self, row: Lock | Token) -> Iterator[None]:
         """Leaves a partition alone that cannot be run here."""
         try:
             yield
         except (BlackboardError, ValueError) as problem:
-            self._leave(one, problem)
+            self._leave(row, problem)
 
-    def _leave(self, one: Lock | Token, problem: Exception) -> None:
+    def _leave(self, row: Lock | Token, problem: Exception) -> None:
         """Reports, once, why a partition is left alone."""
-        if one.id not in self._left_alone:
-            self._left_alone.add(one.id)
-            self.events.emit_of(one, ItemLeftAlone, message=str(problem))
+        if row.id not in self._left_alone:
+            self._left_alone.add(row.id)
+            self.events.emit_of(row, ItemLeftAlone, message=str(problem))
 
     async def _start(self, claims: Sequence[Claim]) -> None:
         self.runs.start(await trusted(self.board, claims))

@@ -65,13 +65,21 @@ class Claimer:
 
     async def claim(self, shard: int, wanted: Sequence[Candidate]) -> ClaimedBatch:
         """Claims some tokens of a shard in one batch. Raises what the store raises."""
-        self._slots.reserve(shard, [one.token.type for one in wanted])
+        self._slots.reserve(shard, [candidate.token.type for candidate in wanted])
         try:
-            async with self.permits.asked({one.id: one.limit for one in wanted}) as grant:
-                sent = [one for one in wanted if grant.allows(one.id) and not self._slots.closed]
+            async with self.permits.asked(
+                {candidate.id: candidate.limit for candidate in wanted}
+            ) as grant:
+                sent = [
+                    candidate
+                    for candidate in wanted
+                    if grant.allows(candidate.id) and not self._slots.closed
+                ]
                 if not sent:
                     return ClaimedBatch((), Claimed(), ())
-                answer = await claim(self.board, [one.token for one in sent], owner=self.owner)
+                answer = await claim(
+                    self.board, [candidate.token for candidate in sent], owner=self.owner
+                )
                 taken = await self._trusted(answer.claims, grant)
                 return ClaimedBatch(sent, answer, taken)
         finally:
@@ -129,9 +137,9 @@ class Claimer:
         trusted, is put back: its item is due again at once.
         """
         taken = []
-        for one in await trusted(self.board, claims):
-            if grant.hold(one.id, one.nonce):
-                taken.append(one)
+        for certain in await trusted(self.board, claims):
+            if grant.hold(certain.id, certain.nonce):
+                taken.append(certain)
             else:
-                self.runs.put_back(one)
+                self.runs.put_back(certain)
         return taken

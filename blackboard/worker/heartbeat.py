@@ -165,9 +165,11 @@ class Heartbeat:
             for held in holdings:
                 held.asking = False
             has = self.holdings.has
-            self.ask(*(one for one in holdings if one.renewal_due(now) and has(one.claim.nonce)))
+            self.ask(
+                *(held for held in holdings if held.renewal_due(now) and has(held.claim.nonce))
+            )
             return
-        renewed = {one.nonce: one for one in claims}
+        renewed = {claim.nonce: claim for claim in claims}
         self._report(holdings, renewed)
         for held, text in zip(holdings, progress, strict=True):
             self._renewed(held, renewed.get(held.claim.nonce), text)

@@ -143,7 +143,7 @@ class Holdings:
     @property
     def frees_slots(self) -> bool:
         """Whether runs have ended whose slots are free once they are released."""
-        return any(one.ended and self.slots.has(nonce) for nonce, one in self._held.items())
+        return any(held.ended and self.slots.has(nonce) for nonce, held in self._held.items())
 
     @property
     def nonces(self) -> set[str]:
@@ -152,7 +152,7 @@ class Holdings:
     @property
     def ids(self) -> set[str]:
         """The items whose runs are held."""
-        return {one.claim.id for one in self._held.values()}
+        return {held.claim.id for held in self._held.values()}
 
 
 class Latest(Collection[str]):

@@ -47,7 +47,7 @@ class Grant:
         self._granted: dict[str, HeldPermit] = {}
 
     def grant(self, permits: Iterable[HeldPermit]) -> None:
-        self._granted |= {one.permit.id: one for one in permits}
+        self._granted |= {held.permit.id: held for held in permits}
 
     def allows(self, item_id: str) -> bool:
         """Whether there is a permit for the item, or it needs none."""
@@ -140,8 +140,8 @@ class Permits:
         """How many permits of each limit this worker has, or asks for."""
         if not self._held and not self._asked:
             return {}
-        held = Counter((one.permit.type, one.permit.value) for one in self._held.values())
-        return held + self._asked
+        counts = Counter((held.permit.type, held.permit.value) for held in self._held.values())
+        return counts + self._asked
 
     @asynccontextmanager
     async def asked(self, limits: Mapping[str, Limit | None]) -> AsyncIterator[Grant]:
@@ -156,7 +156,9 @@ class Permits:
             by_limit: dict[Limit, list[str]] = {}
             for item_id, limit in found.items():
                 by_limit.setdefault(limit, []).append(item_id)
-            taken = await asyncio.gather(*(self._taken(*one) for one in by_limit.items()))
+            taken = await asyncio.gather(
+                *(self._taken(limit, ids) for limit, ids in by_limit.items())
+            )
             for permits in taken:
                 grant.grant(permits)
             yield grant
@@ -212,7 +214,7 @@ class Permits:
                 del self._unneeded[: len(some)]
                 with suppress(TableError):  # they go stale
                     await give_back(self.board, some)
-                names = {(one.permit.type, one.permit.value) for one in some}
+                names = {(held.permit.type, held.permit.value) for held in some}
                 if names & (self._kept | self._exhausted.keys()):
                     self.freed()
                 for name in names:
@@ -225,13 +227,13 @@ class Permits:
                 self._some.clear()
             await self._some.wait()
             now = self.board.clock.monotonic()
-            for nonce, one in tuple(self._held.items()):
-                if not self.trusts(one):
+            for nonce, permit in tuple(self._held.items()):
+                if not self.trusts(permit):
                     self._lose(nonce)
             due = {
-                nonce: one
-                for nonce, one in self._held.items()
-                if now - one.sent >= renew_every(LEASE)
+                nonce: permit
+                for nonce, permit in self._held.items()
+                if now - permit.sent >= renew_every(LEASE)
             }
             if due and (self._renewal is None or self._renewal.done()):
                 self._renewal = asyncio.get_running_loop().create_task(self._renew(due))
@@ -243,7 +245,7 @@ class Permits:
             for at in range(0, len(nonces), most):
                 some = nonces[at : at + most]
                 found = await renew(self.renewing, [due[nonce] for nonce in some])
-                renewed = {one.permit.nonce: one for one in found}
+                renewed = {held.permit.nonce: held for held in found}
                 for nonce in some:
                     self._renewed(nonce, renewed.get(due[nonce].permit.nonce))
         except (Busy, Unavailable) as trouble:

@@ -1,11 +1,10 @@
-"""The queue of runs that have ended: released in batches, emitted, and their history pruned.
+"""Releases the runs that have ended, in batches; then emits their ends and prunes their histories.
 
-While other runs of the worker are about to end, a run that has ended waits for them, about as long
-as the writing takes: many are released with one request, and none much later. Where writing is
-cheap, as to a file, none waits: those that end while a batch is written are the next one. Each
-shard is written by itself; where that takes long, its runs keep their locks and not their slots,
-and runs that end meanwhile are written beside them: a run that the store does not take holds up no
-other.
+A run that has ended waits for other runs of its shard that may end soon, for about as long as the
+last write took: so one request releases many runs. Where writes are cheap, as to a file, it does
+not wait: the runs that end while a batch is written are the next batch. Each shard is written by
+itself. Where a write takes long, its runs keep their locks but give up their slots, and runs that
+end meanwhile are written concurrently: a run that the store does not accept delays no other.
 """
 
 import asyncio
@@ -62,17 +61,17 @@ class _Shard:
 
 @dataclass(slots=True, kw_only=True)
 class Releases:
-    """The runs of one worker that have ended, shard by shard: none waits for another."""
+    """The runs of one worker that have ended. Each shard has a queue of its own."""
 
     board: BoardTable
     events: Events
     holdings: Holdings
     retention: Retention
     slots_freed: Callable[[], None] = field(init=False, repr=False)
-    """Called when slots become free whose runs could not be released yet; with one shard never. Set
-    by the worker, as is `landed`."""
+    """Called when runs whose release takes long give up their slots; never on a board of one shard.
+    Set by the worker, as is `landed`."""
     landed: Callable[[Sequence[Released]], Awaitable[None]] = field(init=False, repr=False)
-    """Called with runs that were released, as soon as they are."""
+    """Called with runs as soon as they are released."""
     runs: int = 0
     """How many were released so far."""
     _shards: list[_Shard] = field(init=False)
@@ -92,13 +91,13 @@ class Releases:
 
     @property
     def waiting(self) -> int:
-        """Runs that have ended and are not being written yet, and whose slots are free soon."""
-        return sum(one.ended.qsize() for one in self._shards if not one.late)
+        """The number of runs that have ended and whose slots become free with the next batches."""
+        return sum(shard.ended.qsize() for shard in self._shards if not shard.late)
 
     async def next(self, number: int, *, hurry: bool) -> None:
-        """Releases as many runs of a shard as fit one batch, as soon as there is one; with `hurry`
-        they do not wait for others. A batch that takes long is written beside those that follow,
-        and its slots are freed.
+        """Waits until a run of a shard has ended, and releases it, with as many others as fit one
+        batch; with `hurry` it does not wait for others. Returns while a batch that takes long is
+        still being written, and frees its slots.
         """
         shard, batch = self._shards[number], await self._batch(number, hurry=hurry)
         writing = asyncio.get_running_loop().create_task(self._write(shard, batch))
@@ -112,8 +111,8 @@ class Releases:
 
     def cancel(self) -> None:
         """Cancels the batches that are still being written."""
-        for one in self._writing:
-            one.cancel()
+        for task in self._writing:
+            task.cancel()
 
     async def _write(self, shard: _Shard, batch: Sequence[tuple[Holding, Ended]]) -> None:
         begun, landed = self.board.clock.monotonic(), partial(self._landed, shard)
@@ -127,14 +126,18 @@ class Releases:
         await landed(list(zip(finished, results, strict=True)))  # those that were dropped, too
 
     async def _landed(self, shard: _Shard, results: Sequence[tuple[FinishedRun, Released]]) -> None:
-        """Notes what was released. Some may be noted already."""
-        new = [(one, done) for one, done in results if self.holdings.has(one.claim.nonce)]
-        for one, released in new:
+        """Notes that runs were released, unless that was noted before."""
+        new = [
+            (finished_run, done)
+            for finished_run, done in results
+            if self.holdings.has(finished_run.claim.nonce)
+        ]
+        for finished_run, released in new:
             self.runs += 1
-            self.holdings.release(one.claim.nonce)
+            self.holdings.release(finished_run.claim.nonce)
             if released.how is ReleaseOutcome.DROPPED:
-                self.holdings.given_up.add(one.claim.nonce)
-            self._emit(one, released)
+                self.holdings.given_up.add(finished_run.claim.nonce)
+            self._emit(finished_run, released)
             self._may_prune(shard, released)
         if new:
             await self.landed([released for _, released in new])
@@ -152,7 +155,7 @@ class Releases:
         self.slots_freed()
 
     async def _batch(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
-        """The runs to write now. Without `hurry` it waits a little for others."""
+        """The runs to write next. Without `hurry` it waits a little for further ones."""
         shard, most = self._shards[number], releases_at_once(self.board)
         batch = [await shard.ended.get()]
         if not hurry and 1 + shard.ended.qsize() < min(most, self._held(number)):
@@ -220,7 +223,7 @@ class Renewed(Leases):
 
     async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
         """Waits for renewals that are under way, but not for long."""
-        holdings = [self._held[one.claim.nonce] for one in finished]
+        holdings = [self._held[finished_run.claim.nonce] for finished_run in finished]
         for held in holdings:
             held.releasing = True
         with suppress(TimeoutError):
@@ -228,9 +231,10 @@ class Renewed(Leases):
                 for held in holdings:
                     await held.answered.wait()
         return [
-            replace(one, claim=held.claim) for one, held in zip(finished, holdings, strict=True)
+            replace(finished_run, claim=held.claim)
+            for finished_run, held in zip(finished, holdings, strict=True)
         ]
 
     def renewed(self, finished: Sequence[FinishedRun]) -> None:
-        for one in finished:
-            self._held[one.claim.nonce].releasing = False
+        for finished_run in finished:
+            self._held[finished_run.claim.nonce].releasing = False

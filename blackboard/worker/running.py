@@ -76,8 +76,8 @@ class Runs:
         """Runs claims, beside everything else. A claim without a slot is put back: it was answered
         late, other runs have taken the slot meanwhile, or the worker is to stop.
         """
-        for one in claims:
-            held, has_slot = self._hold(one)
+        for claim in claims:
+            held, has_slot = self._hold(claim)
             if has_slot:
                 self._start(held)
             else:
@@ -115,7 +115,7 @@ class Runs:
         """The types of which no run is claimed now, because no child process can be started."""
         if not self._is_probing:
             return frozenset()
-        return frozenset(name for name, one in self.handlers.items() if not one.is_async)
+        return frozenset(name for name, handler in self.handlers.items() if not handler.is_async)
 
     def _of_begun(self, call: HandlerCall, report: "_Report", how: Ended) -> Ended:
         """How a run ended. One for which no process could be started is put back, for other

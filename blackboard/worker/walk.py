@@ -1,20 +1,22 @@
-"""The walk of a worker over the board: it reads the shards, takes over stale locks, claims tokens.
+"""The walk of a worker over the board: it reads the shards, overrides stale locks, claims tokens.
 
-A walk reads each shard's locks and ready tokens in one range, overrides stale locks, and claims
-the most overdue tokens that its free slots take. Each token is judged when it is read, and again
-when it is claimed later from the backlog (`rules/due.py`). One of a type without a handler here, or
-of a type whose slots are full, is not selected, so one slow or poison item never blocks the
-others. Tokens that are read and not claimed go into the backlog (`backlog.py`): for slots that
-become free, and tokens that become ready, only the shards that have more are read until the next
-walk (`go_on`). For each token one worker is the first to take it (`peers.py`).
+A walk reads each shard's locks and ready tokens in one range, overrides stale locks, and claims the
+most overdue tokens, as many as it has free slots. A token is judged when it is read, and again when
+it is claimed later (`rules/due.py`). Tokens of a type without a handler here, or whose slots are
+full, are not selected, so that one slow or failing item never blocks the others.
 
-An item whose slot is missed, or put off, gets its next token without a run. That takes two requests
-for each, so it is done after the claims, for some items of a shard at a time: the shard is read
-again soon for the rest.
+Tokens that were read and not claimed go into the backlog (`backlog.py`). Until the next walk they
+are claimed when a slot becomes free or their time comes, and only shards that have more tokens are
+read (`go_on`). For each token one worker is the first to claim it (`peers.py`).
 
-Shards are read, and tokens claimed, side by side (`shard_tasks.py`). A shard that does not answer
-is read again when its breaker allows it. A slow one is not waited for: the others are walked as if
-they were the whole board. What it claims late is put back if its slot is taken by then.
+An item whose slot is missed, or put off, gets its next token without a run. That costs two requests
+for each item, so it is done after the claims, for a limited number of items of each shard; the
+shard is read again soon for the others.
+
+Shards are read, and their tokens claimed, concurrently (`shard_tasks.py`). A shard that does not
+answer is read again when the circuit breaker allows it. A slow shard is not waited for: the others
+are walked as if they were the whole board. A run that such a shard claims late is put back if its
+slot is taken by then.
 """
 
 from collections import Counter
@@ -60,7 +62,7 @@ from blackboard.worker.wake import Wake
 
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
-OF_ITS_TYPE = "{}"
+EMPTY_SPEC = "{}"
 """The spec of an item that sets nothing itself."""
 MOST_OVERDUE = 1_000
 """The most overdue tokens in one result."""
@@ -77,9 +79,8 @@ etag."""
 
 @dataclass(slots=True, kw_only=True)
 class WalkResult:
-    """What a walk read and did, as far as its shards have answered. The walk fills it in. A shard
-    that is late changes it after the walk: read what you need before you wait for anything, and
-    call `Walk.result` after that.
+    """What a walk has read and done, as far as its shards have answered. Shards that are late add
+    to it after the walk: after each `await`, ask `Walk.result` for it again.
     """
 
     now: datetime
@@ -93,11 +94,11 @@ class WalkResult:
     over.
     """
     due: int = 0
-    """Tokens and stale locks that are there to be taken and were not, at the least: no slot was
-    free, or other workers were faster.
+    """The least number of ready tokens and stale locks that were not taken: no slot was free, or
+    other workers were faster.
     """
     more: bool = False
-    """Whether a slot that becomes free is a reason to go on."""
+    """Whether there is work for the next slot that becomes free."""
     crowded: bool = False
     """Whether slots stayed free although more may be there: other workers were faster, or a claim
     was not answered.
@@ -107,15 +108,15 @@ class WalkResult:
     failed: dict[int, TableError] = field(default_factory=dict)
     """Shards that did not answer."""
     late: set[int] = field(default_factory=set)
-    """Shards that took too long to be waited for and have not answered yet."""
+    """Shards that were too slow to be waited for and have not answered yet."""
     missed: int = 0
-    """Slots that were missed and are not to be made up, or that a blackout puts off."""
+    """Scheduled slots that were missed and are not to be made up, or that a blackout puts off."""
     skipped: int = 0
-    """Those of these slots that this walk passed over or put off."""
+    """The number of these slots that this walk has skipped or put off."""
     lost: int = 0
     """Batches of claims at which another worker was faster."""
     refused: int = 0
-    """Candidates for which no permit was left."""
+    """Tokens for which no permit was left."""
     overdue_by_id: dict[str, Token] = field(default_factory=dict)
     freed: list[Lock] = field(default_factory=list)
     """Stale locks that this worker has removed without another attempt of their runs."""
@@ -168,29 +169,29 @@ class Walk:
     _result: WalkResult = field(init=False)
     """The result of the latest walk."""
     _claims: int = 0
-    """Items that were claimed since the walk over the board was begun."""
+    """Items claimed since the last walk over the board began."""
     _claims_before: int = 0
-    """The same of the walk before."""
-    _misfits: set[_Version] = field(default_factory=set)
-    """Tokens that do not fit their items, or could not be passed over: not to be tried again before
+    """Items claimed from the beginning of the walk before until then."""
+    _unclaimable: set[_Version] = field(default_factory=set)
+    """Tokens that do not fit their items, or could not be skipped: they are not tried again before
     the next walk over the board."""
-    _released: set[str] = field(default_factory=set)
+    _own_tokens: set[str] = field(default_factory=set)
     """Items whose tokens this worker has written since the walk over the board."""
-    _in_vain: set[_Version] = field(default_factory=set)
-    """Stale locks that this walk over the board tried to take, and are as they were."""
-    _in_vain_before: set[_Version] = field(default_factory=set)
-    """The same locks of the walk before."""
-    _waiting: dict[str, Lock] = field(default_factory=dict)
-    """Stale locks for which there was no free slot, or no permit, by nonce; as their shards were
-    last read."""
+    _failed_overrides: set[_Version] = field(default_factory=set)
+    """Stale locks that this walk over the board tried in vain to override."""
+    _failed_overrides_before: set[_Version] = field(default_factory=set)
+    """Those of the walk before."""
+    _waiting_locks: dict[str, Lock] = field(default_factory=dict)
+    """By nonce, the stale locks that wait for a free slot or a permit, as of the last reading of
+    their shards."""
     _unpermitted: dict[str, frozenset[LimitName]] = field(default_factory=dict)
-    """The limits of which there was no permit for a stale lock, by its nonce."""
+    """By nonce of a waiting lock, the limits that had no permit for it."""
     _paused: dict[int, Mark] = field(default_factory=dict)
     """Shards in which nothing is claimed: the board is paused."""
     _missed: dict[int, list[Missed]] = field(default_factory=dict)
-    """Ready tokens that are not to be run now, by shard; as that was last read."""
-    _left: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
-    """Items left alone for their settings."""
+    """By shard, ready tokens that are not to be run now, as of its last reading."""
+    _reported: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
+    """Items that were reported as left alone."""
 
     def __post_init__(self) -> None:
         shards = self.board.shards
@@ -217,41 +218,43 @@ class Walk:
         """Notes a token that this worker's own release has written. This worker is the first to
         take it: no other has read it.
         """
-        self._released.add(item_id)
+        self._own_tokens.add(item_id)
         number = shard_of(item_id, self.board.shards)
         if not self.backlog.has(number, item_id):
             self.backlog.expect(number, Unread(ready))
 
     async def walk(self) -> WalkResult:
-        """Reads every shard, takes over what is stale, claims what the free slots take. What is
-        taken is started at once: should the store fail half-way, nothing waits for the rest. Raises
-        what the store raises when no shard answers.
+        """Reads every shard, overrides stale locks, and claims tokens for the free slots. Each run
+        is started at once, so that none waits for the rest of the walk. Raises TableError when no
+        shard answers.
         """
         begun = await self.board.table.now()
         self.backlog.begin(self.board.clock.monotonic())
-        self._misfits.clear()
-        self._released.clear()
+        self._unclaimable.clear()
+        self._own_tokens.clear()
         self.permits.begin()
-        self._in_vain, self._in_vain_before = set(), self._in_vain
+        self._failed_overrides, self._failed_overrides_before = set(), self._failed_overrides
         self._claims, self._claims_before = 0, self._claims
         result = self._result = WalkResult(now=begun, whole=True)
-        await self._each(range(self.board.shards), self._read_and_take_over, result)
+        await self._in_shards(range(self.board.shards), self._read_and_take_over, result)
         await self._take_over_others(result)
         self._unpermitted = {
-            nonce: limits for nonce, limits in self._unpermitted.items() if nonce in self._waiting
+            nonce: limits
+            for nonce, limits in self._unpermitted.items()
+            if nonce in self._waiting_locks
         }
         await self._claim_all(result)
-        await self._each(tuple(self._missed), self._pass_over_some, result)
+        await self._in_shards(tuple(self._missed), self._pass_over_some, result)
         await self._finish_pause(result)
-        self._check(result)
+        self._raise_if_all_failed(result)
         # From the beginning: tokens became ready while other shards were read.
         result.soonest = await self._until_next(begun)
         return await self.result()
 
     async def go_on(self) -> WalkResult | None:
-        """Claims what is ready in the backlog, and reads the shards that have more, until the free
-        slots are filled. None: it is time for a walk over the board, a stale lock goes first, or
-        the slot of a token is missed by now.
+        """Claims ready tokens of the backlog, and reads the shards that have more, until the free
+        slots are filled. None: a walk over the board is needed instead, because a cycle is over, a
+        stale lock can be overridden, or the slot of a token is missed by now.
         """
         clock = self.board.clock.monotonic()
         if not self.backlog.lasts(clock) or self._could_take_over():
@@ -261,27 +264,29 @@ class Walk:
         for ready, number in self.backlog.to_read(now):
             if self._fills_slots(result, before=ready):
                 break
-            await self._each([number], self._read_again, result)
-        self._check(result)
-        if any(self._decide(one, result) is not Move.RUN for one in self._chosen(result)):
+            await self._in_shards([number], self._read_again, result)
+        self._raise_if_all_failed(result)
+        if any(
+            self._decide(candidate, result) is not Move.RUN for candidate in self._chosen(result)
+        ):
             return None
         await self._claim_all(result)
-        await self._each(tuple(self._missed), self._pass_over_some, result)
-        self._check(result)
+        await self._in_shards(tuple(self._missed), self._pass_over_some, result)
+        self._raise_if_all_failed(result)
         until_walk = timedelta(seconds=self.backlog.lasts(clock))
         following = await self._until_next(now)
         result.soonest = until_walk if following is None else min(following, until_walk)
         return await self.result()
 
     async def result(self) -> WalkResult:
-        """The result of the latest walk, with what late shards have answered since."""
+        """The result of the latest walk, with the late answers that have come since."""
         now, result = await self.board.table.now(), self._result
-        result.due = self.backlog.waiting(now) + len(self._waiting)
+        result.due = self.backlog.waiting(now) + len(self._waiting_locks)
         result.more = result.due > 0 or bool(self.backlog.to_read(now))
         return result
 
     def awaits(self, late: set[int]) -> bool:
-        """Whether work on each of these shards still goes on, so that none can be read again."""
+        """Whether each of these shards is still being worked on, so that none can be read again."""
         return bool(late) and late <= self._tasks.late
 
     def cancel(self) -> None:
@@ -290,8 +295,8 @@ class Walk:
 
     # ---- shards side by side, and those that do not answer
 
-    def _shard_of(self, one: Candidate | Lock) -> int:
-        return shard_of(one.id, self.board.shards)
+    def _shard_of(self, row: Candidate | Lock) -> int:
+        return shard_of(row.id, self.board.shards)
 
     @property
     def _slots(self) -> Slots:
@@ -306,13 +311,13 @@ class Walk:
             times=times,
         )
 
-    async def _each(
+    async def _in_shards(
         self,
         numbers: Iterable[int],
         work: Callable[[int, WalkResult], Coroutine[Any, Any, None]],
         result: WalkResult,
     ) -> None:
-        """Does the work on each of the shards. One that does not answer holds up no other."""
+        """Calls `work` for each of the shards. One that does not answer delays no other."""
 
         async def guarded(number: int) -> bool:
             try:
@@ -333,30 +338,26 @@ class Walk:
         self.runs.holdings.changed.set()
 
     async def _failed(self, number: int, trouble: TableError, result: WalkResult) -> None:
-        """Notes that a shard failed: it is read again soon, and nothing of it is taken before."""
+        """Notes that a shard failed. Nothing of it is taken until it is read again, soon."""
         result.failed[number] = trouble
-        self._forget_waiting(number)
+        self._forget_waiting_locks(number)
         self._missed.pop(number, None)
-        pause = timedelta(seconds=self._pause_after(trouble, [number]))
+        pause = timedelta(seconds=self.pause_after(trouble, number))
         if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
             self.events.emit(StoreAway, message=f"walk: {trouble}")
         self.backlog.put(number, [])
         ready = await self.board.table.now() + pause
         self.backlog.expect(number, Unread(ready, claimable=False))
 
-    def pause_after(self, trouble: TableError) -> float:
-        """Seconds until the next walk, after one that raised."""
-        return self._pause_after(trouble, range(self.board.shards))
-
-    def _pause_after(self, trouble: TableError, numbers: Iterable[int]) -> float:
-        """Seconds until the breaker lets a reading of one of the shards through."""
+    def pause_after(self, trouble: TableError, number: int | None = None) -> float:
+        """Seconds until the shard with this number, or one of all shards, may be read again."""
         if not isinstance(trouble, Busy | Unavailable):
             return REFUSED.pause()
-        shards = map(self.board.shard, numbers)
-        return min(self.breaker.opens_in(Need.OTHER, one) for one in shards) or SPACING
+        shards = map(self.board.shard, range(self.board.shards) if number is None else [number])
+        return min(self.breaker.opens_in(Need.OTHER, shard) for shard in shards) or SPACING
 
-    def _check(self, result: WalkResult) -> None:
-        """Raises what the last shard raised when none has answered."""
+    def _raise_if_all_failed(self, result: WalkResult) -> None:
+        """Raises the error of the last shard if none has answered."""
         if len(result.failed) == self.board.shards:
             self.backlog.expire()
             raise next(reversed(result.failed.values()))
@@ -364,33 +365,36 @@ class Walk:
     # ---- reading a shard
 
     async def _read_and_take_over(self, number: int, result: WalkResult) -> None:
-        """Reads a shard, and takes over its stale locks. A run of this worker without a lock
-        there was unlocked, cancelled, removed or overridden: its heartbeat finds out.
+        """Reads a shard, overrides its stale locks, and adopts locks of this worker. Where a run of
+        this worker has no lock in the shard, it was unlocked, cancelled, removed or overridden: its
+        next renewal finds out.
         """
         before = self._own_nonces()
-        held = [one for one in self.runs.holdings if one.shard == number]
+        holdings = [held for held in self.runs.holdings if held.shard == number]
         pace = -(-self._claims_before // self.board.shards) if result.whole else 0
         locks = await self._read(number, result, pace=pace)
         there = {lock.nonce for lock in locks}
-        self._forget_waiting(number)
-        for one in held:
-            if one.claim.nonce not in there and not one.ended:
-                self.heartbeat.ask(one)
+        self._forget_waiting_locks(number)
+        for held in holdings:
+            if held.claim.nonce not in there and not held.ended:
+                self.heartbeat.ask(held)
         for lock in locks:
             await self._take_over(lock, result, ours=before | self._own_nonces())
 
     async def _read_again(self, number: int, result: WalkResult) -> None:
-        """Reads a shard for a token that is ready. If it is gone, another worker was faster."""
+        """Reads a shard again, because a token that was not read before is ready by now. If it is
+        gone, another worker was faster.
+        """
         expected = self.backlog.expects(number, result.now)
-        before = result.claims + len(self._waiting)
+        before = result.claims + len(self._waiting_locks)
         await self._read_and_take_over(number, result)
-        took_none = result.claims + len(self._waiting) <= before
+        took_none = result.claims + len(self._waiting_locks) <= before
         if expected and took_none and self.backlog.is_empty(number, result.now, self._free()):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
     async def _read(self, number: int, result: WalkResult, *, pace: int = 0) -> list[Lock]:
-        """Reads a shard, and returns its locks. Its candidates are in the backlog from now on:
-        those that the free slots take and some more, or those of a cycle at this `pace`.
+        """Reads a shard, puts its tokens into the backlog, and returns its locks. It reads tokens
+        for the free slots and some more, or `pace` of them: as many as are claimed in a cycle.
         """
         locks: list[Lock] = []
         workers = self.peers.most + 1 if self.takes_turns else 1
@@ -411,7 +415,7 @@ class Walk:
         if mark is not None and not await self._is_paused(number):
             return await self._read(number, result, pace=pace)
         self._note_pause(number, mark)
-        self._keep(number, selection, result)
+        self._put_into_backlog(number, selection, result)
         result.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
         return locks
 
@@ -421,8 +425,8 @@ class Walk:
             self.peers.note(lock.owner, [lock.type], claimed)
 
     async def _is_paused(self, number: int) -> bool:
-        """Whether a shard with the row of a pause is paused: shard 0 decides. Where the store does
-        not say it, it is.
+        """Whether a shard that has the row of a pause is paused: shard 0 decides. Also True where
+        the store does not answer.
         """
         if number == 0 or 0 in self._paused:
             return True
@@ -449,7 +453,7 @@ class Walk:
         elif before and not self._paused:
             self.events.emit(BoardResumed)
 
-    def _keep(self, number: int, selection: Selection, result: WalkResult) -> None:
+    def _put_into_backlog(self, number: int, selection: Selection, result: WalkResult) -> None:
         """Puts what was selected of a shard into the backlog."""
         kept, again = selection.settle(result.now)
         self.backlog.put(number, kept)
@@ -469,12 +473,12 @@ class Walk:
     # ---- judging a token
 
     def _select(self, token: Token, selection: Selection, result: WalkResult) -> bool:
-        """Whether to read on after this token."""
+        """Selects a token, if this worker can claim it. Returns whether to read further tokens."""
         if token.ready > result.now:
-            return selection.add_later(token.ready, self._later(token))
+            return selection.add_later(token.ready, self._later_candidate(token))
         if self._is_overdue(token, result) and len(result.overdue_by_id) < MOST_OVERDUE:
             result.overdue_by_id[token.id] = token
-        if token.type not in self.handlers or _version(token) in self._misfits:
+        if token.type not in self.handlers or _version(token) in self._unclaimable:
             return True
         try:
             candidate = self._candidate(token)
@@ -482,7 +486,7 @@ class Walk:
             if move in PASSES and candidate.turn.begins > result.now:
                 return selection.defer(candidate)
         except (BadInput, ValueError) as error:
-            self._leave(token, str(error))
+            self._report_left_alone(token, str(error))
             return True
         if move in PASSES:
             return selection.add_missed(Missed(candidate, move))
@@ -492,8 +496,8 @@ class Walk:
         after = self.overdue_after
         return after is not None and result.now - token.ready >= after
 
-    def _later(self, token: Token) -> Candidate | None:
-        """The candidate of a token that is not ready yet. None: this worker cannot take it."""
+    def _later_candidate(self, token: Token) -> Candidate | None:
+        """The candidate of a token that is not ready yet. None: this worker cannot claim it."""
         if token.type not in self.handlers:
             return None
         try:
@@ -507,7 +511,7 @@ class Walk:
         """
         settings = self.board.resolve(token.type, token.spec)
         limit = check_runnable(self.board, token, settings)
-        is_first = not self.takes_turns or token.id in self._released
+        is_first = not self.takes_turns or token.id in self._own_tokens
         turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
         return Candidate(token, settings, limit, turn)
 
@@ -516,18 +520,18 @@ class Walk:
         return decide_token(token, now=result.now, types=self.handlers, settings=settings)
 
     async def _pass_over_some(self, number: int, result: WalkResult) -> None:
-        """Skips or puts off the slots of items of a shard. Of many, it begins with those of which
-        this worker is the first, and at a random place: so workers do not meet at the same ones,
-        and those that are tried in vain do not hold up the others.
+        """Skips or puts off the missed slots of a shard, not too many at a time. Of many, it begins
+        with those of which this worker is the first, at a random place: so workers do not all try
+        the same ones, and those that fail again and again do not block the others.
         """
         missed = self._missed.pop(number, [])
         if len(missed) > PASSED_OVER:
             begin = int(self.board.chance.fraction() * len(missed))
             missed = missed[begin:] + missed[:begin]
-            missed.sort(key=lambda one: one.candidate.turn.share)
+            missed.sort(key=lambda slot: slot.candidate.turn.share)
         has_passed = False
-        for one in missed[: max(PASSED_OVER, len(missed) // PARTS)]:
-            has_passed |= await self._pass_over(one, result)
+        for slot in missed[: max(PASSED_OVER, len(missed) // PARTS)]:
+            has_passed |= await self._pass_over(slot, result)
         if has_passed:  # for their next tokens, and the rest
             self._expect_contended(number, result.now, claimable=False)
 
@@ -538,10 +542,10 @@ class Walk:
         try:
             after = await pass_over(self.board, token, move=move)
         except (BadInput, ValueError) as error:
-            self._leave(token, str(error))
+            self._report_left_alone(token, str(error))
             return False
         if after is None:
-            self._misfits.add(_version(token))
+            self._unclaimable.add(_version(token))
             return False
         result.skipped += 1
         if move is Move.SKIP:
@@ -551,10 +555,10 @@ class Walk:
             self.events.emit_of(token, SlotPutOff, due=token.slot, until=until)
         return True
 
-    def _leave(self, row: Token | Lock, reason: str) -> None:
+    def _report_left_alone(self, row: Token | Lock, reason: str) -> None:
         """Reports, once, why an item is left alone."""
-        if row.id not in self._left:
-            self._left.add(row.id)
+        if row.id not in self._reported:
+            self._reported.add(row.id)
             self.events.emit_of(row, ItemLeftAlone, message=reason)
 
     # ---- claiming
@@ -567,15 +571,17 @@ class Walk:
     def _fills_slots(self, result: WalkResult, *, before: datetime) -> bool:
         """Whether candidates that were ready before a moment fill the free slots."""
         chosen = self._chosen(result)
-        return len(chosen) == self._slots.free().left and all(one.ready <= before for one in chosen)
+        return len(chosen) == self._slots.free().left and all(
+            candidate.ready <= before for candidate in chosen
+        )
 
     async def _claim_all(self, result: WalkResult) -> None:
         """Claims the most overdue candidates, as many as the free slots take."""
         while True:
             chosen, before = self._chosen(result), result.claims
             silent, refused = len(result.silent), result.refused
-            counts = self._in_whole_batches(self._shard_of(one) for one in chosen)
-            await self._each(counts, partial(self._claim, counts), result)
+            counts = self._in_whole_batches(self._shard_of(candidate) for candidate in chosen)
+            await self._in_shards(counts, partial(self._claim, counts), result)
             if (len(result.silent), result.refused) == (silent, refused):
                 break  # else slots are left for others: a shard does not answer, a limit is full
         has_lost = result.claims - before < counts.total()
@@ -596,18 +602,18 @@ class Walk:
         return counts
 
     def _read_all_again(self, result: WalkResult) -> None:
-        """Lets the shards of all candidates be read, a little later, before these are claimed:
-        slots stayed free, so other workers were faster, and may be with these as well.
+        """Drops all candidates, and has their shards read again a little later: slots stayed free,
+        so other workers were faster, and may have claimed these candidates as well.
         """
         ready = self.backlog.ready(result.now, but=self._tasks.late)
-        for number in {self._shard_of(one) for one in ready}:
+        for number in {self._shard_of(candidate) for candidate in ready}:
             self.backlog.lost_race(number, self.board.clock.monotonic())
             self.backlog.put(number, [])
             self._expect_contended(number, result.now)
 
     async def _claim(self, counts: Mapping[int, int], number: int, result: WalkResult) -> None:
-        """Claims so many tokens of a shard; after a lost race it reads them again. Once the shard
-        is late, the next walk decides.
+        """Claims `counts[number]` tokens of a shard, and reads it again after each lost race. Stops
+        when the shard is late: then the next walk claims them.
         """
         rereadings, left = 0, counts[number]
         while left > 0 and rereadings < REREADINGS and number not in self._tasks.late:
@@ -619,7 +625,7 @@ class Walk:
             result.refused += len(wanted) - len(batch)
             if not batch:
                 continue  # their limits are exhausted now
-            self.backlog.drop(number, {one.id for one in batch})
+            self.backlog.drop(number, {candidate.id for candidate in batch})
             if len(taken) < len(batch):  # what was not taken may still be there
                 self._expect_contended(number, batch[0].ready)
             self._start(taken, result)
@@ -640,17 +646,17 @@ class Walk:
         result.crowded |= left > 0 and rereadings == REREADINGS
 
     def _set_aside(self, token: Token, refused: BadInput | None) -> None:
-        """Tries a token no more in this walk; reports it if the store has `refused` its claim."""
-        self._misfits.add(_version(token))
+        """Excludes a token from this walk, and reports it if the store has `refused` its claim."""
+        self._unclaimable.add(_version(token))
         if refused is not None:
-            self._leave(token, str(refused))
+            self._report_left_alone(token, str(refused))
 
     def _start(self, taken: Sequence[Claim], result: WalkResult) -> None:
         self.runs.start(taken)
         result.claims += len(taken)
         self._claims += len(taken)
-        for one in taken:
-            result.overdue_by_id.pop(one.id, None)
+        for claim in taken:
+            result.overdue_by_id.pop(claim.id, None)
 
     # ---- stale locks, and locks of this worker that it does not hold
 
@@ -659,35 +665,37 @@ class Walk:
         return self.board.in_flight | self.runs.holdings.nonces
 
     def _may_override(self, lock: Lock) -> bool:
-        """Whether there is a slot for an override, and may be a permit."""
-        of_type = self.board.resolve(lock.type, OF_ITS_TYPE)
+        """Whether there is a free slot for an override, and there may be a permit."""
+        of_type = self.board.resolve(lock.type, EMPTY_SPEC)
         has_slot = self._free().take(lock.type, of_type.slots)
         return has_slot and self.permits.may_have(self._unpermitted.get(lock.nonce, ()))
 
     def _could_take_over(self) -> bool:
-        """Whether a stale lock that waits can be overridden now, as far as shards answer."""
-        kinds = {(one.type, self._unpermitted.get(one.nonce)): one for one in self._not_late()}
+        """Whether a waiting stale lock can be overridden now, in a shard that is not late."""
+        kinds = {
+            (lock.type, self._unpermitted.get(lock.nonce)): lock for lock in self._locks_in_time()
+        }
         return any(map(self._may_override, kinds.values()))
 
-    def _not_late(self) -> list[Lock]:
-        """The stale locks that wait, but for those in shards that are late."""
+    def _locks_in_time(self) -> list[Lock]:
+        """The waiting stale locks of the shards that are not late."""
         late = self._tasks.late
-        return [one for one in self._waiting.values() if self._shard_of(one) not in late]
+        return [lock for lock in self._waiting_locks.values() if self._shard_of(lock) not in late]
 
-    def _forget_waiting(self, number: int) -> None:
-        """Forgets the stale locks of a shard, which is read anew."""
-        if self._waiting:
-            self._waiting = {
+    def _forget_waiting_locks(self, number: int) -> None:
+        """Forgets the waiting stale locks of a shard, which is being read again."""
+        if self._waiting_locks:
+            self._waiting_locks = {
                 nonce: lock
-                for nonce, lock in self._waiting.items()
+                for nonce, lock in self._waiting_locks.items()
                 if self._shard_of(lock) != number
             }
 
     async def _take_over(self, lock: Lock, result: WalkResult, *, ours: set[str]) -> None:
-        """Overrides a stale lock while there is a free slot; adopts a lock of this worker that it
-        does not hold (`ours`), nor did when it was read.
+        """Overrides a stale lock, or adopts a lock of this worker that none of its runs has. `ours`
+        has the nonces of its runs, when the lock was read and since.
         """
-        self._waiting.pop(lock.nonce, None)
+        self._waiting_locks.pop(lock.nonce, None)
         move = decide_lock(
             lock,
             owner=self.owner,
@@ -708,7 +716,7 @@ class Walk:
         try:
             claims = await self._claimer.adopt(lock)
         except (BadInput, ValueError) as error:
-            self._leave(lock, str(error))
+            self._report_left_alone(lock, str(error))
         else:
             if claims is not None:
                 self._start_taken(claims, result)
@@ -717,24 +725,24 @@ class Walk:
         """Overrides a stale lock. It waits where there is no slot or no permit."""
         try:
             if not self._may_override(lock):
-                self._waiting[lock.nonce] = lock
+                self._waiting_locks[lock.nonce] = lock
                 return
             is_late = self._shard_of(lock) in self._tasks.late
             taken = await self._claimer.override(lock, reserves=not is_late)
         except (BadInput, ValueError) as error:
-            self._leave(lock, str(error))
+            self._report_left_alone(lock, str(error))
             result.locks.discard(lock.nonce)  # no run of it will ever end
             return
         match taken:
             case NoPermit(limits):
-                self._waiting[lock.nonce] = lock
+                self._waiting_locks[lock.nonce] = lock
                 self._unpermitted[lock.nonce] = limits
             case list(claims):
                 self._start_taken(claims, result)
             case _:
                 if taken is Freed.FREED:
                     result.freed.append(lock)
-                self._look_after(lock, result)
+                self._after_failed_override(lock, result)
 
     def _start_taken(self, claims: Sequence[Claim], result: WalkResult) -> None:
         """Runs the claim of an adopted or overridden lock. Without one the store is slow, and the
@@ -744,10 +752,10 @@ class Walk:
         result.crowded |= not claims
 
     async def _take_over_others(self, result: WalkResult) -> None:
-        """Tries again to override the stale locks that wait, before tokens are claimed: a slot that
-        was reserved for an override in another shard may be free after all.
+        """Tries once more to override the waiting stale locks, before tokens are claimed: a slot
+        that was reserved for an override in another shard may be free after all.
         """
-        others = self._not_late()
+        others = self._locks_in_time()
         if not others or not self._slots.free().left:
             return
 
@@ -756,24 +764,26 @@ class Walk:
                 if self._shard_of(lock) == number:
                     await self._take_over(lock, result, ours=self._own_nonces())
 
-        numbers = {self._shard_of(one) for one in others}
-        await self._each(numbers, in_shard, result)
+        numbers = {self._shard_of(lock) for lock in others}
+        await self._in_shards(numbers, in_shard, result)
 
-    def _look_after(self, lock: Lock, result: WalkResult) -> None:
-        """Handles a stale lock that was not taken over: it was freed, other workers were faster, or
-        it cannot be. If it is gone, its item may be ready again, so the shard is read again. If it
-        is as it was, it is left to the next walk.
+    def _after_failed_override(self, lock: Lock, result: WalkResult) -> None:
+        """Handles a stale lock that was not overridden: it was freed, another worker was faster, or
+        it cannot be overridden. The first time, the shard is read again, because the item may be
+        ready. If the lock is still there and unchanged, it is left to the next walk.
         """
-        if _version(lock) in self._in_vain | self._in_vain_before:
+        if _version(lock) in self._failed_overrides | self._failed_overrides_before:
             result.locks.discard(lock.nonce)
         else:
             result.crowded = True
             number = self._shard_of(lock)
             self._expect_contended(number, result.now, claimable=False)
-        self._in_vain.add(_version(lock))
+        self._failed_overrides.add(_version(lock))
 
     async def _until_next(self, begun: datetime) -> timedelta | None:
-        """How long until the first thing to do after the walk was begun; 0 if it has come."""
+        """How long until the next token is ready, or a shard is to be read, after the walk began; 0
+        if that time has come.
+        """
         following = self.backlog.next_at(begun)
         if following is None:
             return None

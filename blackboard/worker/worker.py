@@ -115,8 +115,8 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 shards = range(self.board.shards)
                 beside = [
-                    group.create_task(one)
-                    for one in (
+                    group.create_task(work)
+                    for work in (
                         self.heartbeat.run(),
                         self.permits.keep_renewing(),
                         self.permits.keep_giving_back(),
@@ -283,7 +283,7 @@ class Worker:
             return
         now = self.board.clock.monotonic()
         since, first = self._failing = self._failing or (now, troubles[0])
-        unusable = (one for one in troubles if isinstance(one, Unusable))
+        unusable = (trouble for trouble in troubles if isinstance(trouble, Unusable))
         self._broken = next(unusable, first if now - since >= GIVEN_UP_AFTER else None)
 
     def new_requests(self) -> dict[str, int]:

@@ -31,7 +31,7 @@ from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.store import Written
 from blackboard.simulator.workers import WorkerProcess, Workers
 from blackboard.table import Conflict, Delete, Insert, Op, Replace, TableError
-from blackboard.worker.walk import OF_ITS_TYPE, REREADINGS
+from blackboard.worker.walk import EMPTY_SPEC, REREADINGS
 
 SPARE = 10.0
 """Seconds beyond a bound, for requests to the store."""
@@ -223,7 +223,7 @@ class Liveness:
 
     def _has_room(self, item_type: str, newer: bool) -> bool:  # noqa: FBT001 - a key of a cache
         """Whether a worker has a free slot for this type; for newer items, a newer worker."""
-        settings = self.workers.resolve(item_type, OF_ITS_TYPE)
+        settings = self.workers.resolve(item_type, EMPTY_SPEC)
         return any(
             member.worker.holdings.slots.free().take(item_type, settings.slots)
             for member in self.workers.members
