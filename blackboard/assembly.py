@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from blackboard.sharing.races import Races
     from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.holdings import Holdings
-    from blackboard.worker.release_queue import Releases
+    from blackboard.worker.release_queue import ReleaseQueue
     from blackboard.worker.running import Runs
     from blackboard.worker.store_breaker import StoreBreaker
     from blackboard.worker.wake import Wake
@@ -203,7 +203,7 @@ class _Parts(NamedTuple):
     """The same board, for renewals."""
     holdings: "Holdings"
     heartbeat: "Heartbeat"
-    releases: "Releases"
+    releases: "ReleaseQueue"
     runs: "Runs"
 
 
@@ -213,7 +213,7 @@ def _parts(
     from blackboard.rules.breaker import Need
     from blackboard.worker.heartbeat import Heartbeat, unwatched
     from blackboard.worker.holdings import Holdings
-    from blackboard.worker.release_queue import Releases
+    from blackboard.worker.release_queue import ReleaseQueue
     from blackboard.worker.running import Runs
     from blackboard.worker.store_breaker import StoreBreaker
 
@@ -229,7 +229,7 @@ def _parts(
         events=events,
         turning=setup.turning or unwatched,
     )
-    releases = Releases(
+    releases = ReleaseQueue(
         board=board, events=events, holdings=holdings, retention=setup.settings.retention
     )
     runs = Runs(

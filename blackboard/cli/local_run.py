@@ -67,7 +67,7 @@ from blackboard.why import permit_rows
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.permits import Permits
-from blackboard.worker.release_queue import Renewed
+from blackboard.worker.release_queue import HeldRenewals
 from blackboard.worker.running import NO_PERMIT, given
 from blackboard.worker.store_breaker import StoreBreaker
 
@@ -282,7 +282,7 @@ class LocalRun:
         holding.ended = True
         finished = FinishedRun(claim=holding.claim, ended=ended)
         try:
-            return (await release(board, [finished], leases=Renewed([holding])))[0]
+            return (await release(board, [finished], renewals=HeldRenewals([holding])))[0]
         finally:
             for one in keeping:
                 one.cancel()

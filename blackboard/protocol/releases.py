@@ -108,19 +108,19 @@ class Released(Struct, frozen=True, gc=False, kw_only=True):
     """Whether the same slot is run again; False where a lost reply leaves that open."""
 
 
-class Leases:
-    """Stops and resumes the renewal of locks whose runs are released. This one is for locks that
-    are not renewed; a worker has its own.
+class Renewals:
+    """The renewals of locks whose runs are released. This class is for locks that are not renewed;
+    that of a worker is a subclass.
     """
 
-    async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
-        """Returns the runs with their locks as they are now. From then on these are renewed only at
-        need: a renewal changes the etag that the release states.
+    async def pause(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
+        """Pauses the renewals of these runs' locks, but for locks that would go stale: a renewal
+        changes the etag that the release states. Returns the runs with their locks as they are now.
         """
         return list(finished)
 
-    def renewed(self, finished: Sequence[FinishedRun]) -> None:
-        """From then on the locks are renewed as usual."""
+    def resume(self, finished: Sequence[FinishedRun]) -> None:
+        """Lets the locks of these runs be renewed as usual again."""
 
 
 Landed = Callable[[Sequence[tuple[FinishedRun, Released]]], Awaitable[None]]
@@ -134,13 +134,13 @@ async def release(
     board: BoardTable,
     finished: Sequence[FinishedRun],
     *,
-    leases: Leases | None = None,
+    renewals: Renewals | None = None,
     landed: Landed = _nothing_more,
 ) -> list[Released]:
     """Releases runs, as many in one batch as fit it. Returns when all are in the history; waits for
     the store without a limit. `landed` is called with runs as soon as they are there.
     """
-    leases = leases or Leases()
+    renewals = renewals or Renewals()
     fitted = [fit(finished_run, board.table.max_value) for finished_run in finished]
     # Of two runs of one item the earlier has lost its lock; and a batch has each row once.
     newest = dict[str, int]()
@@ -153,9 +153,9 @@ async def release(
         claim = finished_run.claim
         is_certain = claim.item.etag and claim.fence == newest[claim.id]
         (certain if is_certain else doubtful).append(finished_run)
-    sent = await _in_batches(board, certain, leases=leases, landed=landed)
+    sent = await _in_batches(board, certain, renewals=renewals, landed=landed)
     left = doubtful + sent.left
-    leases.renewed(left)
+    renewals.resume(left)
     written = sent.written
 
     async def settled(finished_run: FinishedRun) -> None:
@@ -183,12 +183,12 @@ class _Sent(Struct):
 
 
 async def _in_batches(
-    board: BoardTable, certain: list[FinishedRun], *, leases: Leases, landed: Landed
+    board: BoardTable, certain: list[FinishedRun], *, renewals: Renewals, landed: Landed
 ) -> _Sent:
     found, rounds, failures = _Sent(), 0, 0
     while certain and rounds < ROUNDS and (failures < FAILURES or len(certain) == 1):
         rounds += 1
-        certain = await leases.quiet(certain)
+        certain = await renewals.pause(certain)
         batches = _batches(
             board, certain, now=await until_answered(board, certain[0].claim.id, board.table.now)
         )
@@ -202,7 +202,7 @@ async def _in_batches(
             except (Busy, Unavailable) as trouble:
                 rounds = 0
                 certain += [finished_run for finished_run, _, _ in batch]
-                leases.renewed(certain)
+                renewals.resume(certain)
                 failures += 1
                 await board.ready(partition, trouble, failures=failures)
             except Unknown:

@@ -72,7 +72,7 @@ from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.membership import new_member
-from blackboard.worker.release_queue import LAST_RELEASES, Releases
+from blackboard.worker.release_queue import LAST_RELEASES, ReleaseQueue
 from blackboard.worker.running import Runs
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 
@@ -122,7 +122,7 @@ class GroupWorker:
     events: Events
     holdings: Holdings
     heartbeat: Heartbeat
-    releases: Releases
+    releases: ReleaseQueue
     runs: Runs
     steady: SteadyClock
     races: Races | None = None

@@ -18,9 +18,9 @@ from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import (
     FinishedRun,
-    Leases,
     Released,
     ReleaseOutcome,
+    Renewals,
     each_for_itself,
     release,
     releases_at_once,
@@ -60,7 +60,7 @@ class _Shard:
 
 
 @dataclass(slots=True, kw_only=True)
-class Releases:
+class ReleaseQueue:
     """The runs of one worker that have ended. Each shard has a queue of its own."""
 
     board: BoardTable
@@ -117,8 +117,8 @@ class Releases:
     async def _write(self, shard: _Shard, batch: Sequence[tuple[Holding, Ended]]) -> None:
         begun, landed = self.board.clock.monotonic(), partial(self._landed, shard)
         finished = [_finished(held, ended) for held, ended in batch]
-        leases = Renewed([held for held, _ in batch])
-        write = partial(release, self.board, leases=leases, landed=landed)
+        renewals = HeldRenewals([held for held, _ in batch])
+        write = partial(release, self.board, renewals=renewals, landed=landed)
         results = await each_for_itself(write, finished)
         took = self.board.clock.monotonic() - begun
         if took <= STUCK:  # runs do not wait for a batch that takes longer
@@ -215,14 +215,14 @@ def _finished(held: Holding, ended: Ended) -> FinishedRun:
     )
 
 
-class Renewed(Leases):
-    """The locks of runs that are being released: the heartbeat renews them meanwhile."""
+class HeldRenewals(Renewals):
+    """The renewals of runs that a worker holds and releases."""
 
     def __init__(self, holdings: Sequence[Holding]) -> None:
         self._held = {held.claim.nonce: held for held in holdings}
 
-    async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
-        """Waits for renewals that are under way, but not for long."""
+    async def pause(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
+        """Pauses renewals as the base class, and waits a little for those under way."""
         holdings = [self._held[finished_run.claim.nonce] for finished_run in finished]
         for held in holdings:
             held.releasing = True
@@ -235,6 +235,6 @@ class Renewed(Leases):
             for finished_run, held in zip(finished, holdings, strict=True)
         ]
 
-    def renewed(self, finished: Sequence[FinishedRun]) -> None:
+    def resume(self, finished: Sequence[FinishedRun]) -> None:
         for finished_run in finished:
             self._held[finished_run.claim.nonce].releasing = False

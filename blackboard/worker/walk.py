@@ -49,7 +49,7 @@ from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Missed, Selection, Unread, choose
-from blackboard.worker.claiming import Claimer, NoPermit
+from blackboard.worker.claimer import Claimer, NoPermit
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Latest
 from blackboard.worker.peers import FIRST, Peers, Turn

@@ -31,7 +31,7 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings
 from blackboard.worker.membership import Membership
 from blackboard.worker.permits import Permits
-from blackboard.worker.release_queue import LAST_RELEASES, Releases
+from blackboard.worker.release_queue import LAST_RELEASES, ReleaseQueue
 from blackboard.worker.running import Runs
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 from blackboard.worker.wake import Wake
@@ -70,7 +70,7 @@ class Worker:
     wake: Wake
     holdings: Holdings
     heartbeat: Heartbeat
-    releases: Releases
+    releases: ReleaseQueue
     runs: Runs
     walk: Walk
     permits: Permits

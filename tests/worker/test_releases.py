@@ -9,7 +9,7 @@ import pytest
 from blackboard.events import LockLost, RunEnded
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, Landed, Leases, Released, release
+from blackboard.protocol.releases import FinishedRun, Landed, Released, Renewals, release
 from blackboard.protocol.retention import Retention
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.table import (
@@ -42,10 +42,10 @@ async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
     written = asyncio.Event()
 
     async def slowly(
-        board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases, landed: Landed
+        board: BoardTable, finished: Sequence[FinishedRun], *, renewals: Renewals, landed: Landed
     ) -> list[Released]:
         await written.wait()
-        return await release(board, finished, leases=leases, landed=landed)
+        return await release(board, finished, renewals=renewals, landed=landed)
 
     monkeypatch.setattr(releases, "release", slowly)
     first.end()

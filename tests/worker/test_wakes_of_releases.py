@@ -8,7 +8,7 @@ import pytest
 from blackboard.events import RunEnded
 from blackboard.model import Outcome
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, Landed, Leases, Released, release
+from blackboard.protocol.releases import FinishedRun, Landed, Released, Renewals, release
 from blackboard.worker import release_queue as releases
 from blackboard.worker.backlog import PAUSE_GROWTH
 from tests.support.faults import Fault
@@ -81,10 +81,10 @@ async def test_a_token_that_was_read_before_its_release_was_told_is_expected_onc
     running = await worker.run("davis")
 
     async def read_before_it_is_told(
-        board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases, landed: Landed
+        board: BoardTable, finished: Sequence[FinishedRun], *, renewals: Renewals, landed: Landed
     ) -> list[Released]:
         assert landed is not None
-        released = await release(board, finished, leases=leases)
+        released = await release(board, finished, renewals=renewals)
         await worker.walk()
         return released
 

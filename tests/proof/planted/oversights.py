@@ -22,7 +22,7 @@ from blackboard.runners.secrets import Mask
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Merge, Op, Replace, Row
-from blackboard.worker import claiming, running
+from blackboard.worker import claimer, running
 from blackboard.worker.backlog import Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
@@ -315,7 +315,7 @@ OVERSIGHTS = (
     Planted(
         name="untrusted",
         without="a claim is run whenever its answer came",
-        patches=((claiming, "trusted", trusts_every_claim),),
+        patches=((claimer, "trusted", trusts_every_claim),),
         shows="UNTRUSTED",
         walks=False,
     ),

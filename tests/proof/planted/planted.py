@@ -18,7 +18,7 @@ from blackboard.protocol import (
 from blackboard.rules import applied, due, next_run, transitions
 from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
-from blackboard.worker import claiming, heartbeat, walk
+from blackboard.worker import claimer, heartbeat, walk
 from blackboard.worker.backlog import Backlog
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings
@@ -352,7 +352,7 @@ MISTAKES = (
         name="stubborn",
         without="a claim that lost its race is repeated unchanged",
         patches=(
-            (claiming, "claim", broken.claims_without_reading),
+            (claimer, "claim", broken.claims_without_reading),
             (Backlog, "drop", lambda *_: None),
         ),
         shows="REFUSED",
