@@ -11,7 +11,7 @@ from blackboard.bench import RESOLVE, filled_board, worker_on
 from blackboard.cli.session import collect_seldom
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import SystemChance, SystemClock
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.stores import open_table
 from blackboard.table import Table
 from blackboard.worker.worker import Mode

@@ -24,9 +24,9 @@ from benchmarks.boards import JOBS, board_on, file_in, new_board, opened
 from benchmarks.measure import BLACKBOARD, report
 from blackboard.bench import Measurement, worker_on
 from blackboard.cli.session import collect_seldom
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import NEXT
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.table import Conflict, Etag, Op
 from blackboard.worker.membership import ANNOUNCE_AGAIN
 from blackboard.worker.worker import Mode

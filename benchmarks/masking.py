@@ -11,11 +11,12 @@ from typing import Any
 from benchmarks.measure import best_of, report, seconds
 from blackboard.bench import RESOLVE, Measurement
 from blackboard.clock import SystemChance, SystemClock
+from blackboard.emitter import EventEmitter
 from blackboard.handlers.registry import load
 from blackboard.model import Ended, Item, Outcome, State
 from blackboard.protocol.batches import lock_of
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
 from blackboard.rules.transitions import claimed
 from blackboard.runners.inline import InlineRunner
@@ -23,7 +24,6 @@ from blackboard.runners.output import fitting_result
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import Spec, resolve
-from blackboard.subscribers import Events
 from blackboard.tables.base import MAX_VALUE
 from blackboard.tables.memory import MemoryTable
 from blackboard.worker.heartbeat import Heartbeat
@@ -105,7 +105,7 @@ async def _longest_pause(folder: Path, count: int) -> float:
             await asyncio.sleep(0)
             longest = max(longest, time.perf_counter() - before)
 
-    clock, holdings, events = SystemClock(), Holdings(2), Events()
+    clock, holdings, events = SystemClock(), Holdings(2), EventEmitter()
     board = BoardTable(MemoryTable(clock), clock=clock, chance=SystemChance(), resolve=RESOLVE)
     ended = asyncio.Event()
     runs = Runs(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blackboard.board_worker import BoardWorker, WorkerSettings
 from blackboard.clock import Clock
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError
 from blackboard.events import LoopStoodStill, WorkerStoodStill
 from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.shares import Balance
 from blackboard.runners.interpreter import executable
 from blackboard.settings import RedisTable, Settings
 from blackboard.stores import open_table
-from blackboard.subscribers import Events
 from blackboard.table import TableError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class WorkerSetup:
     """What a worker works with, on any board: its name is that in `events`."""
 
     settings: WorkerSettings
-    events: Events
+    events: EventEmitter
     inline: "Runner"
     """Calls coroutines."""
     process: "Runner"
@@ -67,7 +67,7 @@ def new_worker(
     handlers: Mapping[str, Handler],
     settings: WorkerSettings,
     declared: Settings,
-    events: Events,
+    events: EventEmitter,
     store: str,
     guards_loop: bool = False,
 ) -> BoardWorker:
@@ -135,7 +135,11 @@ def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
 
 
 def _watched(
-    process: "ProcessRunner", board: BoardTable, groups: Container[str], events: Events, store: str
+    process: "ProcessRunner",
+    board: BoardTable,
+    groups: Container[str],
+    events: EventEmitter,
+    store: str,
 ) -> Callable[[float], None]:
     """Reports that the loop turns: to the guard, which ends this process when it does not, and to
     a thread that reports which handler blocks it, some time before that. All parts of a worker
@@ -151,7 +155,7 @@ def _watched(
             table = await open_table(store, board.clock)
             its = board.group(run.type) if run.type in groups else board
             try:
-                await mark_standstill(its.asked_through(table), run.id, run.fence)
+                await mark_standstill(its.using(table), run.id, run.fence)
             finally:
                 await table.close()
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings, identity
 from blackboard.clock import Clock, SystemChance, SystemClock, processor
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem
@@ -26,19 +27,18 @@ from blackboard.handlers.handler import handler
 from blackboard.handlers.registry import registry_of
 from blackboard.model import Item, Outcome, State, Token, replace
 from blackboard.protocol.batches import add_ops, claim_ops, lock_of, release_ops
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import (
     meta_partition,
     notices_partition,
     permits_partition,
     workers_partition,
 )
-from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardRun
 from blackboard.rules.transitions import claimed, released, run_of
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import beside, open_table, remove_file
-from blackboard.subscribers import Events
 from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ def worker_on(
         board,
         WorkerSetup(
             settings=WorkerSettings(slots=slots, cycle=cycle),
-            events=Events(identity(board.chance)),
+            events=EventEmitter(identity(board.chance)),
             inline=InlineRunner(),
             process=process,
             turning=process.turning,

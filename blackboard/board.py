@@ -39,6 +39,7 @@ from blackboard import settings as settings_file
 from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs, select
+from blackboard.emitter import EventEmitter, Subscriber, Subscription, log_event
 from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed
 from blackboard.handlers.handler import as_text, check_type
 from blackboard.handlers.params import written
@@ -60,9 +61,9 @@ from blackboard.model import Item, Mark, Via
 from blackboard.phrases import some
 from blackboard.protocol import actions, additions, edits, members
 from blackboard.protocol.actions import changed_fields, param_names, record_action
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.planning import settings_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.protocol.status import read_status
 from blackboard.records import (
@@ -80,7 +81,6 @@ from blackboard.rules.status import STATES, status_of
 from blackboard.rules.upcoming import upcoming
 from blackboard.settings import Settings
 from blackboard.spec import RunOptions, Spec, check_count, check_params, encode_spec, plain
-from blackboard.subscribers import Events, Subscriber, Subscription, log_event
 from blackboard.table import TableError
 from blackboard.tasks import finishing, in_thread
 from blackboard.verbs import VERBS
@@ -652,7 +652,7 @@ class Board:
         handlers = handlers_taken(self._location.handlers, settings.types)
         if not handlers:
             raise BadInput("handlers", "there are none", "open the board with handlers=[...]")
-        events = Events(identity(self._table.chance))
+        events = EventEmitter(identity(self._table.chance))
         events.subscribe(log_event, "the log")
         events.subscriptions += self._subscriptions
         worker = new_worker(

@@ -34,8 +34,8 @@ from typing import Any
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
 from blackboard.protocol.board_row import SHARDS
+from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
-from blackboard.protocol.reading import Resolve
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import PRUNE_EVERY, Retention, prune_every
 from blackboard.rules.due import lease, renew_every

@@ -1,5 +1,5 @@
 """What happens in a worker, as events. Decisions emit events; one subscriber logs, others count.
-`subscribers.py` hands them out.
+`emitter.py` hands them out.
 
 An event is of one of these classes. A program that subscribes to a board gets them as they are:
 

@@ -11,7 +11,7 @@ from blackboard.clock import Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput, MissingStore
 from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, Resolve
+from blackboard.protocol.board_table import BoardTable, Resolve
 from blackboard.settings import Settings, resolver
 from blackboard.stores import is_new, open_table, resolve_path, wake_workers
 from blackboard.table import Table, read

@@ -23,8 +23,8 @@ from blackboard.handlers.handler import Handler, check_type
 from blackboard.inputs import check_new_id
 from blackboard.model import replace
 from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
+from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.keys import check_board_name
-from blackboard.protocol.reading import Resolve
 from blackboard.protocol.retention import Retention
 from blackboard.rules.applied import REMEMBERED
 from blackboard.rules.grab import Times

@@ -57,7 +57,7 @@ from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import registry_of
 from blackboard.location import DEFAULT_BOARD, Location
 from blackboard.model import replace
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.results import warnings_of
 from blackboard.records import BoardItem, BoardRun
 from blackboard.runners.output import fitting_checkpoint, fitting_warning
@@ -163,7 +163,7 @@ class BoardUnderTest(ItemVerbs):
         location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
 
         def works(board: BoardTable) -> Coroutine[Any, Any, list[BoardRun]]:
-            return _work(Board(board.asked_through(resolve=location.resolve), location))
+            return _work(Board(board.using(resolve=location.resolve), location))
 
         if lasting is None:
             return self.do(works)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from blackboard.model import Item, Mark
 from blackboard.phrases import plural, since
 from blackboard.protocol import edits
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.why import due_words
 
 

@@ -23,12 +23,12 @@ from blackboard.phrases import (
     span,
 )
 from blackboard.protocol.batches import token_of
+from blackboard.protocol.board_pause import paused_by
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import LEADERS, group_board, group_of, next_key, permits_partition
-from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import lost_since, takers, with_silence
 from blackboard.protocol.permits import LEASE, Limit, Occupied, occupied
 from blackboard.protocol.planning import check_runnable, planning_of, problem_of, settings_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import version_of
 from blackboard.records import BoardItem, Progress, item_record

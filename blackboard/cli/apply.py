@@ -40,8 +40,8 @@ from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace
 from blackboard.phrases import plural
 from blackboard.protocol import additions, edits
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import check_not_made
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.settings import FILE_NAME
 from blackboard.table import Refused

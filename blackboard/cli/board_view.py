@@ -33,8 +33,8 @@ from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
 from blackboard.model import Run, replace
 from blackboard.phrases import plural
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.records import AskedRun
 from blackboard.rules.status import ItemStatus
 from blackboard.table import TableError

@@ -15,9 +15,9 @@ from blackboard.cli.session import Session
 from blackboard.display.queries import first_items
 from blackboard.handlers.registry import shipped
 from blackboard.patterns import is_label, named
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import group_names
 from blackboard.protocol.leaders import open_elections
-from blackboard.protocol.reading import BoardTable
 
 MOST = 100
 """The most ids that are offered."""

@@ -40,12 +40,12 @@ from blackboard.model import Item, State
 from blackboard.phrases import exactly, plural, stamp
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import check_never_ran
 from blackboard.protocol.groups import check_no_pump, check_not_made
 from blackboard.protocol.keys import group_of
 from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.spec import OF_ITS_SCHEDULE, RunSettings, Spec, encode_spec
 from blackboard.verbs import Answer

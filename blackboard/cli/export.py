@@ -19,8 +19,8 @@ from blackboard.errors import BadInput, BadSpec, NoTimeLeft
 from blackboard.inputs import check_params_size, first_of
 from blackboard.model import Item, State
 from blackboard.phrases import iso, plural
+from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.planning import spec_of
-from blackboard.protocol.reading import Resolve
 from blackboard.settings import ItemTable, check_item
 from blackboard.spec import unknown_fields
 

@@ -42,11 +42,11 @@ from blackboard.display.sharing import (
 )
 from blackboard.model import Member, replace
 from blackboard.phrases import plural
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.leaders import read_elections
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.records import worker_record
 
 

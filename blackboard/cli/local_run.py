@@ -27,6 +27,7 @@ from blackboard.board_worker import identity
 from blackboard.cli.many import record
 from blackboard.cli.session import Session
 from blackboard.display.layout import one_line, shown
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.handlers.context import Context, HandlerItem
@@ -35,11 +36,11 @@ from blackboard.handlers.params import with_params
 from blackboard.model import Ended, Item, Outcome, Token, replace
 from blackboard.phrases import command, plural
 from blackboard.protocol.actions import param_names
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim, trusted
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import next_key
 from blackboard.protocol.permits import limit_of, occupied
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
@@ -60,7 +61,6 @@ from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask, mask_of_worker
 from blackboard.runners.signals import LoopSignal, ThreadSignal
-from blackboard.subscribers import Events
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
 from blackboard.why import permit_rows
@@ -219,7 +219,7 @@ class LocalRun:
 
     async def _hold(self) -> Released:
         async with self._session.board() as board:
-            holdings, events = Holdings(1), Events()
+            holdings, events = Holdings(1), EventEmitter()
             events.subscribe(partial(_warn_of_loss, self._console))
             breaker = StoreBreaker(board.clock, board.chance, events)
             renewing = breaker.board(board, Need.RENEWAL)

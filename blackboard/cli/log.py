@@ -41,7 +41,7 @@ from blackboard.errors import BadInput
 from blackboard.model import LARGEST, Item, LogLine, Mark, Outcome, Run, decoded_as, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
 from blackboard.protocol.actions import actions as read_actions
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.records import action_record, run_record, run_summary
 from blackboard.schedule.times import parse_moment
 from blackboard.table import Busy, Unavailable

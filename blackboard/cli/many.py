@@ -20,8 +20,8 @@ from blackboard.errors import BadInput, Unchangeable
 from blackboard.model import Item
 from blackboard.protocol import additions
 from blackboard.protocol.actions import Done, record_action, recording_action
-from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_pause import paused_by
+from blackboard.protocol.board_table import BoardTable
 from blackboard.records import as_json, item_record
 from blackboard.rules.status import status_of
 from blackboard.table import TableError

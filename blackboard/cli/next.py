@@ -29,10 +29,10 @@ from blackboard.display.queries import select, soonest_items
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import next_key
 from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import slots_after
 from blackboard.schedule.times import parse_moment

@@ -19,8 +19,8 @@ from blackboard.cli.output import emit, paused_words
 from blackboard.cli.session import Session, completed
 from blackboard.errors import BadInput
 from blackboard.model import Item
-from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_pause import pause_board, paused_by, resume_board
+from blackboard.protocol.board_table import BoardTable
 from blackboard.verbs import VERBS, Answer
 
 PLANNED = {"resume", "cancel"}

@@ -14,8 +14,8 @@ from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
 from blackboard.phrases import exactly, plural
+from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.planning import spec_of
-from blackboard.protocol.reading import Resolve
 from blackboard.protocol.rows import text_of
 from blackboard.rules.transitions import rescheduled
 from blackboard.settings import ItemTable

@@ -13,7 +13,7 @@ import click
 from blackboard.cli.options import JSON_ASKED
 from blackboard.clock import Clock, SystemClock
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.status import read_statistics
 from blackboard.table import Row, Table
 from blackboard.tables.base import ForwardingTable
@@ -111,7 +111,7 @@ async def counted(
     statistics = None if whole else await read_statistics(board)
     with progress(what) as done:
         done.expect(statistics.items if statistics is not None else 0)
-        yield board.asked_through(CountedTable(board.table, done, "" if whole else keys.ITEM))
+        yield board.using(CountedTable(board.table, done, "" if whole else keys.ITEM))
 
 
 @asynccontextmanager

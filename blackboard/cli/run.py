@@ -31,10 +31,10 @@ from blackboard.model import Item, Mark, Member, Outcome, Run, State
 from blackboard.phrases import command, first_line, plural, span, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
-from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.board_pause import paused_by
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.records import run_record, run_summary
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested

@@ -20,8 +20,8 @@ from blackboard.handlers.registry import load, shipped
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import replace
 from blackboard.phrases import plural
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import check_board_name
-from blackboard.protocol.reading import BoardTable
 
 COLLECT_AFTER = 10_000
 """New containers after which Python searches for garbage; its own default is 700."""

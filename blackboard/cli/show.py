@@ -31,7 +31,7 @@ from blackboard.display.columns import (
 )
 from blackboard.display.layout import Line, Style, paragraph, table, texts_of
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.status import STATES
 

@@ -22,7 +22,7 @@ from blackboard.display.layout import Line, Style, paragraph, shown, table, text
 from blackboard.errors import BadInput
 from blackboard.model import ItemCounts, Statistics
 from blackboard.phrases import plural, relative, span
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 
 MARGIN = 13
 """Width of the names of the facts, in columns."""

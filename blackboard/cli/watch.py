@@ -22,7 +22,7 @@ from blackboard.cli.watch_keys import PAGE_KEYS, Scroll
 from blackboard.clock import Clock, SystemClock
 from blackboard.display.layout import Line, Style, measure, one_line, paragraph
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.schedule.times import parse_duration
 from blackboard.table import Busy, TableError, Unavailable
 

@@ -38,16 +38,16 @@ from blackboard.cli.supervisor import (
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import MetricsServed, StoreAway, StoreChanged
 from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
 from blackboard.inputs import Endpoint
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import STORE
 from blackboard.runners.logs import emitting_info
 from blackboard.runners.loop import run_loop
-from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.outage_reports import REPORT_EVERY
 
@@ -191,8 +191,8 @@ def _start_again(folder: Path) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own
 
 
-def _events(level: int, form: LogForm) -> Events:
-    events = Events(identity(SystemChance()))
+def _events(level: int, form: LogForm) -> EventEmitter:
+    events = EventEmitter(identity(SystemChance()))
     events.subscribe(subscriber(SystemClock(), level=level, form=form), "the log")
     return events
 
@@ -205,7 +205,7 @@ def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handle
 
 
 async def _serve_metrics(
-    stack: AsyncExitStack, endpoint: Endpoint, *, events: Events, store: str
+    stack: AsyncExitStack, endpoint: Endpoint, *, events: EventEmitter, store: str
 ) -> None:
     """Measure the worker that emits these events, and serve that until the stack is closed."""
     from blackboard.metrics.server import pages_of, serving  # noqa: PLC0415 - only when asked for
@@ -249,7 +249,7 @@ async def _work(
     until: Until,
     init: bool,
     reload: bool,
-    events: Events,
+    events: EventEmitter,
     endpoint: Endpoint | None,
 ) -> bool:
     """Run the worker. Returns whether it has ended because files of its jobs changed."""
@@ -347,7 +347,7 @@ def _supervised(worker: Callable[[], BoardWorker | None]) -> Iterator[None]:
 
 
 async def _opened(
-    session: Session, stack: AsyncExitStack, *, init: bool, events: Events
+    session: Session, stack: AsyncExitStack, *, init: bool, events: EventEmitter
 ) -> BoardTable:
     """The board, with `init` made if it is not there, and closed with `stack`, for a worker that
     works for ever: it waits for a store that is away, so that its supervisor need not start it

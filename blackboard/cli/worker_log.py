@@ -29,10 +29,10 @@ from typing import Final, Literal, TextIO
 import msgspec
 
 from blackboard.clock import Clock
+from blackboard.emitter import Subscriber
 from blackboard.events import BoardEvent
 from blackboard.phrases import iso
 from blackboard.runners.output import staying_alive
-from blackboard.subscribers import Subscriber
 
 LogForm = Literal["auto", "text", "json"]
 

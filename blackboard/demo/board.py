@@ -25,7 +25,7 @@ from blackboard.demo.output import Output
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BlackboardError
 from blackboard.location import DEFAULT_BOARD, Location
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.runners.commands import end_command, send_signal, start_command
 from blackboard.settings import Settings
 

@@ -21,13 +21,13 @@ from blackboard.display.sharing import (
 )
 from blackboard.model import VERSION, Mark, Member, State, Statistics, TypesTaken
 from blackboard.phrases import first_line, last_seen, plural, since, span
+from blackboard.protocol.board_pause import paused_by
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import GroupLeases, read_groups
 from blackboard.protocol.keys import LEADERS, leaders_board
 from blackboard.protocol.leaders import Elections
-from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import lost_since, served_types, with_silence, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.status import BoardStatus, count, read_statistics
 from blackboard.rules.groups import PartitionState

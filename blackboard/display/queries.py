@@ -24,9 +24,9 @@ from blackboard.inputs import check_id
 from blackboard.model import LONG_AGO, Item, Lock, Mark, Outcome, Run, State, Statistics, Token
 from blackboard.patterns import beginning_of, is_glob, is_label, matches
 from blackboard.protocol import keys
-from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.board_pause import paused_by
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import lost_since, with_silence, workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import BoardStatus, read_statistics, read_status
 from blackboard.rules.due import is_stale
 from blackboard.rules.next_run import is_ahead

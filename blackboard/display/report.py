@@ -23,7 +23,7 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Item
 from blackboard.phrases import command
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.results import report_in
 from blackboard.records import decoded
 

@@ -11,9 +11,9 @@ from msgspec import Struct
 from blackboard.errors import BadInput, BadSpec
 from blackboard.model import Outcome, State
 from blackboard.phrases import command, first_line, plural, some, span
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import GroupLeases, resumed_at
 from blackboard.protocol.leaders import Elections, read_elections
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules import due
 from blackboard.rules.groups import Partition, has_no_leader, ran_for
 from blackboard.rules.status import ItemStatus

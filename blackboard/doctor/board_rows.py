@@ -28,9 +28,9 @@ from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
 from blackboard.protocol.board_row import is_good
+from blackboard.protocol.board_table import BoardTable, fence_of, paged
 from blackboard.protocol.groups import is_group, wrong_columns
 from blackboard.protocol.permits import LEASE, permit_in
-from blackboard.protocol.reading import BoardTable, fence_of, paged
 from blackboard.protocol.rows import version_of
 from blackboard.table import Delete, Row, try_delete
 

@@ -26,7 +26,7 @@ from blackboard.doctor.diagnosis import (
 from blackboard.model import VERSION, Item, Lock, Run, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
-from blackboard.protocol.reading import UNREADABLE_MARK, BoardTable, Pause, mark_in, paged
+from blackboard.protocol.board_table import UNREADABLE_MARK, BoardTable, Pause, mark_in, paged
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import version_of
 from blackboard.table import Row, read

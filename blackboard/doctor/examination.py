@@ -38,11 +38,11 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import Item, Member, State, TypesTaken, replace
 from blackboard.phrases import plural, since, some, span
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import is_group
 from blackboard.protocol.leaders import LOST, open_elections
 from blackboard.protocol.members import served_types, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.rules.due import lease
 from blackboard.table import Conflict, Op, Refused, Unknown, read

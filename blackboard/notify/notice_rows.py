@@ -31,6 +31,7 @@ from blackboard.errors import BadRow
 from blackboard.model import LONG_AGO, VERSION
 from blackboard.notify.notices import Notice
 from blackboard.notify.settings import NoticeKind
+from blackboard.protocol.board_table import BoardTable, Pause
 from blackboard.protocol.keys import (
     NOTICE,
     NOTICES_LOOKED,
@@ -39,7 +40,6 @@ from blackboard.protocol.keys import (
     notices_partition,
     notices_range,
 )
-from blackboard.protocol.reading import BoardTable, Pause
 from blackboard.protocol.rows import version_of
 from blackboard.table import (
     Busy,

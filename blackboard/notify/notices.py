@@ -16,7 +16,7 @@ from blackboard.events import FreedLock, OverdueRun, RunEnded, TimesPutRight
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.rules.transitions import FAILING
 from blackboard.schedule.times import LONGEST

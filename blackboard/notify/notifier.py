@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadRow
 from blackboard.events import BoardCounted, BoardEvent, RunEnded, TimesPutRight, Walked
 from blackboard.model import Item, replace
@@ -43,10 +44,9 @@ from blackboard.notify.notices import (
 )
 from blackboard.notify.sending import BegunNotice, Ending, NoticeSender, Pinger, SendingTrouble
 from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import NOTICE_ROWS
 from blackboard.schedule.times import parse_duration
-from blackboard.subscribers import Events
 from blackboard.table import Busy, Unavailable
 from blackboard.tasks import until_one_ends
 
@@ -88,7 +88,7 @@ class Notifier:
     """Listens to a worker's events, and sends notices until it is cancelled."""
 
     board: BoardTable
-    events: Events
+    events: EventEmitter
     routes: Sequence[Route]
     """The last one is for all items that no other matches."""
     dead_man: Address | None
@@ -372,7 +372,11 @@ class Notifier:
 
 
 def notifier_of(
-    table: NotifyTable | None, *, board: BoardTable, events: Events, environ: Mapping[str, str]
+    table: NotifyTable | None,
+    *,
+    board: BoardTable,
+    events: EventEmitter,
+    environ: Mapping[str, str],
 ) -> Notifier | None:
     """The notifier that `[notify]` asks for; None without that table."""
     if table is None:

@@ -19,14 +19,14 @@ from itertools import islice
 from typing import Any
 
 from blackboard.clock import Clock
+from blackboard.emitter import EventEmitter
 from blackboard.events import NoticeFailed, NoticeSent
 from blackboard.notify.channels import Address, NoticeChannel, NotSent
 from blackboard.notify.notice_rows import HANDOVER, settle
 from blackboard.notify.notices import MOST_NAMED, Composer, Notice, Payload
 from blackboard.notify.settings import LONGEST_TIMEOUT
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import NOTICES
-from blackboard.subscribers import Events
 from blackboard.table import Etag
 from blackboard.tasks import until_one_ends
 
@@ -46,7 +46,7 @@ class Ending(asyncio.Event):
 class SendingTrouble:
     """Emits what went wrong, once a minute for each channel."""
 
-    events: Events
+    events: EventEmitter
     clock: Clock
     _reported: dict[str, float] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ class NoticeSender:
 
     channel: NoticeChannel
     board: BoardTable
-    events: Events
+    events: EventEmitter
     at_most: int
     """Requests a minute."""
     ending: Ending

@@ -17,7 +17,7 @@ from functools import partial
 
 from blackboard.model import VERSION, Action, Item, Via
 from blackboard.protocol import keys
-from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged, readings
+from blackboard.protocol.board_table import PAGE, BoardTable, Pause, paged, readings
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.spec import OF_ITS_SCHEDULE, Spec, decode_spec
 from blackboard.table import (

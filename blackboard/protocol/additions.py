@@ -14,11 +14,11 @@ from msgspec import Struct
 from blackboard.errors import AlreadyThere, BadInput, BadRow
 from blackboard.model import VERSION, Item, State, replace
 from blackboard.protocol.batches import add_ops
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import READINGS, Changed, Tries, check_in_time, remembered
 from blackboard.protocol.groups import check_no_pump, check_not_made
 from blackboard.protocol.keys import FLOOR_KEY, item_key
 from blackboard.protocol.planning import check_fences
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
 from blackboard.rules.applied import ADDED, additions, is_applied
 from blackboard.rules.transitions import added

@@ -14,8 +14,8 @@ from functools import partial
 
 from blackboard.model import replace
 from blackboard.protocol.batches import save_ops
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import until_answered
 from blackboard.rules.transitions import saved
 from blackboard.table import Conflict, Unknown

@@ -36,8 +36,8 @@ from blackboard.protocol.batches import (
     lock_of,
     override_ops,
 )
+from blackboard.protocol.board_table import BoardTable, Resolve, sent_in, with_nonces
 from blackboard.protocol.planning import TOO_LARGE
-from blackboard.protocol.reading import BoardTable, Resolve, sent_in, with_nonces
 from blackboard.protocol.rows import check_version
 from blackboard.rules.due import Move, deadline, lease, may_take_over
 from blackboard.rules.transitions import claimed, freed, overridden, passed_over, put_off, run_of

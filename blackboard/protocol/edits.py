@@ -44,6 +44,7 @@ from blackboard.model import (
     whole_milliseconds,
 )
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops, removed_run_op
+from blackboard.protocol.board_table import BoardTable, known_fence, readings
 from blackboard.protocol.groups import check_held, check_no_params, check_no_pump
 from blackboard.protocol.keys import (
     NEXT,
@@ -56,7 +57,6 @@ from blackboard.protocol.keys import (
     runs_range,
 )
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
-from blackboard.protocol.reading import BoardTable, known_fence, readings
 from blackboard.protocol.rename_marks import as_copy, as_old, check_no_copy, is_copy_of
 from blackboard.protocol.rows import check_version, data_of, readable, text_of, version_of
 from blackboard.rules.applied import (

@@ -12,7 +12,7 @@ from msgspec import Struct
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, Item, Mark, decoded_as
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.rows import version_of
 from blackboard.protocol.status import read_status
 from blackboard.rules.groups import Partition, PartitionState, judged

@@ -9,8 +9,8 @@ from typing import Any
 
 from blackboard.errors import BadInput, BadRow
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import board_trouble
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import BoardStatus, read_status
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import RunSettings, decode_spec, resolve
@@ -31,7 +31,7 @@ async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTab
         elections = await BoardTable.create(board.table, name=name, shards=1, **about)
     else:
         elections = await BoardTable.open(board.table, name=name, **about)
-    return elections.asked_through(clock_proven_in=board.clock_proven_in)
+    return elections.using(clock_proven_in=board.clock_proven_in)
 
 
 class Elections(BoardStatus, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from blackboard.model import Message
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, Pause, paged
+from blackboard.protocol.board_table import BoardTable, Pause, paged
 from blackboard.protocol.rows import data_of, readable
 from blackboard.table import ANY, Conflict, Delete, Insert, Unknown, commit_again, try_delete
 

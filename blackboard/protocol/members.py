@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from blackboard.model import Member, TypesTaken, replace
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, readable
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.status import ItemStatus

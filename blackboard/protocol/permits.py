@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from blackboard.model import VERSION, Item, Permit, Token, replace
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, sent_in, with_nonces
+from blackboard.protocol.board_table import BoardTable, sent_in, with_nonces
 from blackboard.protocol.rows import data_of, readable, version_of
 from blackboard.rules.due import is_stale
 from blackboard.spec import RunSettings, params_of

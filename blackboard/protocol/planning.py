@@ -3,9 +3,9 @@
 from blackboard.errors import BadInput, BadSpec, BlackboardError
 from blackboard.model import HIGHEST_FLOOR, LARGEST, Item, Token, replace
 from blackboard.phrases import command
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import check_no_pump
 from blackboard.protocol.permits import Limit, limit_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
 from blackboard.rules.wrong_clock import Planning
 from blackboard.schedule.schedule import interval_of, parse_schedule

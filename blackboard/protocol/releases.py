@@ -37,8 +37,8 @@ from blackboard.model import Ended, Outcome, Run, replace
 from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle
 from blackboard.protocol import keys
 from blackboard.protocol.batches import late_ops, release_ops
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, holds
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.results import not_kept, warnings_in, warnings_of
 from blackboard.protocol.rows import text_of
 from blackboard.rules.breaker import RELEASES

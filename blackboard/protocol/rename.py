@@ -30,11 +30,11 @@ from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
 from blackboard.model import Acknowledgement, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, change_ops, remove_ops
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import Changed, Tries
 from blackboard.protocol.groups import check_not_made
 from blackboard.protocol.keys import notice_key, notices_partition, notices_range
 from blackboard.protocol.planning import check_fences, planning_of, settings_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import (
     RENAMED_FROM,
     RENAMED_TO,

@@ -41,7 +41,7 @@ from msgspec import Struct
 from blackboard.errors import BadRow
 from blackboard.model import HIGHEST_FLOOR, VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
-from blackboard.protocol.reading import PAGE, BoardTable, Pause, fence_of
+from blackboard.protocol.board_table import PAGE, BoardTable, Pause, fence_of
 from blackboard.protocol.rows import version_of
 from blackboard.rules.applied import REMEMBERED
 from blackboard.table import (

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from blackboard.model import VERSION, Item, Lock, Statistics, replace
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, Pause
+from blackboard.protocol.board_table import BoardTable, Pause
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, Tally, is_current, status_of
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from blackboard.doctor import Examination, examine
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.events import (
     BoardCounted,
@@ -43,17 +44,16 @@ from blackboard.model import Statistics
 from blackboard.notify.notice_rows import forget_removed
 from blackboard.protocol import keys, mail
 from blackboard.protocol.actions import forget_old_actions
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import bring_back
 from blackboard.protocol.leaders import COORDINATOR, open_elections
 from blackboard.protocol.planning import planning_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
 from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.breaker import HOUSEKEEPING
 from blackboard.rules.status import COUNTED_EVERY, ItemStatus
 from blackboard.rules.wrong_clock import problem_of_times
 from blackboard.sharing.election import Election, Term
-from blackboard.subscribers import Events
 from blackboard.table import TableError
 from blackboard.worker.steady_clock import SteadyClock
 
@@ -90,7 +90,7 @@ class Housekeeping:
     """The work of a coordinator, in one term."""
 
     board: BoardTable
-    events: Events
+    events: EventEmitter
     retention: Retention
     cycle: timedelta
     """The cycle of the workers, for the examination."""
@@ -230,7 +230,7 @@ class Coordinator:
 
     board: BoardTable
     owner: str
-    events: Events
+    events: EventEmitter
     retention: Retention
     cycle: timedelta
     steady: SteadyClock

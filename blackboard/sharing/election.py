@@ -48,10 +48,10 @@ from blackboard.model import (
 from blackboard.phrases import command
 from blackboard.protocol import additions, claims, edits, leaders, mail
 from blackboard.protocol.board_row import BoardGone
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.groups import ELECTION_EVERY, LONGEST_ELECTION_LEASE, check_election_lease
 from blackboard.protocol.members import announce, forget, workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.rules.breaker import renewals

@@ -21,20 +21,20 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from blackboard.clock import Clock
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadRow, BlackboardError
 from blackboard.events import GroupTrouble
 from blackboard.handlers.handler import A_NAME, Names, check_partitions, is_partition
 from blackboard.model import VERSION
 from blackboard.phrases import plural
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import board_trouble, group_trouble
 from blackboard.protocol.keys import group_key, meta_partition
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import version_of
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import lease
 from blackboard.runners.output import failure
-from blackboard.subscribers import Events
 from blackboard.table import Conflict, Insert, Merge, Op, Refused, Replace, Unknown, Value, read
 from blackboard.tasks import Reply, in_thread, reply_of, until_one_ends
 
@@ -58,7 +58,7 @@ class PartitionNames:
         group: str,
         settings: Mapping[str, Any],
         clock: Clock,
-        events: Events,
+        events: EventEmitter,
         named: Callable[[tuple[str, ...]], None],
     ) -> None:
         self._declared = declared
@@ -206,7 +206,7 @@ class GroupRows:
     """The name of the board that it belongs to."""
     group: str
     names: PartitionNames
-    events: Events
+    events: EventEmitter
     made: tuple[str, ...] | None = None
     """The partitions that were named last, and made as far as they could be; None: the group has
     not been made by this worker."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import (
     GroupTrouble,
@@ -31,6 +32,7 @@ from blackboard.events import (
 from blackboard.handlers.handler import Handler, Pump
 from blackboard.model import Ended, Lock, Member, Outcome, Token, replace
 from blackboard.protocol.board_row import BoardGone
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import (
     Claim,
     StaleRun,
@@ -43,7 +45,6 @@ from blackboard.protocol.claims import (
 )
 from blackboard.protocol.edits import bring_back
 from blackboard.protocol.members import announce, forget, workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import Released
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale
@@ -60,7 +61,6 @@ from blackboard.rules.shares import (
 )
 from blackboard.sharing.group_rows import GroupRows, PartitionNames, row_in_the_way
 from blackboard.sharing.races import GroupRaces, Races
-from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
     Conflict,
@@ -119,7 +119,7 @@ class GroupWorker:
     """The name of the board that it belongs to."""
     handler: Handler
     owner: str
-    events: Events
+    events: EventEmitter
     holdings: Holdings
     heartbeat: Heartbeat
     releases: ReleaseQueue

@@ -16,13 +16,13 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Mark
 from blackboard.phrases import iso
 from blackboard.protocol import additions, edits
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import (
     item_key,
     next_key,
     partition,
     shard_of,
 )
-from blackboard.protocol.reading import BoardTable
 from blackboard.simulator.changes import Shadow, Shadows
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import BusFault, LinkFault, Network, ShardFault
@@ -76,7 +76,7 @@ class Operators:
         """Sends one request about item `number`. It may be refused, or change nothing."""
         self._count += 1
         sender = Sender(name=f"person-{self._count}", verb=verb)
-        board = self._board.asked_through(self._client.as_sender(sender))
+        board = self._board.using(self._client.as_sender(sender))
         number %= len(self._items) + len(self._shared)
         if number < len(self._items):
             work = self._request(board, sender, self._items[number], detail)

@@ -14,8 +14,9 @@ from typing import Protocol
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Chance
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent
-from blackboard.protocol.reading import BoardTable, Resolve
+from blackboard.protocol.board_table import BoardTable, Resolve
 from blackboard.protocol.retention import Retention, prune_unreleased
 from blackboard.rules.applied import REMEMBERED
 from blackboard.runners.runner import HandlerCall, Reporter
@@ -25,7 +26,6 @@ from blackboard.simulator.network import BusFault, Network
 from blackboard.simulator.processes import HostClock, Process, ProcessLoop, Timeline, stream
 from blackboard.simulator.scenario import BOARD, Fault, Scenario
 from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient, Written
-from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError
 from blackboard.worker.wake import Wake, until_beat
 from blackboard.worker.worker import Mode, Worker
@@ -95,7 +95,7 @@ class SharedPart:
         *,
         board: BoardTable,
         settings: WorkerSettings,
-        events: Events,
+        events: EventEmitter,
     ) -> Participant:
         """What a worker that starts in a seat does for it."""
         raise NotImplementedError
@@ -166,7 +166,7 @@ class Workers:
         client_type = NewerClient if process.newer else StoreClient
         client = client_type(self.network, self.store, process, sender, page_rows=rows)
         board = self.board(process, client)
-        events = Events(process.name)
+        events = EventEmitter(process.name)
         events.subscribe(lambda event: self.on_event(process, event))
         types = self.scenario.types.handlers
         runner = SimulatedRunner(self.handler_runs, process, types.keys())
@@ -209,7 +209,7 @@ class Workers:
         client = StoreClient(self.network, self.store, process, Sender(name=name))
         board = self.board(process, client)
         # It has watched the store's clock for an hour.
-        return Housekeeper(process, board.asked_through(clock_proven_in=lambda: 0.0))
+        return Housekeeper(process, board.using(clock_proven_in=lambda: 0.0))
 
     def process(self, name: str) -> Process:
         """A new process, on a host with clocks of its own."""

@@ -242,7 +242,7 @@ class World:
 
     def _add_items(self) -> None:
         """Creates the board and its items, before any fault."""
-        board = self.board.asked_through(self._client.direct())
+        board = self.board.using(self._client.direct())
         _at_once(board.make())
         for one in self.scenario.items:
             _at_once(add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first))

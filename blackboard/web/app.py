@@ -20,7 +20,7 @@ from blackboard.errors import BlackboardError, Missing
 from blackboard.metrics.board import board_metrics
 from blackboard.model import Statistics, replace
 from blackboard.protocol.board_row import Remade
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.status import CURRENT, counts_of
 from blackboard.settings import Settings
 from blackboard.table import Replaced, TableError

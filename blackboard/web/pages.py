@@ -38,11 +38,11 @@ from blackboard.model import (
     replace,
 )
 from blackboard.protocol.actions import actions
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.members import lost_since, with_silence, workers
 from blackboard.protocol.planning import settings_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record, run_summary
 from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from blackboard.display.queries import ListedRun, RunCursor, RunQuery, last_heard, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 
 OF_AN_ITEM = 50
 """Newest runs of an item that are read."""

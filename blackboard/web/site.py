@@ -39,7 +39,7 @@ from blackboard.display.columns import (
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, iso, last_seen, span, stamp
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.zones import find_zone

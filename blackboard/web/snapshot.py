@@ -33,9 +33,9 @@ from typing import TypeVar
 from blackboard.errors import BadRow, BlackboardError
 from blackboard.model import Action, Item, Lock, Mark, Member, State, Token
 from blackboard.protocol.actions import actions
-from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.board_pause import paused_by
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
 from blackboard.table import TableError

@@ -10,8 +10,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from blackboard.emitter import EventEmitter
 from blackboard.events import LockAdopted, LockOverridden
 from blackboard.model import Item, Lock
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import (
     Claim,
     Claimed,
@@ -25,8 +27,6 @@ from blackboard.protocol.claims import (
 )
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName, limit_of
-from blackboard.protocol.reading import BoardTable
-from blackboard.subscribers import Events
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.permits import Grant, Permits
 from blackboard.worker.running import Runs
@@ -57,7 +57,7 @@ class Claimer:
     owner: str
     runs: Runs
     permits: Permits
-    events: Events
+    events: EventEmitter
 
     @property
     def _slots(self) -> Slots:

@@ -18,16 +18,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import LockLost, LocksRenewed
 from blackboard.model import replace
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import Claim, renew_all
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
 from blackboard.runners.loop import EARLY, STANDS
-from blackboard.subscribers import Events
 from blackboard.table import Busy, Refused, TableError, Unavailable
 from blackboard.worker.holdings import Holding, Holdings
 
@@ -66,7 +66,7 @@ class Heartbeat:
     """The same board, for checkpoints: pumps may save so often that renewals would find no turn at
     a store that answers some requests only."""
     holdings: Holdings
-    events: Events
+    events: EventEmitter
     turning: Turning = unwatched
     _beaten: float = -math.inf
     _pause: float = LONGEST_BEAT

@@ -11,14 +11,14 @@ from contextlib import suppress
 from datetime import datetime
 
 from blackboard import __version__
+from blackboard.emitter import EventEmitter
 from blackboard.events import StoreAway
 from blackboard.model import ANNOUNCE_EVERY, MORE_TYPES, Member, replace
 from blackboard.protocol.board_row import Remade
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import workers_partition
 from blackboard.protocol.members import announce, forget, workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
-from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unavailable, units
 from blackboard.worker.peers import Peers
 
@@ -34,7 +34,9 @@ SHUTDOWN_TIMEOUT = 3.0
 class Membership:
     """The row of one worker."""
 
-    def __init__(self, board: BoardTable, member: Member, peers: Peers, events: Events) -> None:
+    def __init__(
+        self, board: BoardTable, member: Member, peers: Peers, events: EventEmitter
+    ) -> None:
         self._board = board
         self._member = member
         self._types = member.types

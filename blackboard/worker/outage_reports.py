@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from blackboard.emitter import EventEmitter
 from blackboard.events import StoreAway, StoreBack
 from blackboard.phrases import span
-from blackboard.subscribers import Events
 from blackboard.table import TableError
 
 REPORT_EVERY = 60.0
@@ -57,7 +57,7 @@ class _Outage:
 class OutageReports:
     """Reports a store that is away: at once, in a line a minute, and when it is back."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: EventEmitter) -> None:
         self._events = events
         self._reported = -math.inf
         """When a line said last that it is away."""

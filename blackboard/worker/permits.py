@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Container, Iterable, Mappin
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.permits import (
     LEASE,
@@ -24,7 +25,6 @@ from blackboard.protocol.permits import (
     renew,
     take,
 )
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import deadline, renew_every
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.holdings import Holdings

@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from blackboard.emitter import EventEmitter
 from blackboard.events import RunEnded
 from blackboard.model import Ended, Outcome, replace
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.releases import (
     FinishedRun,
     Released,
@@ -27,7 +28,6 @@ from blackboard.protocol.releases import (
 )
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.records import run_record
-from blackboard.subscribers import Events
 from blackboard.table import TableError
 from blackboard.tasks import until_one_ends
 from blackboard.worker.holdings import Holding, Holdings
@@ -64,7 +64,7 @@ class ReleaseQueue:
     """The runs of one worker that have ended. Each shard has a queue of its own."""
 
     board: BoardTable
-    events: Events
+    events: EventEmitter
     holdings: Holdings
     retention: Retention
     slots_freed: Callable[[], None] = field(init=False, repr=False)

@@ -14,21 +14,21 @@ from datetime import timedelta
 from typing import Any
 
 from blackboard.clock import Clock
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput
 from blackboard.events import RunLogged, RunStarted
 from blackboard.handlers.context import HandlerItem, decoded_checkpoint, expand, is_expanded
 from blackboard.handlers.handler import Handler, Source
 from blackboard.model import Ended, Outcome, replace
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.keys import shard_of
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import RESTARTS
 from blackboard.rules.due import time_limit
 from blackboard.runners.runner import HandlerCall, Runner
 from blackboard.runners.secrets import Mask, mask_of_worker, values_in
 from blackboard.schedule.times import format_duration
 from blackboard.spec import params_of
-from blackboard.subscribers import Events
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 
@@ -48,7 +48,7 @@ class Runs:
     """`[jobs.TYPE]` of every type."""
     inline: Runner
     process: Runner
-    events: Events
+    events: EventEmitter
     holdings: Holdings
     heartbeat: Heartbeat
     ended: Callable[[Holding, Ended], None]
@@ -261,7 +261,7 @@ class _Report:
     """What a handler reports while it runs, masked by its runner."""
 
     held: Holding
-    events: Events
+    events: EventEmitter
     heartbeat: Heartbeat
     limits: TimeLimits
     allowed: float | None

@@ -4,12 +4,12 @@ import logging
 from datetime import datetime, timedelta
 
 from blackboard.clock import Clock
+from blackboard.emitter import EventEmitter
 from blackboard.events import ClockJumped
 from blackboard.model import EPOCH, whole_milliseconds
 from blackboard.phrases import span
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.next_run import TOLERANCE
-from blackboard.subscribers import Events
 
 CONFIRMED_AFTER = 10.0
 """The least seconds from the first reading of the clock that is off to one that confirms it."""
@@ -40,7 +40,7 @@ class SteadyClock:
     too long, and slots would run twice.
     """
 
-    def __init__(self, clock: Clock, events: Events) -> None:
+    def __init__(self, clock: Clock, events: EventEmitter) -> None:
         self._clock = clock
         self._events = events
         self._ahead: float | None = None

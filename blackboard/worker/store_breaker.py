@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from blackboard.clock import Chance, Clock
+from blackboard.emitter import EventEmitter
 from blackboard.events import StoreChanged
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import (
     CLOSED,
     DOUBTS,
@@ -34,7 +35,6 @@ from blackboard.rules.breaker import (
     is_well,
     tried,
 )
-from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
     Conflict,
@@ -94,7 +94,9 @@ class _Partition:
 class StoreBreaker:
     """The breaker of one worker."""
 
-    def __init__(self, clock: Clock, chance: Chance, events: Events, *, board: str = "") -> None:
+    def __init__(
+        self, clock: Clock, chance: Chance, events: EventEmitter, *, board: str = ""
+    ) -> None:
         """`board` is the name of the board in events."""
         self._clock = clock
         self._chance = chance
@@ -119,7 +121,7 @@ class StoreBreaker:
         asked = board.table.table if isinstance(board.table, RetryingTable) else board.table
         table = GuardedTable(asked, self, need)
         proven_in = self.steady.proven_in
-        return board.asked_through(table, breaker=table, clock_proven_in=proven_in)
+        return board.using(table, breaker=table, clock_proven_in=proven_in)
 
     def opens_in(self, need: Need, partition: str) -> float:
         """Seconds until a request would be let through; 0: at once."""

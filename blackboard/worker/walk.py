@@ -27,6 +27,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import (
     BoardPaused,
@@ -38,15 +39,14 @@ from blackboard.events import (
 )
 from blackboard.handlers.handler import Handler
 from blackboard.model import LONG_AGO, LOST_AFTER, Lock, Mark, Token
+from blackboard.protocol.board_pause import agree, is_paused
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, Freed, claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
-from blackboard.protocol.maintenance import agree, is_paused
 from blackboard.protocol.permits import LimitName
 from blackboard.protocol.planning import check_runnable
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
-from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Missed, Selection, Unread, choose
 from blackboard.worker.claimer import Claimer, NoPermit
@@ -157,7 +157,7 @@ class Walk:
     permits: Permits
     heartbeat: Heartbeat
     breaker: StoreBreaker
-    events: Events
+    events: EventEmitter
     wake: Wake
     cycle: timedelta
     """The time from one walk to the next, and how far ahead tokens are read."""

@@ -17,14 +17,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from blackboard.emitter import EventEmitter
 from blackboard.events import FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
 from blackboard.model import Lock, Token
 from blackboard.phrases import plural
 from blackboard.protocol.board_row import Remade
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claims_at_once
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import Released
-from blackboard.subscribers import Events
 from blackboard.table import TableError, Unusable
 from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
@@ -66,7 +66,7 @@ class Worker:
     """One worker. `work` is called once."""
 
     board: BoardTable
-    events: Events
+    events: EventEmitter
     wake: Wake
     holdings: Holdings
     heartbeat: Heartbeat

@@ -11,9 +11,10 @@ from blackboard import cost
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
+from blackboard.emitter import EventEmitter
 from blackboard.model import ANNOUNCE_EVERY, Item, State, replace
 from blackboard.protocol.additions import add
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.runners.runner import Execution, HandlerCall, Reporter
@@ -23,7 +24,6 @@ from blackboard.settings import Settings
 from blackboard.sharing import coordinator
 from blackboard.sharing.election import JITTER
 from blackboard.spec import RunSettings, Spec
-from blackboard.subscribers import Events
 from blackboard.table import Requests
 from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable
@@ -323,7 +323,7 @@ async def measured(
             its,
             WorkerSetup(
                 settings=settings,
-                events=Events(f"worker-{number}"),
+                events=EventEmitter(f"worker-{number}"),
                 inline=LastingRunner(clock),
                 process=FakeRunner(),
             ),

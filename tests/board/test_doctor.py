@@ -346,7 +346,7 @@ async def test_an_item_of_a_type_that_is_a_pump_is_told(scene: Scene) -> None:
     def resolve(item_type: str, spec: str) -> RunSettings:
         return replace(settings_of(item_type, spec), endless=True)
 
-    (told,) = (await found(scene.board.asked_through(resolve=resolve))).findings
+    (told,) = (await found(scene.board.using(resolve=resolve))).findings
     assert (told.code, told.subject, told.grave) == ("D12", "davis", True)
     assert told.problem.startswith("no worker runs it: type: 'feed' is a pump")
 

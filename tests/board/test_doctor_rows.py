@@ -14,12 +14,12 @@ from blackboard.notify.notice_rows import begin, may_look
 from blackboard.notify.notices import of_overdue
 from blackboard.protocol import additions, keys, mail
 from blackboard.protocol.actions import record_action
+from blackboard.protocol.board_pause import pause_board, resume_board
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claim
 from blackboard.protocol.leaders import open_elections
-from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.protocol.members import announce
 from blackboard.protocol.permits import LEASE, Limit, take
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import raise_floor
 from blackboard.protocol.status import count, write_statistics
 from blackboard.sharing.election import Election

@@ -21,8 +21,8 @@ from blackboard.display.sharing import is_late
 from blackboard.errors import BadInput, BlackboardError, BoardClosed
 from blackboard.model import Message, MessageKind, Outcome, Run, replace
 from blackboard.protocol import edits, keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.leaders import open_elections, read_elections
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
 from blackboard.protocol.status import read_status

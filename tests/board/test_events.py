@@ -10,6 +10,7 @@ import pytest
 
 import blackboard.events
 from blackboard.cli.worker_log import subscriber
+from blackboard.emitter import EventEmitter, log_event
 from blackboard.events import (
     BoardEvent,
     BoardFinding,
@@ -26,13 +27,12 @@ from blackboard.events import (
 )
 from blackboard.model import Outcome
 from blackboard.records import BoardRun
-from blackboard.subscribers import Events, log_event
 from tests.support.clocks import START, ManualClock
 from tests.support.events import emit_walk, ended
 
 
 def test_all_subscribers_hear_all_events() -> None:
-    events, first, second = Events("me"), list[BoardEvent](), list[BoardEvent]()
+    events, first, second = EventEmitter("me"), list[BoardEvent](), list[BoardEvent]()
     events.subscribe(first.append)
     events.emit(WorkerStopping, message="nothing runs")
     events.subscribe(second.append)
@@ -74,7 +74,7 @@ def test_a_subscriber_that_fails_is_isolated_tried_again_and_counted(
     problem: BaseException,
 ) -> None:
     """It has its events again as soon as it takes them, and is told how many it missed."""
-    events, fails, other = Events("me"), Fails(problem), Fails()
+    events, fails, other = EventEmitter("me"), Fails(problem), Fails()
     events.subscribe(fails, "the log")
     events.subscribe(other)
     for _ in range(12):
@@ -97,7 +97,7 @@ def test_a_subscriber_that_fails_is_isolated_tried_again_and_counted(
 
 
 def test_what_a_subscriber_says_of_its_failure_names_no_secret() -> None:
-    events, fails, other = Events(), Fails(ValueError("https://a.example/?key=hush")), Fails()
+    events, fails, other = EventEmitter(), Fails(ValueError("https://a.example/?key=hush")), Fails()
     events.subscribe(fails)
     events.subscribe(other)
     emit_walk(events)
@@ -110,7 +110,7 @@ def test_a_subscriber_without_a_name_is_named_by_its_class_or_function() -> None
     def refuses(_event: BoardEvent) -> None:
         raise ValueError
 
-    events, other = Events(), Fails()
+    events, other = EventEmitter(), Fails()
     events.subscribe(Fails(KeyError(1)))
     events.subscribe(refuses)
     events.subscribe(other)
@@ -121,7 +121,7 @@ def test_a_subscriber_without_a_name_is_named_by_its_class_or_function() -> None
 
 
 def test_two_subscribers_that_fail_do_not_tell_each_other_for_ever() -> None:
-    events, one, another = Events(), Fails(KeyError(1)), Fails(KeyError(2))
+    events, one, another = EventEmitter(), Fails(KeyError(1)), Fails(KeyError(2))
     events.subscribe(one)
     events.subscribe(another)
     emit_walk(events)
@@ -130,7 +130,7 @@ def test_two_subscribers_that_fail_do_not_tell_each_other_for_ever() -> None:
 
 
 def test_an_event_that_a_subscriber_emits_itself_is_handed_on() -> None:
-    events, other = Events(), Fails()
+    events, other = EventEmitter(), Fails()
 
     def answers(event: BoardEvent) -> None:
         if isinstance(event, Walked):
@@ -182,7 +182,7 @@ def test_no_text_is_made_where_no_subscriber_asks_for_it(monkeypatch: pytest.Mon
         raise AssertionError("it was formatted")
 
     heard: list[BoardEvent] = []
-    events = Events("me")
+    events = EventEmitter("me")
     events.subscribe(heard.append)
     events.subscribe(subscriber(ManualClock(), level=logging.ERROR, stream=io.StringIO()))
     events.subscribe(log_event)
@@ -198,7 +198,7 @@ def test_no_text_is_made_where_no_subscriber_asks_for_it(monkeypatch: pytest.Mon
 
 def test_an_event_without_words_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="blackboard")
-    events = Events("me")
+    events = EventEmitter("me")
     events.subscribe(log_event)
     events.emit(WorkerStopped, runs=0, requests={})
     assert caplog.messages == ["worker stopped"]

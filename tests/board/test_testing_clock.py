@@ -8,8 +8,8 @@ import pytest
 
 from blackboard import BadInput, BlackboardError, Context, Item, Retry, handler, testing
 from blackboard.model import Mark
-from blackboard.protocol.maintenance import pause_board
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_pause import pause_board
+from blackboard.protocol.board_table import BoardTable
 from blackboard.testing import BoardUnderTest, azurite_board, context, sqlite_board
 
 __all__ = ["azurite_board", "sqlite_board"]

@@ -400,7 +400,7 @@ def test_a_partition_has_no_schedule_to_speak_of() -> None:
 @story
 async def test_an_item_of_a_pump_never_runs_beside_its_partitions(scene: Scene) -> None:
     await scene.add("davis", item_type="clicks")
-    board = scene.board.asked_through(resolve=lambda *_: RunSettings(endless=True))
+    board = scene.board.using(resolve=lambda *_: RunSettings(endless=True))
     _, told = await explained(board, await scene.item(), ())
     facts = dict(told.facts)
     assert told.move is Move.LEAVE

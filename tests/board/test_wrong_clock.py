@@ -9,7 +9,7 @@ from blackboard.display.health import alarms_of
 from blackboard.display.queries import ListedRun, RunQuery, newest_runs
 from blackboard.doctor import Examination, examine
 from blackboard.model import Outcome, State, replace
-from blackboard.protocol import reading
+from blackboard.protocol import board_table
 from blackboard.protocol.additions import add
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import pass_over
@@ -89,7 +89,7 @@ async def test_one_walk_under_a_clock_that_is_ahead_is_told_and_put_right(
 async def test_what_runs_during_a_long_examination_is_no_work_of_a_wrong_clock(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, *, repair: bool
 ) -> None:
-    monkeypatch.setattr(reading, "PAGE", 1)
+    monkeypatch.setattr(board_table, "PAGE", 1)
     await scene.add(every="8h")
     looks = 0
 

@@ -26,8 +26,8 @@ from blackboard.clock import SystemClock
 from blackboard.location import DEFAULT_STORE
 from blackboard.model import Ended, Item, Outcome, Token, replace
 from blackboard.protocol.batches import change_ops
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_clock import ServiceClock

@@ -10,7 +10,7 @@ from blackboard.cli.export import item_text
 from blackboard.model import Outcome
 from blackboard.protocol.actions import BEGUN
 from blackboard.protocol.actions import actions as read_actions
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.table import Delete, Op, Table, Unavailable, commit_again
 from tests.cli.command_line import CommandLine, blackboard
 

@@ -15,8 +15,8 @@ from blackboard.cli.plan import ApplyPlan, Declaration, differences, make_plan
 from blackboard.model import Item, Mark, State, replace
 from blackboard.protocol import additions, edits
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import item_key
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.schedule.words import NO_SCHEDULE
 from blackboard.settings import ItemTable, Settings, resolver
@@ -468,7 +468,7 @@ def test_one_that_is_being_renamed_is_named_and_the_rest_is_changed(
         mark = Mark(by="ann", at=await board.table.now())
         table.script(Fault.NONE, Fault.NONE, Fault.AWAY)
         with pytest.raises(Unavailable):
-            await rename(board.asked_through(table), "old", "new", mark)
+            await rename(board.using(table), "old", "new", mark)
 
     blackboard.on_board(killed)
     blackboard.write("\n".join(f"{items(one)}every = '2h'\n" for one in ("ann", "new", "ben")))

@@ -9,9 +9,9 @@ from click.shell_completion import ShellComplete
 
 from blackboard.cli import completion, group
 from blackboard.protocol.additions import add_election
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.leaders import open_elections
-from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge
 from tests.cli.command_line import CommandLine, blackboard

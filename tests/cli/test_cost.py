@@ -13,8 +13,8 @@ from blackboard import cost
 from blackboard.cli.cost import Estimate, lines, view
 from blackboard.cost import Load, Rhythm
 from blackboard.model import Member, replace
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import announce
-from blackboard.protocol.reading import BoardTable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.clocks import START
 

@@ -7,9 +7,9 @@ import pytest
 
 from blackboard.model import replace
 from blackboard.protocol import edits
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import Changed
 from blackboard.protocol.keys import item_key
-from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec, decode_spec
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard

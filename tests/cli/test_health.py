@@ -12,9 +12,9 @@ from blackboard import model
 from blackboard.cli.output import MOST_LINES
 from blackboard.model import VERSION, Member, Outcome
 from blackboard.protocol import edits, keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import announce
 from blackboard.protocol.permits import Limit, take
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename_marks import RenameMark
 from blackboard.table import ANY, Data, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard

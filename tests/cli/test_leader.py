@@ -12,7 +12,7 @@ from blackboard.blocking import BlockingElection
 from blackboard.cli.listing import Listing, elections_of
 from blackboard.display.layout import text_of
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.table import ANY, Delete, Merge
 from tests.cli.command_line import CommandLine, blackboard
 

@@ -12,10 +12,10 @@ from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.handlers.registry import by_type
 from blackboard.model import Ended, Mark, Outcome, Token, replace
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.edits import pause, resume
 from blackboard.protocol.keys import group_key, item_key, meta_partition, next_key
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules.shares import names_of
 from blackboard.rules.status import status_of

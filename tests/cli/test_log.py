@@ -17,9 +17,9 @@ from blackboard.clock import SystemClock
 from blackboard.display.layout import measure, text_of
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.model import Item, LogLine, Outcome, Run, replace
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import item_key, run_key
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Insert, Merge, Op, Replace
 from tests.cli.command_line import CommandLine, Said, blackboard

@@ -12,9 +12,9 @@ import pytest
 from blackboard.display.layout import measure
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.members import announce
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.shares import names_of
 from blackboard.table import ANY, Insert, Merge, Value

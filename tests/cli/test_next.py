@@ -11,8 +11,8 @@ import pytest
 from blackboard.cli import next as next_
 from blackboard.display import queries
 from blackboard.model import Item, State, replace
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import item_key
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import parse_schedule

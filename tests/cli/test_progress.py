@@ -10,7 +10,7 @@ import pytest
 from blackboard.cli.options import JSON_ASKED
 from blackboard.cli.progress import MANY, counted, progress, reading
 from blackboard.doctor import Examination, examine
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.status import count, write_statistics
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.clocks import ManualClock

@@ -12,12 +12,12 @@ from blackboard.cli import local_run, many
 from blackboard.cli import run as run_module
 from blackboard.model import Mark, Member, Outcome, Run, State, Token
 from blackboard.protocol import claims
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claimed
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.members import announce, workers
 from blackboard.protocol.permits import Limit, occupied, take
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
 from blackboard.table import ANY, Merge
@@ -487,7 +487,7 @@ def test_a_run_here_is_told_that_the_store_refuses_the_rows_of_its_claim(
     async def refused(board: BoardTable, tokens: Sequence[Token], *, owner: str) -> Claimed:
         table = FaultyTable(board.table)
         table.script(Fault.REFUSED)
-        return await claims.claim(board.asked_through(table), tokens, owner=owner)
+        return await claims.claim(board.using(table), tokens, owner=owner)
 
     monkeypatch.setattr(local_run, "claim", refused)
     said = here(jobs, "plain", code=2)

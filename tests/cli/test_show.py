@@ -7,8 +7,8 @@ import pytest
 
 from blackboard.model import Outcome
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import renew
-from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, Said, blackboard
 from tests.support.terminals import terminal

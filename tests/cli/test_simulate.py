@@ -11,8 +11,8 @@ from blackboard import cost
 from blackboard.cli.simulate import _no_more_than_a_day
 from blackboard.cli.simulate_results import LONGEST, Simulated, story_of
 from blackboard.model import Lock, Member, Outcome
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import announce
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules import due as claims
 from blackboard.simulator.network import Fate, Fated
 from blackboard.simulator.scenario import (

@@ -162,7 +162,7 @@ def test_errors_of_the_store_are_one_line(
             raise error
         yield
 
-    monkeypatch.setattr("blackboard.protocol.reading.BoardTable.items", items)
+    monkeypatch.setattr("blackboard.protocol.board_table.BoardTable.items", items)
     assert blackboard("export", code=code).err.startswith(f"blackboard: {told}")
 
 

@@ -15,8 +15,8 @@ from blackboard.display.queries import ItemQuery
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import announce
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.status import CURRENT, MOST_TYPES
 from blackboard.table import ANY, Merge

@@ -12,9 +12,9 @@ import pytest
 from blackboard.cli import pause as pause_module
 from blackboard.model import VERSION, Mark, Outcome, State
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_pause import pause_board, resume_board
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import item_key
-from blackboard.protocol.maintenance import pause_board, resume_board
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec
 from blackboard.table import ANY, Data, Merge, Unavailable
@@ -199,7 +199,7 @@ def test_a_run_that_ends_meanwhile_is_left_as_it_is(
         return [stale[1]]
 
     monkeypatch.setattr("blackboard.cli.many.select", select)
-    monkeypatch.setattr("blackboard.protocol.reading.BoardTable.lock", lock)
+    monkeypatch.setattr("blackboard.protocol.board_table.BoardTable.lock", lock)
     before = towns.rows()
     for fence in ([], ["--fence", str(held.fence)]):
         said = towns(verb, "davis", *fence, code=1)
@@ -336,7 +336,7 @@ def test_what_is_being_renamed_is_refused_and_the_others_are_changed(towns: Comm
         table.script(Fault.NONE, Fault.NONE, Fault.AWAY)
         mark = Mark(by="ann", at=await board.table.now())
         with pytest.raises(Unavailable):
-            await rename(board.asked_through(table), "davis", "woodland", mark)
+            await rename(board.using(table), "davis", "woodland", mark)
 
     towns.on_board(killed)
     refused = "woodland is being renamed: `blackboard rename davis woodland` finishes it"

@@ -28,8 +28,8 @@ from blackboard.display.layout import Line, Style, measure, text_of
 from blackboard.display.queries import ItemQuery
 from blackboard.errors import BadInput
 from blackboard.model import Mark, Outcome
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import pause
-from blackboard.protocol.reading import BoardTable
 from blackboard.table import Busy, Unavailable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.clocks import ManualClock
@@ -126,7 +126,7 @@ def test_a_store_that_is_away_is_said_in_the_bottom_line(towns: CommandLine) -> 
             table.script_reads()
             loop.pressed("q")
 
-        await watched(view_of(board.asked_through(table)), told, every=0.01)
+        await watched(view_of(board.using(table)), told, every=0.01)
 
     towns.on_board(story)
 
@@ -147,7 +147,7 @@ def test_an_act_that_fails_is_said_and_nothing_ends(towns: CommandLine) -> None:
             await paper.shows("davis is due now")
             type_in(loop, "q")
 
-        await watched(view_of(board.asked_through(table)), told)
+        await watched(view_of(board.using(table)), told)
 
     towns.on_board(story)
     assert towns.item("davis").paused == ""

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from blackboard.cli.worker_log import LogForm, json_line, subscriber, unblocked_stderr
+from blackboard.emitter import EventEmitter
 from blackboard.events import Walked, WorkerStarted, WorkerStopping
 from blackboard.model import Outcome
-from blackboard.subscribers import Events
 from tests.support.clocks import START, ManualClock
 from tests.support.events import ended
 from tests.support.processes import eventually
@@ -111,7 +111,7 @@ def test_a_log_whose_disk_was_full_goes_on_and_says_how_much_it_missed(*, termin
                 raise OSError(28, "No space left on device")
             return super().write(text)
 
-    out, events = Full(), Events("w")
+    out, events = Full(), EventEmitter("w")
     events.subscribe(subscriber(ManualClock(), level=logging.INFO, stream=out), "the log")
     for full in (False, True, True, False, False):
         out.full = full
@@ -144,7 +144,7 @@ class Disk(io.StringIO):
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_after_a_full_disk_the_log_goes_on_with_whole_lines(form: LogForm) -> None:
     disk = Disk()
-    events = Events("w")
+    events = EventEmitter("w")
     events.subscribe(subscriber(ManualClock(), level=logging.INFO, stream=disk, form=form), "log")
     events.emit(WorkerStopping, message="the first")
     disk.room = 12
@@ -208,7 +208,7 @@ def stuck(request: pytest.FixtureRequest) -> Iterator[Stuck]:
 
 def test_a_log_that_is_not_read_waits_for_no_reader_and_keeps_its_order(stuck: Stuck) -> None:
     """Also lines that are longer than a pipe takes in one piece."""
-    events = Events("w")
+    events = EventEmitter("w")
     with redirect_stderr(stuck.stream), unblocked_stderr():
         events.subscribe(subscriber(ManualClock(), level=logging.INFO), "the log")
         for n in range(2_000):
@@ -224,7 +224,7 @@ def test_what_is_too_much_is_lost_and_counted(
 ) -> None:
     monkeypatch.setattr("blackboard.cli.worker_log.MOST_WAITING", 100_000)
     stuck.fill()
-    events = Events("w")
+    events = EventEmitter("w")
     with redirect_stderr(stuck.stream), unblocked_stderr():
         events.subscribe(subscriber(ManualClock(), level=logging.INFO), "the log")
         for _ in range(500):

@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent, ClockJumped
-from blackboard.subscribers import Events
 from blackboard.table import Table
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, PROVEN_AFTER, SteadyClock
 from tests.support.clocks import START, ManualClock
@@ -20,7 +20,7 @@ class Follower:
 
     def __init__(self, table: Table, run: Run, clock: ManualClock) -> None:
         self.told: list[BoardEvent] = []
-        events = Events("me")
+        events = EventEmitter("me")
         events.subscribe(self.told.append)
         self.steady = SteadyClock(clock, events)
         self._table, self._run = table, run

@@ -23,7 +23,7 @@ LAYERS = {
     "the contracts of a store and of a bus": "table bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard inputs handlers handlers.* runners runners.* records events subscribers "
+        "blackboard inputs handlers handlers.* runners runners.* records events emitter "
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
@@ -137,8 +137,8 @@ def dotted(node: ast.expr) -> str:
 
 
 def test_the_package_was_found() -> None:
-    assert {"blackboard", "protocol.reading", "rules.due", "cli"} <= modules().keys()
-    assert {"protocol.reading", "protocol.keys", "table"} <= own_imports(
+    assert {"blackboard", "protocol.board_table", "rules.due", "cli"} <= modules().keys()
+    assert {"protocol.board_table", "protocol.keys", "table"} <= own_imports(
         modules()["protocol.claims"]
     )
     assert foreign(modules()["cli.render"]) >= {"rich"}

@@ -9,14 +9,14 @@ from blackboard.metrics import MOST_NAMES, OTHERS, exposition
 from blackboard.metrics.board import board_metrics
 from blackboard.model import LOST_AFTER, Member, Statistics, Token, TypeCounts, replace
 from blackboard.protocol.additions import add_election, ensure
+from blackboard.protocol.board_pause import pause_board
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
 from blackboard.protocol.groups import GroupLeases
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.leaders import Elections, open_elections
-from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.members import announce
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import count, write_statistics
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec

@@ -27,8 +27,8 @@ from blackboard.notify.notifier import Notifier
 from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, PING_EVERY
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import pause
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
 from blackboard.table import ANY, Merge, Unavailable, read

@@ -19,8 +19,8 @@ from blackboard.protocol.actions import (
     record_action,
     recording_action,
 )
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import edit
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.table import Data, Insert, Unavailable, Unknown
 from tests.support.boards import Scene, story

@@ -179,7 +179,7 @@ async def test_nothing_is_added_to_what_workers_and_candidates_make(
 @story
 async def test_an_item_is_of_no_type_whose_partitions_workers_make(scene: Scene) -> None:
     """No worker runs it."""
-    board = scene.board.asked_through(resolve=lambda *_: RunSettings(endless=True))
+    board = scene.board.using(resolve=lambda *_: RunSettings(endless=True))
     problem = "type: 'clicks' is a pump, .*--board town.clicks show`"
     with pytest.raises(BadInput, match=problem):
         await add(board, item_id="x", item_type="clicks", spec=Spec())

@@ -20,8 +20,8 @@ from blackboard.events import ItemLeftAlone
 from blackboard.model import LARGEST, Applied, Mark, QueuedRun, decoded_as, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
+from blackboard.protocol.board_table import BoardTable, mark_in
 from blackboard.protocol.edits import pause, remove
-from blackboard.protocol.reading import BoardTable, mark_in
 from blackboard.protocol.rows import data_of, record_of, text_of
 from blackboard.records import decoded, item_record
 from blackboard.spec import Labels, decode_spec
@@ -128,7 +128,7 @@ async def test_an_item_of_which_the_store_would_not_take_a_release_is_left_alone
     await place.add("elko", every="1h")
     narrow = ForwardingTable(place.other.table)
     narrow.max_value = 100
-    board = place.other.asked_through(narrow)
+    board = place.other.using(narrow)
     worker = await place.worker(at_once=True, board=board)
     await place.ended("elko")
     assert worker.order == ["elko"]

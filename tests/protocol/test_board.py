@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from blackboard.display.queries import select
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, Lock, Token, replace
-from blackboard.protocol import keys, reading
+from blackboard.protocol import board_table, keys
 from blackboard.protocol.additions import New, add, add_many
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import remove
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import record_in
 from blackboard.protocol.status import read_status
 from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings, Spec
-from blackboard.subscribers import Events
 from blackboard.table import ANY, Delete, Insert, Merge, Row, Table, Unavailable, Unknown
 from blackboard.tables.base import ForwardingTable
 from blackboard.worker.store_breaker import StoreBreaker
@@ -200,7 +200,7 @@ def test_hk01_any_text_is_an_id_in_any_number_of_shards(open_table: OpenTable) -
 @story
 async def test_a_board_seen_through_another_table_is_the_same_board(scene: Scene) -> None:
     wide = await make_board(scene.table.table, scene.clock, shards=3, name="wide")
-    seen = wide.asked_through(scene.table)
+    seen = wide.using(scene.table)
     assert (seen.table, wide.table) == (scene.table, scene.table.table)
     assert [seen.shard(number) for number in range(3)] == ["wide-00", "wide-01", "wide-02"]
     assert (seen.shards, seen.clock, seen.chance) == (3, wide.clock, wide.chance)
@@ -212,7 +212,7 @@ async def test_a_board_seen_with_other_settings_is_the_same_board(scene: Scene) 
     def every_minute(item_type: str, spec: str) -> RunSettings:
         return RunSettings(schedule=Every(timedelta(minutes=1)))
 
-    seen = scene.board.asked_through(resolve=every_minute)
+    seen = scene.board.using(resolve=every_minute)
     assert seen.resolve("feed", "{}") != scene.board.resolve("feed", "{}")
     assert (seen.table, seen.name) == (scene.board.table, scene.board.name)
 
@@ -223,7 +223,7 @@ async def test_a_claim_under_way_is_known_to_whoever_asks_for_the_same_worker(
 ) -> None:
     """Or its lock would be taken for one that landed late, and adopted a second time."""
     await scene.add("davis")
-    breaker = StoreBreaker(scene.clock, scene.board.chance, Events())
+    breaker = StoreBreaker(scene.clock, scene.board.chance, EventEmitter())
     renewing, others = (breaker.board(scene.board, need) for need in (Need.RENEWAL, Need.OTHER))
     known: set[str] = set()
 
@@ -258,7 +258,7 @@ async def test_of_one_item_the_lock_is_read_alone(scene: Scene) -> None:
         if name != "c":
             await scene.claimed(name)
     watched = Watched(scene.board.table)
-    board = scene.board.asked_through(watched)
+    board = scene.board.using(watched)
     for names, begun in ((["a"], [keys.lock_key("a")]), (["a", "b"], [keys.LOCK]), (["c"], [])):
         watched.begun.clear()
         found = await read_status(board, [await scene.item(name) for name in names])
@@ -307,7 +307,7 @@ async def test_a_glob_means_the_same_items_whether_all_are_read_or_one_range(
     for glob in globs:
         found = {item.id for item in await select(board, [glob])}
         assert found == {one for one in ids if fnmatchcase(one, glob)}, glob
-    monkeypatch.setattr(reading, "record_in", noted)
+    monkeypatch.setattr(board_table, "record_in", noted)
     assert [item.id for item in await select(board, ["a b*", "b*"])] == ["a b", "b"]
     assert read == [keys.item_key("a b"), keys.item_key("b")]
 

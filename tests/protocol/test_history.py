@@ -8,8 +8,8 @@ import pytest
 from blackboard.doctor import Examination, examine
 from blackboard.model import VERSION, Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import PAGE
 from blackboard.protocol.edits import cancel, pause, remove
-from blackboard.protocol.reading import PAGE
 from blackboard.protocol.retention import (
     HISTORIES,
     Pruned,

@@ -435,7 +435,7 @@ async def test_an_outcome_without_an_answer_is_the_reason_where_its_lock_is_rene
     await scene.add("davis")
     made = await scene.claimed("davis")
     choosy = Choosy(scene, "DROP TABLE")
-    board = scene.board.asked_through(choosy)
+    board = scene.board.using(choosy)
     let_go = await scene.let_go(made, result="DROP TABLE", board=board)
     assert choosy.silent == UNANSWERED + 1, "the first try is that of its batch"
     assert let_go.run.outcome is Outcome.FAILED

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from blackboard.model import Mark
+from blackboard.protocol.board_pause import agree, is_paused, pause_board, resume_board
+from blackboard.protocol.board_table import BoardTable, mark_in
 from blackboard.protocol.keys import MAINTENANCE
-from blackboard.protocol.maintenance import agree, is_paused, pause_board, resume_board
-from blackboard.protocol.reading import BoardTable, mark_in
 from blackboard.table import Conflict, Etag, Op, Row
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import settings_of

@@ -6,6 +6,7 @@ import pytest
 
 from blackboard.model import VERSION
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.permits import (
     LEASE,
     HeldPermit,
@@ -16,7 +17,6 @@ from blackboard.protocol.permits import (
     renew,
     take,
 )
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Insert, Merge, Refused
 from tests.support.boards import Scene, story

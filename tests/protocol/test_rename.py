@@ -511,7 +511,7 @@ async def test_a_rename_is_done_although_what_was_sent_does_not_go_along(
     notice = Insert(notice_key("davis", "failed"), {"item": "davis", "fence": 1})
     await scene.table.table.commit(notices_partition("town"), [notice])
     table = NoticesAway(scene.board.table, trouble, are_read=are_read)
-    done = await rename(scene.board.asked_through(table), "davis", "woodland", scene.mark())
+    done = await rename(scene.board.using(table), "davis", "woodland", scene.mark())
     assert done.item == await scene.item("woodland")
     assert done.item.state is State.ACTIVE
 

@@ -8,8 +8,8 @@ import pytest
 
 from blackboard.model import VERSION, Statistics, TypeCounts, replace
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import PAGE
 from blackboard.protocol.edits import pause, remove
-from blackboard.protocol.reading import PAGE
 from blackboard.protocol.status import count, read_statistics, write_statistics
 from blackboard.rules.status import CURRENT
 from blackboard.table import ANY, Insert, Merge, Value

@@ -10,8 +10,8 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import LARGEST, VERSION, Item, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add, ensure
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import remove
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.protocol.retention import (
     Pruned,

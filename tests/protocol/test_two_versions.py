@@ -15,11 +15,11 @@ from blackboard.handlers.handler import handler, handlers_of
 from blackboard.model import ANNOUNCE_EVERY, VERSION, Member
 from blackboard.protocol import edits, keys
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.members import announce, workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.protocol.status import read_status
 from blackboard.rules.due import Move

@@ -13,7 +13,7 @@ from blackboard.handlers.context import LONGEST_PARAMS, decoded_checkpoint, expa
 from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.results import warnings_in
 from blackboard.runners.runner import Runner

@@ -29,6 +29,7 @@ from blackboard.assembly import new_worker
 from blackboard.board_worker import worker_settings
 from blackboard.cli import called
 from blackboard.clock import SystemClock
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput
 from blackboard.handlers.handler import handler, handlers_of
 from blackboard.handlers.registry import by_type
@@ -39,7 +40,6 @@ from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
 from blackboard.runners.tracing import TracingRunner, _masked_values, check
 from blackboard.settings import Settings
-from blackboard.subscribers import Events
 from tests.support.boards import Scene, story
 from tests.support.processes import own_environ
 from tests.support.receivers import Listener, listening
@@ -142,7 +142,7 @@ async def test_where_nothing_is_traced_nothing_is_wrapped(scene: Scene) -> None:
         handlers=TRACED,
         settings=worker_settings(declared),
         declared=declared,
-        events=Events("me"),
+        events=EventEmitter("me"),
         store="memory:",
     )
     calls = worker._worker.runs

@@ -14,8 +14,8 @@ from typing import Any
 from blackboard.model import Ended, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.batches import add_ops
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, Claimed, claim
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import Shadow

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
+from blackboard.emitter import EventEmitter
 from blackboard.events import RunEnded, Walked
 from blackboard.model import Outcome
 from blackboard.records import BoardRun
-from blackboard.subscribers import Events
 from tests.support.clocks import START
 
 
@@ -52,6 +52,6 @@ def ended(
     )
 
 
-def emit_walk(events: Events) -> None:
+def emit_walk(events: EventEmitter) -> None:
     """A walk that found nothing."""
     events.emit(Walked, claims=0, due=0, locks=0, missed=0, complete=True, requests={})

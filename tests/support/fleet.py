@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Clock
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent
 from blackboard.model import Run
 from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings
-from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
 from blackboard.tables.base import ForwardingTable
 from blackboard.worker.worker import Mode
@@ -228,11 +228,11 @@ class Fleet(Scene):
         self.tables.append(under)
         board = await board_on(own, clock, Settings(), seed=len(self.tables) + 2)  # type: ignore[arg-type]
         told: list[BoardEvent] = []
-        events = Events(owner)
+        events = EventEmitter(owner)
         events.subscribe(told.append)
         runner = TimedRunner(self.clock, lasts)
         worker = assemble(
-            board.asked_through(under),
+            board.using(under),
             WorkerSetup(
                 settings=WorkerSettings(
                     cycle=timedelta(seconds=cycle), slots=slots, coordinator=coordinator

@@ -8,18 +8,18 @@ from typing import Any
 
 from blackboard.assembly import WorkerSetup, group_worker
 from blackboard.board_worker import WorkerSettings
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.handlers.registry import by_type
 from blackboard.model import Item
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.shares import Balance
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.sharing.partitions import GroupWorker
 from blackboard.sharing.races import Races
-from blackboard.subscribers import Events
 from tests.support.boards import disagreements
 from tests.support.fleet import Fleet, Network, NetworkTable, with_fleet
 from tests.support.simulated_bus import SharedBus, SimulatedBus
@@ -146,10 +146,10 @@ class Group:
             )
             self.fleet.tables.append(under)
             told: list[BoardEvent] = []
-            events = Events(owner)
+            events = EventEmitter(owner)
             events.subscribe(told.append)
             worker = group_worker(
-                self.board.asked_through(under),
+                self.board.using(under),
                 WorkerSetup(
                     settings=WorkerSettings(),
                     events=events,

@@ -25,7 +25,7 @@ from blackboard.clock import SystemChance, SystemClock
 from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Item, Lock, Outcome, Run
 from blackboard.protocol.additions import add
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.stores import open_table

@@ -12,15 +12,15 @@ from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.doctor import Examination, examine
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Outcome, Run
 from blackboard.protocol.additions import add
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
-from blackboard.subscribers import Events
 from blackboard.table import Table
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
@@ -87,7 +87,7 @@ class Place:
 
         found = handlers_of(noop)[0]
         handlers: Mapping[str, Handler] = {found.type: found}
-        events, inline = Events(owner), InlineRunner()
+        events, inline = EventEmitter(owner), InlineRunner()
         events.subscribe(self.told.append)
         return assemble(
             board,

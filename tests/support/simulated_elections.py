@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.board_worker import WorkerSettings
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError
 from blackboard.model import Lock
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import LEADERS
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.election import ElectionKind, ElectionTimes
 from blackboard.sharing.election import Election, Term
 from blackboard.simulator.changes import AppliedChange
@@ -25,7 +26,6 @@ from blackboard.simulator.processes import Process
 from blackboard.simulator.scenario import SharedWork
 from blackboard.simulator.workers import SharedPart
 from blackboard.simulator.world import World
-from blackboard.subscribers import Events
 from blackboard.table import Delete, Insert, Replace, TableError
 
 TRIES = 3
@@ -120,7 +120,7 @@ class ElectionPart(SharedPart):
         *,
         board: BoardTable,
         settings: WorkerSettings,
-        events: Events,
+        events: EventEmitter,
     ) -> SimulatedCandidate:
         def enter() -> Election:
             return Election(

@@ -42,10 +42,11 @@ from functools import cache
 
 from blackboard.assembly import WorkerSetup, group_worker
 from blackboard.board_worker import WorkerSettings
+from blackboard.emitter import EventEmitter
 from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.model import Lock, Outcome
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import group_board, workers_partition
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.grab import SHORTEST_PER_HELD, Times
 from blackboard.rules.shares import (
     CATCHING_UP,
@@ -68,7 +69,6 @@ from blackboard.simulator.scenario import BOARD, SharedWork
 from blackboard.simulator.store import Written
 from blackboard.simulator.workers import Happening, SharedPart, WorkerProcess
 from blackboard.simulator.world import World
-from blackboard.subscribers import Events
 from blackboard.table import Delete, Insert, Replace
 from tests.support.simulated_bus import SharedBus, SimulatedBus
 
@@ -282,7 +282,7 @@ class GroupPart(SharedPart):
         *,
         board: BoardTable,
         settings: WorkerSettings,
-        events: Events,
+        events: EventEmitter,
     ) -> GroupWorker:
         runner = SimulatedRunner(self.world.handler_runs, process, {self.group.name})
         return group_worker(

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message
 
 from blackboard.board import Board
 from blackboard.location import Location
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.tables.memory import Contents, MemoryTable

@@ -17,18 +17,18 @@ import pytest
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, Source, handler, handlers_of
 from blackboard.model import ANNOUNCE_EVERY, Ended, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import data_of
 from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
-from blackboard.subscribers import Events
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Etag, Insert, Merge, Op, Row
 from blackboard.worker.membership import ANNOUNCE_AGAIN
 from blackboard.worker.wake import Wake
@@ -315,7 +315,7 @@ class Workplace(Scene):
         """Starts a worker on the board with faults, and waits for its first walk."""
         told: list[BoardEvent] = []
         turned: list[float] = []
-        events = Events(owner)
+        events = EventEmitter(owner)
         events.subscribe(told.append)
         inline, process = FakeRunner(at_once=at_once), FakeRunner(at_once=at_once)
         wake = HandWake()

@@ -10,8 +10,8 @@ from blackboard.doctor.diagnosis import HORIZON
 from blackboard.model import VERSION, Lock, Outcome, Run, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import pause, remove
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.schedule import schedule
 from blackboard.schedule.rrule import RRule

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from blackboard.clock import SystemChance
-from blackboard.protocol.reading import BoardTable
+from blackboard.emitter import EventEmitter
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import Need
-from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Insert, Op, Row, Table, Unavailable, Unusable
 from blackboard.tables.memory import MemoryTable
 from blackboard.tables.retrying import LONGEST, PAUSES, RetryingTable
@@ -103,6 +103,6 @@ def test_a_worker_asks_the_store_itself(clock: TurningClock, run: Run) -> None:
 
     memory = MemoryTable(clock)
     board = run(board_of(RetryingTable(memory, clock)))
-    breaker = StoreBreaker(clock, SystemChance(), Events("worker"))
+    breaker = StoreBreaker(clock, SystemChance(), EventEmitter("worker"))
     asked = breaker.board(board, Need.RENEWAL).table
     assert getattr(asked, "table", None) is memory

@@ -13,9 +13,9 @@ import pytest
 from blackboard.clock import SystemClock
 from blackboard.model import Lock, Member, Token, replace
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.members import announce, workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, Row, Table, read
 from blackboard.tables import sqlite as sqlite_ages

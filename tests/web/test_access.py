@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.table import Busy
 from blackboard.web import live
 from blackboard.web.access import (
@@ -242,7 +242,7 @@ def test_a_probe_needs_no_token_learns_no_detail_and_reads_once_a_second(
 
 
 def test_the_login_page_says_nothing_of_the_board(locked: WebSite) -> None:
-    from blackboard.protocol.maintenance import pause_board
+    from blackboard.protocol.board_pause import pause_board
 
     async def work() -> None:
         from blackboard.model import Mark

@@ -40,13 +40,13 @@ from blackboard.model import Item, Mark, Run, replace
 from blackboard.phrases import iso
 from blackboard.protocol.actions import BEGUN, actions, record_action
 from blackboard.protocol.additions import add_election
+from blackboard.protocol.board_pause import pause_board
 from blackboard.protocol.board_row import Remade
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import pause, remove, unlock
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
 from blackboard.protocol.leaders import open_elections
-from blackboard.protocol.maintenance import pause_board
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules import transitions
 from blackboard.rules import upcoming as upcoming_times
 from blackboard.rules.status import STATES

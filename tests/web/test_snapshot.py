@@ -14,9 +14,9 @@ from blackboard.model import Item
 from blackboard.protocol import keys
 from blackboard.protocol.actions import record_action
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_pause import pause_board
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import edit, pause, remove, resume
-from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.status import read_status
 from blackboard.spec import Spec
 from blackboard.table import ANY, Merge, Unavailable

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput
 from blackboard.events import (
     BoardCounted,
@@ -31,8 +32,8 @@ from blackboard.notify.notice_rows import begin
 from blackboard.notify.notices import of_overdue
 from blackboard.protocol import additions, edits, keys, leaders, mail
 from blackboard.protocol.actions import record_action
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.leaders import COORDINATOR, open_elections
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.status import read_statistics
 from blackboard.rules.breaker import LONGEST, MANY
@@ -47,7 +48,6 @@ from blackboard.sharing.coordinator import (
     prunes_every,
 )
 from blackboard.spec import Spec
-from blackboard.subscribers import Events
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Row, Table, Unavailable, Value
 from blackboard.worker.steady_clock import SteadyClock
 from blackboard.worker.worker import Mode
@@ -98,7 +98,7 @@ class Watched(FaultyShards):
 async def worker(place: Workplace, *, own: bool = False, **about: Any) -> WorkerScene:
     """A worker whose requests are watched; with `own` on a board of its own."""
     board = await place.board_of_its_own() if own else place.board
-    return await place.worker(board=board.asked_through(Watched(board.table)), **about)
+    return await place.worker(board=board.using(Watched(board.table)), **about)
 
 
 async def passes(clock: ManualClock, seconds: float, *, by: float = 5.0) -> None:
@@ -280,7 +280,7 @@ async def test_what_one_error_ended_is_done_again_soon(
     """Not on the next day. Until then the store would count as away."""
     board = place.board
     table = OneFailure(board.table, partition_of(board.name))
-    made = await place.worker(board=board.asked_through(table), at_once=True, coordinator=True)
+    made = await place.worker(board=board.using(table), at_once=True, coordinator=True)
     await coordinating(place, made)
     await happens(place, lambda: not table.fails, "it fails")
     began = place.clock.monotonic()
@@ -299,7 +299,7 @@ async def test_a_worker_that_could_not_enter_the_election_tries_again_soon(
     board = place.board
     elections = await open_elections(place.other, create=True)
     table = OneFailure(board.table, elections.shard(0))
-    made = await place.worker(board=board.asked_through(table), at_once=True, coordinator=True)
+    made = await place.worker(board=board.using(table), at_once=True, coordinator=True)
     await happens(place, lambda: not table.fails, "it fails")
     began = place.clock.monotonic()
     await coordinating(place, made)
@@ -383,7 +383,7 @@ async def test_an_election_that_cannot_be_read_is_reported_once(place: Workplace
 
 
 def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> Housekeeping:
-    events = Events("me")
+    events = EventEmitter("me")
     if told is not None:
         events.subscribe(told.append)
     scene.trust_clock()

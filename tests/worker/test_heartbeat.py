@@ -10,9 +10,9 @@ import pytest
 
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import LockLost, LocksRenewed, RunEnded, StoreEvent
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, renew_all
 from blackboard.protocol.edits import edit, remove, unlock
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.runners.loop import EARLY, STANDS
 from blackboard.spec import Spec

@@ -5,7 +5,7 @@ import pytest
 from blackboard.doctor import Examination, examine
 from blackboard.events import BoardPaused, BoardResumed
 from blackboard.model import Mark
-from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
+from blackboard.protocol.board_pause import pause_board, paused_by, resume_board
 from blackboard.worker.worker import Mode
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault

@@ -299,7 +299,7 @@ async def test_a_row_that_the_store_refuses_is_reported_once_until_it_is_written
     place: Workplace,
 ) -> None:
     table = RefusingMembers(place.other.table)
-    worker = await place.worker(board=place.other.asked_through(table))
+    worker = await place.worker(board=place.other.using(table))
     for _ in range(3):
         await place.sleeps(REFUSED.pause())
         place.later(seconds=REFUSED.pause())

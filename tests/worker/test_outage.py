@@ -15,15 +15,15 @@ import pytest
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.model import Lock, replace
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import LOCK
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
-from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.worker import Mode
@@ -112,7 +112,7 @@ class Town:
     async def start(self, number: int) -> None:
         """A worker whose coroutines go on for ever; its plain functions end at once."""
         table = AwayTable(self.clock, self.contents, self.outage)
-        events, inline = Events(f"worker-{number}"), FakeRunner()
+        events, inline = EventEmitter(f"worker-{number}"), FakeRunner()
         worker = assemble(
             await board_on(table, self.clock, Settings(), seed=number),
             WorkerSetup(

@@ -18,6 +18,7 @@ from blackboard.events import GroupTrouble, ItemLeftAlone
 from blackboard.handlers.handler import A_NAME, MOST_PARTITIONS, Handler
 from blackboard.model import Outcome, replace
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import bring_back, cancel, edit, pause, remove, resume, unlock
 from blackboard.protocol.groups import read_groups
@@ -30,7 +31,6 @@ from blackboard.protocol.keys import (
     next_key,
 )
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
 from blackboard.settings import Settings, TypeTable

@@ -8,7 +8,7 @@ import pytest
 
 from blackboard.events import LockLost, RunEnded
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.releases import FinishedRun, Landed, Released, Renewals, release
 from blackboard.protocol.retention import Retention
 from blackboard.rules.due import HOLDERS_SHARE

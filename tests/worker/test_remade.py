@@ -6,9 +6,9 @@ from blackboard.events import GroupTrouble, StoreEvent
 from blackboard.model import ANNOUNCE_EVERY
 from blackboard.protocol.additions import add
 from blackboard.protocol.board_row import Remade
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition, partition
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import INITIAL_DELAY
 from blackboard.spec import Spec

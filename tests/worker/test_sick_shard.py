@@ -10,17 +10,17 @@ import pytest
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.model import Mark, Outcome, Token
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause, resume
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec
-from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.worker import Mode, Worker
@@ -136,7 +136,7 @@ async def tell(
             spec = Spec(every=f"{EVERY:g}s", stale_after=f"{LEASE:g}s", timeout=limit)
             await add(board, item_id=item_id, item_type="feed", spec=spec)
     table = SickTable(clock, contents, trouble)
-    events, runner = Events("me"), FakeRunner(at_once=True)
+    events, runner = EventEmitter("me"), FakeRunner(at_once=True)
     worker = assemble(
         await board_on(table, clock, Settings(), shards=shards, seed=2),
         WorkerSetup(
@@ -251,7 +251,7 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
         for item_id in items:
             await add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
         table, runner = SickTable(clock, contents, trouble), FakeRunner(at_once=True)
-        events = Events("me")
+        events = EventEmitter("me")
         told: list[BoardEvent] = []
         events.subscribe(told.append)
         another = await board_on(table, clock, Settings(), shards=SHARDS, seed=2)

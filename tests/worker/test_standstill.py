@@ -17,7 +17,7 @@ import pytest
 
 from blackboard.clock import SystemClock
 from blackboard.model import Item, Outcome
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.runners import guard
 from blackboard.runners.guard import (
     ABORTED,

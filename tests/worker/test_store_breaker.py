@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent, StoreAway, StoreBack, StoreChanged, StoreEvent
 from blackboard.rules.breaker import DOUBTS_LAST, FAILURE_LASTS, LONGEST, SPACING, Need
-from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
     Conflict,
@@ -44,7 +44,7 @@ class Partitions:
 
     def __init__(self) -> None:
         self.clock, self.told = ManualClock(), list[BoardEvent]()
-        events = Events("me")
+        events = EventEmitter("me")
         events.subscribe(self.told.append)
         self.breaker = StoreBreaker(self.clock, SeededChance(1), events)
         self.troubles: dict[str, Trouble] = {}

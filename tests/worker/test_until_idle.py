@@ -175,7 +175,7 @@ async def test_a_store_that_does_not_answer_for_a_minute_is_given_up(
 ) -> None:
     await place.add("davis")
     began = place.clock.monotonic()
-    board = place.board.asked_through(Unreadable(place.board.table))
+    board = place.board.using(Unreadable(place.board.table))
     worker = await place.worker(mode, board=board)
     while not worker.task.done():
         assert place.clock.monotonic() - began < 2 * GIVEN_UP_AFTER

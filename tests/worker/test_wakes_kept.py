@@ -8,8 +8,8 @@ import pytest
 from blackboard.events import RunEnded, SlotSkipped
 from blackboard.model import Lock, Mark, Token
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import override
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.worker.backlog import Unread

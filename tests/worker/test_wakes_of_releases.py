@@ -7,7 +7,7 @@ import pytest
 
 from blackboard.events import RunEnded
 from blackboard.model import Outcome
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.releases import FinishedRun, Landed, Released, Renewals, release
 from blackboard.worker import release_queue as releases
 from blackboard.worker.backlog import PAUSE_GROWTH

@@ -18,8 +18,8 @@ from blackboard.events import (
 )
 from blackboard.model import Lock, Mark, Token
 from blackboard.protocol import edits, keys
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, override
-from blackboard.protocol.reading import BoardTable
 from blackboard.table import Delete, Insert, Merge
 from blackboard.worker import walk
 from blackboard.worker.peers import FIRST, HEAD_START, LONGEST

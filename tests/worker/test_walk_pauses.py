@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from blackboard.events import BoardPaused, BoardResumed
+from blackboard.protocol.board_pause import pause_board, resume_board
 from blackboard.protocol.keys import MAINTENANCE
-from blackboard.protocol.maintenance import pause_board, resume_board
 from blackboard.table import ANY, Delete, Row, Table, Unavailable, read
 from blackboard.tables.base import ForwardingTable
 from blackboard.worker.worker import Mode
@@ -103,7 +103,7 @@ async def test_a_shard_that_says_it_is_paused_is_while_shard_0_does_not_answer(
     await pause_board(place.other, place.mark())
     at_0 = {one for one in ids if place.other.partition(one) == place.other.shard(0)}
     away = Away(place.other.table, place.other.shard(0))
-    worker = await place.worker(board=place.other.asked_through(away), at_once=True)
+    worker = await place.worker(board=place.other.using(away), at_once=True)
     await worker.walk()
     assert worker.order == []
     assert await paused(place) == [True] * shards

@@ -36,7 +36,7 @@ class Refusing(ForwardingTable):
 
 
 def refusing(place: Workplace, *families: str) -> dict[str, object]:
-    return {"board": place.other.asked_through(Refusing(place.other.table, *families))}
+    return {"board": place.other.using(Refusing(place.other.table, *families))}
 
 
 async def is_due(place: Workplace) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ async def test_locks_that_cannot_be_renewed_keep_no_other_of_their_batch_from_it
     for one in (*odd, "davis", "ann"):
         await scene.add(one)
         claims.append(await scene.claimed(one))
-    board = scene.other.asked_through(Refusing(scene.other.table, keys.LOCK))
+    board = scene.other.using(Refusing(scene.other.table, keys.LOCK))
     scene.later(seconds=5)
     renewed = {one.id: one for one in await renew_all(board, [(one, "") for one in claims])}
     assert [renewed.pop(one) for one in odd] == claims[: len(odd)]

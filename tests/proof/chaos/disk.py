@@ -10,9 +10,9 @@ from datetime import timedelta
 
 from blackboard.model import Ended, Item, Mark, Outcome, Token
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.edits import cancel, edit, pause, remove, resume, run_now, unlock
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.spec import Spec
 from blackboard.table import Table, Unknown

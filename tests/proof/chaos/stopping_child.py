@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import override
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import is_stale
 from tests.support.faults import FaultyTable
 from tests.support.processes import Site
@@ -19,7 +19,7 @@ from tests.support.processes import Site
 
 async def overrides(board: BoardTable, item_id: str) -> int:
     table = FaultyTable(board.table)
-    board = board.asked_through(table)
+    board = board.using(table)
     while True:
         lock = await board.lock(item_id)
         assert lock is not None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.tables.azurite import Emulator
 from tests.proof.chaos.skewed import DAY, HOUR, WallClock
 from tests.proof.chaos.troubles import SEATS, Strike, Trouble

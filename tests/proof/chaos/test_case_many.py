@@ -10,7 +10,7 @@ import pytest
 
 from blackboard.model import State
 from blackboard.protocol.additions import New, add_many
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.spec import Spec
 from tests.proof.form import LONG
 from tests.support.processes import Site, whole_lines

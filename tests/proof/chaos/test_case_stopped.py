@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from blackboard.model import Token
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claim
-from blackboard.protocol.reading import BoardTable
 from tests.support.patience import patience
 from tests.support.processes import Site, eventually
 

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from blackboard.model import Item, Outcome, Run
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from tests.proof.chaos.verdict import was_freed
 from tests.proof.form import LONG
 from tests.support.processes import Site, Started, whole_lines

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from blackboard.model import State
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.permits import LEASE
-from blackboard.protocol.reading import BoardTable
 from tests.support.processes import Site, eventually, whole_lines
 
 SETTINGS = """

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.due import renew_every
 from blackboard.table import Row
 from blackboard.tables.sqlite_file import Stamp

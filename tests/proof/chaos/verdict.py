@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blackboard.model import Item, Outcome, Run
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.due import may_take_over
 from blackboard.worker.running import NO_SLOT
 from tests.support.processes import Site, whole_lines

@@ -19,10 +19,10 @@ from blackboard.events import ItemLeftAlone
 from blackboard.model import Item, Outcome, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.status import read_status
 from blackboard.records import as_json, item_record, run_record, worker_record
 from blackboard.settings import Settings

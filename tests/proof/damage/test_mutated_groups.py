@@ -14,7 +14,7 @@ from blackboard.clock import Clock
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handlers_of, pump
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.shares import names_of
 from blackboard.settings import Settings
 from blackboard.table import Table

@@ -13,7 +13,7 @@ import pytest
 
 from blackboard.cli import called
 from blackboard.errors import BlackboardError
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.table import Table
 from blackboard.tables.memory import MemoryTable, _Part, _Version
 from tests.proof.damage.mutated_boards import DEAD, Harmed, Write, harmed, written

@@ -17,9 +17,9 @@ from typing import Any
 from blackboard.clock import Clock
 from blackboard.model import Item, Lock, Mark, Token
 from blackboard.protocol import claims
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import unlock
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import ReleaseOutcome, release
 from blackboard.rules.due import Move, decide_lock
 from blackboard.table import Busy, Etag, Op, Unknown

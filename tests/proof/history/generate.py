@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from blackboard.clock import Clock
 from blackboard.protocol.additions import add
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import Table
 from tests.proof.history.clients import LEASE, TYPE, Client, DoubtfulTable, Habits

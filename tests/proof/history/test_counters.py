@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from blackboard.model import Token
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import release
 from blackboard.table import Busy
 from tests.proof.form import LONG

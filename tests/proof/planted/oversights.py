@@ -11,9 +11,9 @@ from typing import Any
 
 from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Lock, Outcome, Run, replace
-from blackboard.protocol import batches, claims, edits, reading, releases
+from blackboard.protocol import batches, board_table, claims, edits, releases
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import Record, data_of, record_in
 from blackboard.rules import due, transitions
 from blackboard.rules.due import Move
@@ -109,7 +109,7 @@ async def edits_whoever_has_the_id(
         born = lives[-1]
         return write(replace(before, born=born), replace(after, born=born))
 
-    seen = board.asked_through()
+    seen = board.using()
     seen.item = item_as_first_read  # type: ignore[method-assign,assignment]
     return await _honest_change_item(seen, item_id, build, write=write_of_its_life)
 
@@ -360,7 +360,7 @@ OVERSIGHTS = (
     Planted(
         name="newer claimed",
         without="a waiting item of a newer version is claimed",
-        patches=((reading, "readable", takes_any_version), (due, "VERSION", VERSION + 1)),
+        patches=((board_table, "readable", takes_any_version), (due, "VERSION", VERSION + 1)),
         shows="VERSIONS",
         walks=False,
     ),

@@ -13,9 +13,9 @@ from typing import Any
 from blackboard.errors import BlackboardError
 from blackboard.model import Ended, Item, Lock, Mark, Outcome, State
 from blackboard.protocol import additions, edits
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import Claim, adopt, claim, override, pass_over, renew
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules import due as claims
 from blackboard.rules.due import Move

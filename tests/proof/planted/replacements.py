@@ -11,9 +11,9 @@ from typing import Any
 
 from blackboard.model import Item, Lock, Mark, Outcome, Run, State, replace
 from blackboard.protocol import batches, checkpoints, claims, edits, releases
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.keys import lock_key
-from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, until_answered
 from blackboard.protocol.rows import text_of
 from blackboard.rules.breaker import DOUBTS

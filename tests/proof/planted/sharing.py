@@ -6,8 +6,8 @@ from typing import Any
 
 from blackboard.model import Lock, Token, replace
 from blackboard.protocol import claims
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
-from blackboard.protocol.reading import BoardTable
 from blackboard.rules import grab, shares
 from blackboard.rules.due import Move, decide_lock
 from blackboard.rules.shares import Decision, Picture

@@ -13,7 +13,7 @@ import pytest
 
 from blackboard.model import Item, Run, State, replace
 from blackboard.protocol import retention
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.applied import REMEMBERED
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.network import Odds

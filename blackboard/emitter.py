@@ -82,7 +82,7 @@ class Subscription:
         return True
 
 
-class Events:
+class EventEmitter:
     """Hands each event of a worker to every subscriber, also when others fail."""
 
     def __init__(self, worker: str = "") -> None:

@@ -20,8 +20,8 @@ from contextlib import suppress
 
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Mark
+from blackboard.protocol.board_table import BoardTable, mark_in
 from blackboard.protocol.keys import MAINTENANCE, group_of
-from blackboard.protocol.reading import BoardTable, mark_in
 from blackboard.protocol.rows import text_of
 from blackboard.table import (
     Conflict,

@@ -1,7 +1,8 @@
-"""One board of a table: its rows, read as records.
+"""One board of a table: `BoardTable` reads its rows as records, and commits batches of changes.
 
 A board has a name and a number of shards, fixed when it is made. An item is in the shard that its
-id hashes to, with all rows that belong to it. The other modules here change a board.
+id hashes to, with all rows that belong to it. The other modules of the protocol read and change a
+board through this one.
 """
 
 import math
@@ -107,7 +108,7 @@ class BoardTable:
         """By shard, the keys of item rows that the latest reading could not read, and whether a
         newer version wrote them."""
 
-    def asked_through(
+    def using(
         self,
         table: Table | None = None,
         *,
@@ -115,9 +116,9 @@ class BoardTable:
         breaker: Breaker | None = None,
         clock_proven_in: Callable[[], float] | None = None,
     ) -> "BoardTable":
-        """A copy of this board with another table, settings, breaker or trust in the store's clock.
-        Both share the claims that are in flight, so that neither adopts a lock that the other is
-        claiming.
+        """A copy of this board that uses another table, settings, circuit breaker or trust in the
+        store's clock. Both share the claims that are in flight, so that neither adopts a lock that
+        the other is claiming.
         """
         other = copy(self)
         other.table = table or self.table
