@@ -1,11 +1,12 @@
-"""`blackboard log`: the newest runs of items, found without reading the whole history, runs as they
-end, or what people did.
+"""`blackboard log`: the newest runs of items, found without reading the whole history; runs as they
+end (`--follow`); or what people did (`--actions`).
 """
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -57,7 +58,7 @@ BEHIND = timedelta(minutes=10)
 """How long before it is written a run may have stopped, by its worker's clock, to be shown."""
 
 
-OUTCOMES = [one.value for one in Outcome]
+OUTCOMES = [outcome.value for outcome in Outcome]
 
 
 @cli_command("""\
@@ -121,45 +122,82 @@ def log_command(
         refuse_beside("actions", problem, allowed=("number", "absolute"))
         asyncio.run(_print_actions(session, number=number))
         return 0
-    full = full or fence is not None
-    without_times = RunQuery(
-        outcomes=[Outcome(one) for one in outcomes], types=types, pattern=_pattern(grep)
+    asked = _RunsAsked(
+        session=session,
+        ids=ids,
+        number=number,
+        fence=fence,
+        conditions=RunQuery(
+            outcomes=[Outcome(name) for name in outcomes], types=types, pattern=_pattern(grep)
+        ),
+        since=since,
+        until=until,
     )
-    query_at = partial(_between, without_times, since, until)
-
-    async def read() -> tuple[list[Run], RunQuery, int, datetime]:
-        async with reading(session.board(), "reading items") as board:
-            query = query_at(await board.table.now())
-            items = await items_with_history(board, ids, exact=chosen.exact)
-            runs_of = None if fence is None else partial(_of_fence, board, fence)
-            found, _ = await newest_runs(board, items, query, limit=number, runs_of=runs_of)
-            if not ids:
-                check_types(session, types, {one.type for one in items})
-            runs, total = [run for _, run in found], sum(one.runs for one in items)
-            return runs, query, total, await board.table.now()
-
     if follow:
         chosen_by = ("ids", "exact", "number", "outcomes", "types", "since", "grep")
         refuse_beside("follow", "it shows a line for each run, until Ctrl-C", allowed=chosen_by)
         show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
-            items_of = partial(items_with_history, ids=ids, exact=chosen.exact)
-            needed = () if ids else types
-            asyncio.run(_follow(session, items_of, query_at, show, number=number, types=needed))
-        return 0
-    runs, query, total, now = asyncio.run(read())
-    if chosen.json:
-        emit([run_record(one) if output or full else run_summary(one) for one in runs])
+            asyncio.run(_follow(asked, show))
+    else:
+        asyncio.run(_print_runs(asked, output=output, full=full or fence is not None))
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunsAsked:
+    """The runs that a command asks for."""
+
+    session: Session
+    ids: Sequence[str]
+    """Ids and globs of items; none: all items."""
+    number: int
+    """The most runs that are shown at once."""
+    fence: int | None
+    """None: runs of any fence."""
+    conditions: RunQuery
+    """All conditions but for times."""
+    since: str | None
+    until: str | None
+
+    def query(self, now: datetime) -> RunQuery:
+        """The conditions with times; `now` is the store's. Raises BadInput."""
+        begin, end = _moment(self.since, "since", now), _moment(self.until, "until", now)
+        if begin and end and end < begin:
+            raise BadInput("until", "it is before --since", "a later time")
+        return replace(self.conditions, since=begin, until=end)
+
+    async def items(self, board: BoardTable) -> Sequence[Item]:
+        """Raises BadInput where an id or a glob means no item."""
+        return await items_with_history(board, self.ids, exact=self.session.chosen.exact)
+
+    def check_types(self, items: Sequence[Item]) -> None:
+        """Raises BadInput for a type that neither an item nor a handler has."""
+        if not self.ids:
+            check_types(self.session, self.conditions.types, {item.type for item in items})
+
+
+async def _print_runs(asked: _RunsAsked, *, output: bool, full: bool) -> None:
+    async with reading(asked.session.board(), "reading items") as board:
+        query = asked.query(await board.table.now())
+        items = await asked.items(board)
+        runs_of = None if asked.fence is None else partial(_of_fence, board, asked.fence)
+        found, _ = await newest_runs(board, items, query, limit=asked.number, runs_of=runs_of)
+        asked.check_types(items)
+        runs, now = [run for _, run in found], await board.table.now()
+    if asked.session.chosen.json:
+        emit([run_record(run) if output or full else run_summary(run) for run in runs])
     elif not runs:
         click.echo("no runs")
     elif full:
-        click.echo("\n\n".join("\n".join(map(hung, in_full(one))) for one in runs))
+        click.echo("\n\n".join("\n".join(map(hung, in_full(run))) for run in runs))
     else:
-        click.echo("\n".join(_in_lines(runs, ShownTimes(now, chosen.absolute), output=output)))
-        if len(runs) == number and is_terminal():
+        times = ShownTimes(now, asked.session.chosen.absolute)
+        click.echo("\n".join(_in_lines(runs, times, output=output)))
+        if len(runs) == asked.number and is_terminal():
+            total = sum(item.runs for item in items)
             so_many = "of those that match" if query.selects else f"of {total}"
-            click.echo(f"\nthe newest {number} {so_many}; -n shows more")
-    return 0
+            click.echo(f"\nthe newest {asked.number} {so_many}; -n shows more")
 
 
 async def _print_actions(session: Session, *, number: int) -> None:
@@ -167,11 +205,11 @@ async def _print_actions(session: Session, *, number: int) -> None:
         found = await read_actions(board, limit=number)
         times = ShownTimes(await board.table.now(), session.chosen.absolute)
     if session.chosen.json:
-        emit([action_record(one) for one in found])
+        emit([action_record(action) for action in found])
     elif not found:
         click.echo("no actions")
     else:
-        rows = [action_cells(one, times) for one in found]
+        rows = [action_cells(action, times) for action in found]
         click.echo("\n".join(table_lines(times.columns(ACTION_COLUMNS), rows)))
         if len(found) == number and is_terminal():
             click.echo(f"\nthe newest {number}; -n shows more")
@@ -181,13 +219,6 @@ async def _of_fence(board: BoardTable, fence: int, item: Item) -> AsyncIterator[
     run = await board.run(item.id, fence)
     if run is not None:
         yield run
-
-
-def _between(query: RunQuery, since: str | None, until: str | None, now: datetime) -> RunQuery:
-    begin, end = _moment(since, "since", now), _moment(until, "until", now)
-    if begin and end and end < begin:
-        raise BadInput("until", "it is before --since", "a later time")
-    return replace(query, since=begin, until=end)
 
 
 def _moment(text: str | None, field: str, now: datetime) -> datetime | None:
@@ -202,27 +233,19 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         raise BadInput("grep", f"{text!r} is no regular expression: {problem}", remedy) from None
 
 
-async def _follow(
-    session: Session,
-    items_of: Callable[[BoardTable], Awaitable[Sequence[Item]]],
-    query_at: Callable[[datetime], RunQuery],
-    show: Callable[[Run], None],
-    *,
-    number: int,
-    types: Sequence[str],
-) -> None:
-    """Shows the newest `number` runs, and then each as it ends, until it is cancelled; reads
-    nothing while nothing is written, where the store can say that. All times are the store's: this
-    host's clock may be wrong. Raises BadInput where nothing has one of `types`.
+async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
+    """Shows the newest runs, and then each run as it ends, until it is cancelled. Where the store
+    has a revision, nothing is read while nothing is written. All times are the store's: the clock
+    of this host may be wrong. Raises BadInput as `_RunsAsked.check_types`.
     """
     clock = SystemClock()
-    async with session.board() as board:
-        query = query_at(await board.table.now())
+    async with asked.session.board() as board:
+        query = asked.query(await board.table.now())
         recent = _RecentRuns(board, query, clock)
-        seen, items = await board.revision(), await items_of(board)
-        check_types(session, types, {one.type for one in items})
+        seen, items = await board.revision(), await asked.items(board)
+        asked.check_types(items)
         await recent.among(items)
-        found, _ = await newest_runs(board, items, query, limit=number)
+        found, _ = await newest_runs(board, items, query, limit=asked.number)
         for _, run in reversed(found):
             show(run)
         recent.unknown([run for _, run in found])
@@ -232,7 +255,7 @@ async def _follow(
             try:
                 revision = await board.revision()
                 if revision is None or revision != seen:
-                    for run in await recent.among(await _unless_gone(items_of(board))):
+                    for run in await recent.among(await _unless_gone(asked.items(board))):
                         show(run)
                     seen = revision
             except (Busy, Unavailable) as trouble:
@@ -262,18 +285,18 @@ class _RecentRuns:
         """The runs of these items that were not read before, the oldest first."""
         if self._clock.monotonic() >= self._all_at:
             self._etags, self._all_at = {}, self._clock.monotonic() + ALL_AGAIN
-        changed = [one for one in items if self._etags.get(one.id) != one.etag]
+        changed = [item for item in items if self._etags.get(item.id) != item.etag]
         since = await self._board.table.now() - BEHIND
         query = replace(self._query, since=since)
         found, _ = await newest_runs(self._board, changed, query, limit=MOST)
-        self._etags = {one.id: one.etag for one in items}
+        self._etags = {item.id: item.etag for item in items}
         self._known = {key: stop for key, stop in self._known.items() if stop >= since}
         return self.unknown([run for _, run in found])
 
     def unknown(self, found: Sequence[Run]) -> list[Run]:
         """Those of these runs, the newest first, that were not read before; the oldest first."""
-        new = [one for one in reversed(found) if (one.id, one.fence) not in self._known]
-        self._known |= {(one.id, one.fence): one.stop for one in found}
+        new = [run for run in reversed(found) if (run.id, run.fence) not in self._known]
+        self._known |= {(run.id, run.fence): run.stop for run in found}
         return new
 
 
@@ -284,10 +307,10 @@ async def _unless_gone(reading: Awaitable[Sequence[Item]]) -> Sequence[Item]:
     return []
 
 
-def _tail_line(one: Run) -> None:
-    took = f"{run_outcome(one)[0]} after {brief(one.duration)}"
-    said = shown(run_words(one))
-    words = f"{stamp(one.stop)}  {shown(one.id)} ({shown(one.type)})  {took}  {said}"
+def _tail_line(run: Run) -> None:
+    took = f"{run_outcome(run)[0]} after {brief(run.duration)}"
+    said = shown(run_words(run))
+    words = f"{stamp(run.stop)}  {shown(run.id)} ({shown(run.type)})  {took}  {said}"
     click.echo(words.rstrip())
 
 
@@ -297,9 +320,9 @@ class FollowedRuns:
     def __init__(self) -> None:
         self._columns = 0
 
-    def line(self, one: Run) -> None:
+    def line(self, run: Run) -> None:
         columns = width() or LEAST
-        titles, line = (text_of(some, colour=colour()) for some in tail_lines(one, columns))
+        titles, line = (text_of(some, colour=colour()) for some in tail_lines(run, columns))
         if columns != self._columns:
             self._columns = columns
             click.echo(titles)
@@ -314,49 +337,49 @@ LEAST = 80
 """The width of a terminal that does not report one, in columns."""
 
 
-def tail_lines(one: Run, columns: int) -> Sequence[Line]:
+def tail_lines(run: Run, columns: int) -> Sequence[Line]:
     """The titles, and a run that has ended, on lines of so many columns. Those of the table have
     their usual widths, as later texts are not known yet; the last one has the rest.
     """
-    cells = run_cells(one, ShownTimes(one.stop, absolute=True))
+    cells = run_cells(run, ShownTimes(run.stop, absolute=True))
     (times, *others), [[_, *texts]] = titled(RUN_COLUMNS, [cells], FOLLOWED)
-    stop = stamp(one.stop) if columns >= ROOMY else f"{one.stop:%H:%M:%SZ}"
+    stop = stamp(run.stop) if columns >= ROOMY else f"{run.stop:%H:%M:%SZ}"
     widths = [len(stop), *(column.usual for column in others[:-1]), columns]
     kept, line = [replace(times, least=len(stop)), *others], [(stop, Style.PLAIN), *texts]
     return table(kept, [line], width=columns, natural=widths)
 
 
-def _json_line(one: Run) -> None:
-    emit(run_record(one), in_a_line=True)
+def _json_line(run: Run) -> None:
+    emit(run_record(run), in_a_line=True)
 
 
 def _in_lines(runs: Sequence[Run], times: ShownTimes, *, output: bool) -> Iterator[str]:
     """A line for each run, with what its handler printed on request."""
-    rows = [run_cells(one, times) for one in runs]
+    rows = [run_cells(run, times) for run in runs]
     title, *lines = table_lines(times.columns(RUN_COLUMNS), rows)
     yield title
-    for one, line in zip(runs, lines, strict=True):
+    for run, line in zip(runs, lines, strict=True):
         yield line
-        if output and one.output:
-            yield from map(hung, _indented(one.output))
+        if output and run.output:
+            yield from map(hung, _indented(run.output))
 
 
-def in_full(one: Run) -> Iterator[str]:
-    yield f"{shown(one.id)}  {one.outcome.value}  fence {one.fence}, attempt {one.attempt}"
-    yield f"  type    {shown(one.type)}"
-    yield f"  due     {stamp(one.slot)}"
-    yield f"  start   {stamp(one.start)}, {span(one.lag)} after it was ready"
-    yield f"  stop    {stamp(one.stop)}, after {span(one.duration)}"
-    yield f"  worker  {shown(one.worker)}"
-    if mark := decoded_as(Mark, one.note):
+def in_full(run: Run) -> Iterator[str]:
+    yield f"{shown(run.id)}  {run.outcome.value}  fence {run.fence}, attempt {run.attempt}"
+    yield f"  type    {shown(run.type)}"
+    yield f"  due     {stamp(run.slot)}"
+    yield f"  start   {stamp(run.start)}, {span(run.lag)} after it was ready"
+    yield f"  stop    {stamp(run.stop)}, after {span(run.duration)}"
+    yield f"  worker  {shown(run.worker)}"
+    if mark := decoded_as(Mark, run.note):
         because = f": {mark.reason}" if mark.reason else ""
         yield f"  note    ended by {shown(mark.by)} at {stamp(mark.at)}{shown(because)}"
     texts = {
-        "result": one.result,
-        "skipped" if one.is_skipped else "error": one.error,
-        "warnings": "\n".join(one.warnings),
-        "output": one.output,
-        "log": "\n".join(map(_log_line, one.log)),
+        "result": run.result,
+        "skipped" if run.is_skipped else "error": run.error,
+        "warnings": "\n".join(run.warnings),
+        "output": run.output,
+        "log": "\n".join(map(_log_line, run.log)),
     }
     for title, text in texts.items():
         if text:
