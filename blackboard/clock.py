@@ -1,7 +1,7 @@
 """The clock and the random source, which are handed in wherever time or chance matters.
 
 `datetime.now`, `time.*` and `random.*` occur in this file alone, so a whole worker can run under
-the clock of a test or a simulation; and in `runners/guard.py` and `runners/child_state.py`, which
+the clock of a test or a simulation; and in `runners/guard.py` and `runners/leftovers.py`, which
 work in processes of their own.
 """
 

@@ -251,7 +251,7 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
 
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     """The process, and the worker's ends of its socket and of its output pipe."""
-    main = program("from blackboard.runners.child import main; main()")
+    main = program("from blackboard.runners.child_main import main; main()")
     # -u, also for C's stdout: output is in the pipe before the result is in the socket, and before
     # a crash.
     command = python("-u", "-X", "faulthandler", "-c", main)

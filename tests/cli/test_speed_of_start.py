@@ -96,8 +96,8 @@ def test_a_rule_loads_what_reads_it(town: CommandLine) -> None:
 
 def test_a_child_process_waits_for_nothing_that_runs_on_a_loop() -> None:
     """Each plain handler waits for one to start: what only coroutines need is not imported."""
-    code = "import sys, blackboard.runners.child; print(*sys.modules)"
+    code = "import sys, blackboard.runners.child_main; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = set(done.stdout.split())
-    assert "blackboard.runners.child" in names
+    assert "blackboard.runners.child_main" in names
     assert names & (SLOW | WORKERS | {"asyncio", "sqlite3", "ssl"}) == set()

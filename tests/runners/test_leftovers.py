@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from blackboard.model import Outcome
-from blackboard.runners import child_state
+from blackboard.runners import leftovers
 from blackboard.runners.process import ProcessRunner
 from tests.jobs_for_tests import leaving
 from tests.support.runs import Told, eventually, is_gone, run, with_processes
@@ -26,17 +26,17 @@ def all_gone(pids: Sequence[int]) -> bool:
 
 COPIES = """
 import json, os, subprocess
-from blackboard.runners import child_state
+from blackboard.runners import leftovers
 from tests.jobs_for_tests import leaving
 
 found = {}
 for what, leave in {**leaving.WAYS, "nothing": lambda: None}.items():
     theirs, ours = os.pipe()
     if (pid := os.fork()) == 0:
-        before = child_state.first_state()
+        before = leftovers.first_state()
         leave()
         try:
-            left = child_state.left(before)
+            left = leftovers.left(before)
         except OSError as problem:
             left = [str(problem)]
         os.write(ours, json.dumps(left).encode())
@@ -89,14 +89,14 @@ def test_a_child_is_used_again_after_runs_that_put_everything_back() -> None:
 def test_a_thread_that_was_joined_may_be_listed_a_moment_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = child_state.state()
+    before = leftovers.state()
     listed = [before["a thread"] + 1] * 3
-    now = child_state._threads
-    monkeypatch.setitem(child_state._LOOKS, "a thread", lambda: before["a thread"] + 1)
-    monkeypatch.setattr(child_state, "_threads", lambda: listed.pop() if listed else now())
-    assert "a thread" not in child_state.left(before)
-    monkeypatch.setattr(child_state, "_threads", lambda: before["a thread"] + 1)
-    assert "a thread" in child_state.left(before)
+    now = leftovers._threads
+    monkeypatch.setitem(leftovers._LOOKS, "a thread", lambda: before["a thread"] + 1)
+    monkeypatch.setattr(leftovers, "_threads", lambda: listed.pop() if listed else now())
+    assert "a thread" not in leftovers.left(before)
+    monkeypatch.setattr(leftovers, "_threads", lambda: before["a thread"] + 1)
+    assert "a thread" in leftovers.left(before)
 
 
 def test_a_thread_that_was_joined_before_a_run_hides_none_that_the_run_leaves(
@@ -105,9 +105,9 @@ def test_a_thread_that_was_joined_before_a_run_hides_none_that_the_run_leaves(
     alive = threading.active_count()
     listed = [alive + 1] * 3
     looked = lambda: listed.pop() if listed else alive  # noqa: E731
-    monkeypatch.setattr(child_state, "_threads", looked)
-    monkeypatch.setitem(child_state._LOOKS, "a thread", looked)
-    assert child_state.first_state()["a thread"] == alive
+    monkeypatch.setattr(leftovers, "_threads", looked)
+    monkeypatch.setitem(leftovers._LOOKS, "a thread", looked)
+    assert leftovers.first_state()["a thread"] == alive
 
 
 def test_a_dump_that_a_run_has_planned_does_not_end_the_next() -> None:
@@ -146,11 +146,11 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_a_working_folder_is_told_by_what_it_is(here: Path) -> None:
     """Another one may have its name by now."""
-    before = child_state.state()
+    before = leftovers.state()
     here.rename(here.with_name("old"))
-    assert "the working folder" not in child_state.left(before)
+    assert "the working folder" not in leftovers.left(before)
     here.mkdir()
     (here / "x").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
-        assert "the working folder" in child_state.left(before)
+        assert "the working folder" in leftovers.left(before)

@@ -35,9 +35,9 @@ from blackboard.handlers.params import with_params
 from blackboard.handlers.registry import find_handler
 from blackboard.model import Ended, Outcome
 from blackboard.runners import wire
-from blackboard.runners.child_state import OF_RESOURCES, State, first_state, left, state
 from blackboard.runners.handler_run import OVER, RunReport, context_of
 from blackboard.runners.interpreter import die_with, reset_signals
+from blackboard.runners.leftovers import OF_RESOURCES, State, first_state, left, state
 from blackboard.runners.logs import Logged, emitting_info, kept_logs
 from blackboard.runners.output import GOOD_EXIT, ended_by, fitting_result, name_of
 from blackboard.runners.resources import ProcessResources
