@@ -344,9 +344,9 @@ class Board:
             meant = []
         found = [item for item in meant if type in {None, item.type}]
         status = await read_status(self._table, found)
-        for one in status.statuses:
-            if state is None or one.has(state):
-                yield item_record(one, self._table.labels(one.item))
+        for status_of_item in status.statuses:
+            if state is None or status_of_item.has(state):
+                yield item_record(status_of_item, self._table.labels(status_of_item.item))
 
     @_verb
     async def runs(
@@ -395,7 +395,7 @@ class Board:
     @_verb
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
-        return [worker_record(one) for one in await members.workers(self._table)]
+        return [worker_record(member) for member in await members.workers(self._table)]
 
     @_verb
     async def actions(self, *, limit: int = 100) -> list[BoardAction]:
@@ -403,7 +403,7 @@ class Board:
         the pages, and by verbs that were given `by` or a reason. One action may be for many items.
         """
         _check_limit(limit)
-        return [action_record(one) for one in await actions.actions(self._table, limit=limit)]
+        return [action_record(action) for action in await actions.actions(self._table, limit=limit)]
 
     # ---- changing
 
@@ -451,7 +451,7 @@ class Board:
             new.append(self._new(item_id, item_type, its, first=first, options=options, now=now))
             await asyncio.sleep(0)  # they may be very many, and a worker lives on this loop
         left = await additions.add_missing(
-            self._table, new, on_added=lambda batch: added.extend(one.id for one in batch)
+            self._table, new, on_added=lambda batch: added.extend(item.id for item in batch)
         )
         self._wake_workers()
         if left:
@@ -796,9 +796,9 @@ class Board:
 
         async def ended() -> list[BaseException | None]:
             ends = [
-                *(one._close() for one in self._workers),  # noqa: SLF001 - it ends with its board
-                *(one.end() for one in self._elections),
-                *(one.close() for one in self._pages),
+                *(worker._close() for worker in self._workers),  # noqa: SLF001 - it ends with its board
+                *(election.end() for election in self._elections),
+                *(pages.close() for pages in self._pages),
             ]
             results = await asyncio.gather(*ends, return_exceptions=True)
             await self._verbs.end()

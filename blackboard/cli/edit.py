@@ -93,7 +93,7 @@ def add_command(
     The first run of an --every is now, that of any other schedule is next, unless --first or the
     type says otherwise. Options that are not given come from [types.TYPE] or from the handler.
     """
-    wanted = [check_new_id(one) for one in dict.fromkeys(ids)]
+    wanted = [check_new_id(item_id) for item_id in dict.fromkeys(ids)]
     check_type(item_type)
     session = Session.start(chosen).with_defaults(changes=True)
 
@@ -129,33 +129,35 @@ async def _add(
         spec = spec_at(now)
         check_size(spec, limit=board.table.max_value)
         tombstones = dict[str, Item]()
-        for one in ids:  # all or none: one id that is taken refuses them all
-            if (there := await board.item(one)) is not None:
+        for item_id in ids:  # all or none: one id that is taken refuses them all
+            if (there := await board.item(item_id)) is not None:
                 if there.state is not State.REMOVED:
-                    raise AlreadyThere(one)
-                tombstones[one] = there
+                    raise AlreadyThere(item_id)
+                tombstones[item_id] = there
         await _warn_unserved(session, board, item_type)
         warn_idle_steps([spec])
         settings = board.resolve(item_type, encode_spec(spec))
         when = first_of(first, settings, now)
 
-        new = [additions.New(id=one, type=item_type, spec=spec, first=when) for one in ids]
+        new = [additions.New(id=item_id, type=item_type, spec=spec, first=when) for item_id in ids]
         added: dict[str, Item] = {}
         try:
             left = await add_all(
                 board,
                 new,
                 tombstones=tombstones,
-                on_added=lambda some: added.update((one.id, one) for one in some),
+                on_added=lambda some: added.update((item.id, item) for item in some),
             )
-            for one, problem in left.items():
-                raise BadInput("add", f"{one}: {problem}")
+            for item_id, problem in left.items():
+                raise BadInput("add", f"{item_id}: {problem}")
         finally:
             session.wake_workers()
             now = await board.table.now()
-            items = [added[one] for one in ids if one in added]
+            items = [added[item_id] for item_id in ids if item_id in added]
             words = f"is added ({item_type}) and"
-            answers = [Answer(item=one, words=f"{words} {_due(board, one, now)}") for one in items]
+            answers = [
+                Answer(item=item, words=f"{words} {_due(board, item, now)}") for item in items
+            ]
             code = await print_answers(session, board, answers)
         await note_pause(board)
         return code
@@ -281,9 +283,9 @@ async def _warn_unserved(session: Session, board: BoardTable, item_type: str) ->
 def _changes(before: Item, after: Item) -> list[str]:
     """What an edit has changed; where it says no other schedule, also that of its type since."""
     found = differences(spec_of(before), spec_of(after))
-    if not {one.field for one in found} & {*OF_ITS_SCHEDULE}:
+    if not {difference.field for difference in found} & {*OF_ITS_SCHEDULE}:
         found = [*found, *replanned(before, after.schedule, after.timezone)]
-    changes = [one.words for one in found]
+    changes = [difference.words for difference in found]
     if before.first != after.first and after.first:
         changes.append(f"first {stamp(before.planned)} -> {stamp(after.first)}")
     for name in ("type", "checkpoint"):

@@ -71,8 +71,8 @@ async def for_each(
     with steps(what, len(things)) as done:
 
         async def work(numbered: tuple[int, Thing]) -> None:
-            number, one = numbered
-            found[number] = await change(one)
+            number, thing = numbered
+            found[number] = await change(thing)
             done.moved()
 
         await finishing(in_turns(left, work, at_once=AT_ONCE), left.clear)
@@ -198,17 +198,17 @@ async def print_answers(session: Session, board: BoardTable, answers: Sequence[A
     if session.chosen.json:
         now, resolution = await board.table.now(), board.table.resolution
         views = []
-        for one in answers:
-            status = status_of(one.item, None, now=now, resolution=resolution)
-            view = as_json(item_record(status, board.labels(one.item)))
-            views.append(view | {"changed": one.changed, "message": one.words})
+        for answer in answers:
+            status = status_of(answer.item, None, now=now, resolution=resolution)
+            view = as_json(item_record(status, board.labels(answer.item)))
+            views.append(view | {"changed": answer.changed, "message": answer.words})
         emit(views)
-    for one, more in first_of_each(answers, lambda one: one.no):
-        lines = [shown(f"{one.item.id} {one.words}")]
+    for answer, more in first_of_each(answers, lambda answer: answer.no):
+        lines = [shown(f"{answer.item.id} {answer.words}")]
         lines += [f"... and {more:,} more"] * bool(more)
         for line in lines:
-            if one.no:
+            if answer.no:
                 note(line)
             elif not session.chosen.json:
                 click.echo(line)
-    return 1 if any(one.no for one in answers) else 0
+    return 1 if any(answer.no for answer in answers) else 0

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -100,17 +101,17 @@ statistics are current."""
 SEEN_BY_WORKERS = {"running", "stale", "overdue"}
 """States that are found from the locks and due tokens alone, without reading items."""
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {
-    "id": lambda one: one.item.id,
-    "type": lambda one: one.item.type,
-    "schedule": lambda one: one.item.schedule,
-    "state": lambda one: one.item.state,
-    "start": lambda one: one.item.start,
-    "stop": lambda one: one.item.stop,
-    "outcome": lambda one: one.item.outcome,
-    "next": lambda one: one.item.ready if one.waiting else None,
-    "worker": lambda one: one.item.owner or None,
-    "failures": lambda one: one.item.failures,
-    "runs": lambda one: one.item.runs,
+    "id": lambda status: status.item.id,
+    "type": lambda status: status.item.type,
+    "schedule": lambda status: status.item.schedule,
+    "state": lambda status: status.item.state,
+    "start": lambda status: status.item.start,
+    "stop": lambda status: status.item.stop,
+    "outcome": lambda status: status.item.outcome,
+    "next": lambda status: status.item.ready if status.waiting else None,
+    "worker": lambda status: status.item.owner or None,
+    "failures": lambda status: status.item.failures,
+    "runs": lambda status: status.item.runs,
 }
 """Keys to sort by. An item whose key is None comes last."""
 Thing = TypeVar("Thing")
@@ -118,11 +119,11 @@ Thing = TypeVar("Thing")
 
 def in_order(found: Sequence[Thing], key: Callable[[Thing], Any], *, reverse: bool) -> list[Thing]:
     """Sorted by a key; what has none comes last."""
-    have = [one for one in found if key(one) is not None]
+    have = [thing for thing in found if key(thing) is not None]
     # Not pairs of a key and a thing: 100,000 new tuples would start a collection of garbage, which
     # takes longer than the sort.
     have.sort(key=key, reverse=reverse)
-    return have + [one for one in found if key(one) is None]
+    return have + [thing for thing in found if key(thing) is None]
 
 
 class ItemQuery(Struct, frozen=True, kw_only=True):
@@ -155,13 +156,13 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             )
             found = self.chosen(read.statuses)
             for word in self.words:
-                found = [one for one in found if _has_word(board, one.item, word)]
+                found = [status for status in found if _has_word(board, status.item, word)]
             shown, left = found[:limit], len(found[limit:]) if limit is not None else 0
             counted, total = counts_of(found, now=read.now), len(read.statuses)
-        present = await workers(board) if any(one.running for one in shown) else ()
+        present = await workers(board) if any(status.running for status in shown) else ()
         lost = lost_since(present)
         return ItemsFound(
-            items=[with_silence(one, lost) for one in shown],
+            items=[with_silence(status, lost) for status in shown],
             left=left,
             now=read.now,
             counted=counted,
@@ -187,11 +188,11 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
     ) -> tuple[list[Item], int] | None:
         """The items to read of a large board, and how many more match; None: all of them."""
         if self.states and set(self.states) <= SEEN_BY_WORKERS:
-            ids = sorted({one.id async for one in self._held_or_late(board)})
+            ids = sorted({row.id async for row in self._held_or_late(board)})
             if len(ids[:limit]) > LARGE:
                 return None
-            items = [await board.item(one) for one in ids[:limit]]
-            return [one for one in items if one is not None], len(ids) - len(items)
+            items = [await board.item(item_id) for item_id in ids[:limit]]
+            return [item for item in items if item is not None], len(ids) - len(items)
         if self.states or self.types or limit is None or limit >= counted.items:
             return None
         first = await first_items(board, limit)
@@ -203,25 +204,25 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
         """The locks and the tokens of the items that are in one of the states."""
         until = await board.table.now() - self.overdue
         for number in range(board.shards):
-            async for one in board.walk(number, until=until):
-                if self.types and one.type not in self.types:
+            async for row in board.walk(number, until=until):
+                if self.types and row.type not in self.types:
                     continue
-                if isinstance(one, Token):
+                if isinstance(row, Token):
                     wanted = "overdue" in self.states
                 elif "running" in self.states:
                     wanted = True
                 else:
-                    wanted = is_stale(one, resolution=board.table.resolution)
+                    wanted = is_stale(row, resolution=board.table.resolution)
                 if wanted:
-                    yield one
+                    yield row
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
         """The items that match, sorted."""
         found = [
-            one
-            for one in statuses
-            if (not self.types or one.item.type in self.types)
-            and (not self.states or any(one.has(state) for state in self.states))
+            status
+            for status in statuses
+            if (not self.types or status.item.type in self.types)
+            and (not self.states or any(status.has(state) for state in self.states))
         ]
         return in_order(found, SORTS[self.sort], reverse=self.reverse)
 
@@ -273,9 +274,9 @@ async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str]
         tokens += [(row.key, str(row.data.get("item"))) async for row in rows]
     first = sorted(tokens)[:limit]
     items = list[Item]()
-    for one in running | {item_id for _, item_id in first}:
+    for item_id in running | {item_id for _, item_id in first}:
         with suppress(BadRow):  # `check` reports it
-            items += filter(None, [await board.item(one)])
+            items += filter(None, [await board.item(item_id)])
     return items, first[-1][0] if len(first) == limit else keys.end_of(keys.NEXT)
 
 
@@ -331,9 +332,9 @@ class RunQuery:
     @property
     def begins(self) -> float:
         """The time, as a timestamp, of the newest runs that may match."""
-        times = [one for one in (self.until, self.begun_by, ANY_TIME) if one]
+        times = [moment for moment in (self.until, self.begun_by, ANY_TIME) if moment]
         after = [] if self.after is None else [-self.after[0]]
-        return min([*after, *(one.timestamp() for one in times)])
+        return min([*after, *(moment.timestamp() for moment in times)])
 
     def matches(self, run: Run) -> bool:
         if self.outcomes and run.outcome not in self.outcomes:
@@ -387,11 +388,11 @@ async def newest_runs(
                 problem = f"more items have run since then than are read in {longest:g} seconds"
                 raise BadInput("runs", problem, "choose an item or a type, or a later time")
             place = (-heard, "", 0)
-            return [one for one in found if one[0] < place], place
+            return [(cursor, run) for cursor, run in found if cursor < place], place
         at_once = min(2 * at_once, AT_ONCE)
-        for one in await _matching(some, query, read, now=now, limit=limit):
-            if len(found) < limit or one[0] < found[-1][0]:
-                insort(found, one, key=lambda listed: listed[0])
+        for listed in await _matching(some, query, read, now=now, limit=limit):
+            if len(found) < limit or listed[0] < found[-1][0]:
+                insort(found, listed, key=itemgetter(0))
                 del found[limit:]
     return found, None
 
@@ -448,12 +449,12 @@ async def _matching(
 
     async def of(item: Item) -> list[ListedRun]:
         found: list[ListedRun] = []
-        async for one in _listed(read(item), now=now):
+        async for listed in _listed(read(item), now=now):
             if len(found) == limit:
                 break
-            cursor, run = one
+            cursor, run = listed
             if query.matches(run) and (query.after is None or cursor > query.after):
-                found.append(one)
+                found.append(listed)
         return found
 
     return [run for runs in await asyncio.gather(*map(of, items)) for run in runs]
@@ -469,8 +470,8 @@ async def _listed(runs: AsyncIterator[Run], *, now: datetime) -> AsyncIterator[L
         ahead.append(run)
         if not is_ahead(run.stop, now=now):
             stop = min(stop, run.stop)
-            for one in ahead:
-                yield cursor_of(one, stop), one
+            for waiting in ahead:
+                yield cursor_of(waiting, stop), waiting
             ahead.clear()
-    for one in ahead:
-        yield cursor_of(one, LONG_AGO), one
+    for waiting in ahead:
+        yield cursor_of(waiting, LONG_AGO), waiting

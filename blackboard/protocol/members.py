@@ -77,7 +77,7 @@ async def workers(board: BoardTable) -> list[Member]:
     """
     rows = await _rows(board)
     found = [readable(Member, row, age=board.table.age(row)) for row in rows]
-    return sorted(filter(None, found), key=lambda one: (one.started, one.owner))
+    return sorted(filter(None, found), key=lambda member: (member.started, member.owner))
 
 
 async def forget_lost(board: BoardTable) -> None:
@@ -97,24 +97,24 @@ async def forget_lost(board: BoardTable) -> None:
 
 def takers(members: Iterable[Member], item_type: str) -> list[Member]:
     """The workers that are not lost and take a type."""
-    return [one for one in members if not one.lost and one.takes(item_type)]
+    return [member for member in members if not member.lost and member.takes(item_type)]
 
 
 def served_types(members: Iterable[Member]) -> TypesTaken:
     """The types for which there are `takers`; of many items it is computed once."""
-    return TypesTaken.of(one for one in members if not one.lost)
+    return TypesTaken.of(member for member in members if not member.lost)
 
 
 def lost_since(members: Iterable[Member]) -> dict[str, float]:
     """Seconds since each lost worker was last seen."""
-    return {one.owner: one.age for one in members if one.lost}
+    return {member.owner: member.age for member in members if member.lost}
 
 
-def with_silence(one: ItemStatus, lost: Mapping[str, float]) -> ItemStatus:
+def with_silence(status: ItemStatus, lost: Mapping[str, float]) -> ItemStatus:
     """The status of an item, with `silent` set where it runs and its worker is `lost`
     (`lost_since`); not where the worker is alive, or has no row.
     """
-    return replace(one, silent=lost.get(one.item.owner)) if one.running else one
+    return replace(status, silent=lost.get(status.item.owner)) if status.running else status
 
 
 async def _rows(board: BoardTable) -> list[Row]:

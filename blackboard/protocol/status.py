@@ -57,7 +57,9 @@ async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
     """
     if len(ids) > board.shards:
         return {lock.id: lock async for lock in board.locks()}
-    rows = [await read(board.table, board.partition(one), keys.lock_key(one)) for one in ids]
+    rows = [
+        await read(board.table, board.partition(item_id), keys.lock_key(item_id)) for item_id in ids
+    ]
     found = [readable(Lock, row, age=board.table.age(row)) for row in rows if row is not None]
     return {lock.id: lock for lock in found if lock is not None}
 

@@ -192,10 +192,10 @@ class StoreBreaker:
 
     def _let_back(self, now: float) -> None:
         """Notes partitions as away no longer that have answered, or whose failure has expired."""
-        for name, one in tuple(self._away.items()):
-            has_answered = is_well(one.circuit)
-            if has_answered or has_expired(one.circuit, failed_at=one.failed_at, now=now):
-                one.is_back()
+        for name, part in tuple(self._away.items()):
+            has_answered = is_well(part.circuit)
+            if has_answered or has_expired(part.circuit, failed_at=part.failed_at, now=now):
+                part.is_back()
                 del self._away[name]
                 if not has_answered:
                     self._reports.not_asked_again(name)
