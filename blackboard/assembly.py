@@ -56,9 +56,9 @@ class WorkerSetup:
     """Calls plain functions."""
     job_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The tables `[jobs.TYPE]`."""
-    turning: Callable[[float], None] | None = None
-    """Is called when the loop turns, with the moment before which it turns again, in monotonic
-    seconds."""
+    watchdog: Callable[[float], None] | None = None
+    """Called at each beat, with the moment, in monotonic seconds, before which the next one comes;
+    None: nothing watches the loop."""
 
 
 def new_worker(
@@ -95,7 +95,7 @@ def new_worker(
             events=events,
             inline=traced(InlineRunner()),
             process=traced(process),
-            turning=_watched(process, board, served, events, store) if guards_loop else None,
+            watchdog=_watchdog(process, board, served, events, store) if guards_loop else None,
         )
 
     def of_group(pump: Handler) -> "GroupWorker":
@@ -134,17 +134,17 @@ def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
     return partial(TracingRunner, clock=clock)
 
 
-def _watched(
+def _watchdog(
     process: "ProcessRunner",
     board: BoardTable,
     groups: Container[str],
     events: EventEmitter,
     store: str,
 ) -> Callable[[float], None]:
-    """Reports that the loop turns: to the guard, which ends this process when it does not, and to
-    a thread that reports which handler blocks it, some time before that. All parts of a worker
-    share the loop, so it may be a handler of another part: a pump of `groups`, whose lock is on the
-    board of its group, or a handler of `board`.
+    """The watchdog of the loop. It passes each beat on to the guard, which ends this process when
+    the next one does not come, and to a thread that reports, some time before that, which handler
+    blocks the loop. All parts of a worker share the loop, so it may be a handler of another part: a
+    pump of `groups`, whose lock is on the board of its group, or a handler of `board`.
     """
     from blackboard.protocol.claims import mark_standstill
     from blackboard.runners.loop import LoopWatch
@@ -169,11 +169,11 @@ def _watched(
 
     watch = LoopWatch(board.clock, report)
 
-    def turning(deadline: float) -> None:
-        process.turning(deadline)
-        watch.turning(deadline)
+    def beat(deadline: float) -> None:
+        process.loop_turns(deadline)
+        watch.loop_turns(deadline)
 
-    return turning
+    return beat
 
 
 def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | None":
@@ -215,7 +215,7 @@ def _parts(
     board: BoardTable, setup: WorkerSetup, *, slots: int, handlers: Mapping[str, Handler]
 ) -> _Parts:
     from blackboard.rules.breaker import Need
-    from blackboard.worker.heartbeat import Heartbeat, unwatched
+    from blackboard.worker.heartbeat import Heartbeat, no_watchdog
     from blackboard.worker.holdings import Holdings
     from blackboard.worker.release_queue import ReleaseQueue
     from blackboard.worker.running import Runs
@@ -231,7 +231,7 @@ def _parts(
         saving=board,
         holdings=holdings,
         events=events,
-        turning=setup.turning or unwatched,
+        watchdog=setup.watchdog or no_watchdog,
     )
     releases = ReleaseQueue(
         board=board, events=events, holdings=holdings, retention=setup.settings.retention

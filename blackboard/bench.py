@@ -393,7 +393,7 @@ def worker_on(
             events=EventEmitter(identity(board.chance)),
             inline=InlineRunner(),
             process=process,
-            turning=process.turning,
+            watchdog=process.loop_turns,
         ),
         handlers=HANDLERS,
         wake=CycleWake(cycle.total_seconds(), board.chance),

@@ -299,7 +299,7 @@ STANDS = 0.75
 
 
 class LoopWatch:
-    """Watches the loop of the thread that makes it, until `turning` is called with infinity.
+    """Watches the loop of the thread that makes it, until `loop_turns` is called with infinity.
     `report` is called in another thread, once for each standstill, with the run in whose handler
     the loop stands, or None where it is in no handler.
 
@@ -317,9 +317,9 @@ class LoopWatch:
         """Set when the deadline has become an earlier one, or the loop has done its work."""
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
 
-    def turning(self, deadline: float) -> None:
-        """The loop turns, and turns again before `deadline`, in monotonic seconds; infinity: it
-        has done its work.
+    def loop_turns(self, deadline: float) -> None:
+        """Notes that the loop turns, and will turn again before `deadline`, in monotonic seconds;
+        infinity: it has done its work.
         """
         is_sooner = deadline < self._deadline or math.isinf(deadline)
         self._deadline, self._turned = deadline, self._clock.monotonic()

@@ -78,7 +78,7 @@ class ProcessRunner:
                 await child.gone(self.stop_timeout)
         return child.is_ready
 
-    def turning(self, deadline: float) -> None:
+    def loop_turns(self, deadline: float) -> None:
         """Reports that the loop turns. The guard ends this process by SIGABRT unless this is called
         again before `deadline` (monotonic seconds).
         """

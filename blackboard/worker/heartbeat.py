@@ -48,11 +48,12 @@ GONE = "its lock was overridden, unlocked or removed"
 LOST_GRACE = 2.0
 """Seconds between the signal to a handler that its lock is lost and its stop."""
 
-Turning = Callable[[float], None]
-"""Called at each beat with the monotonic moment before which there has to be another."""
+Watchdog = Callable[[float], None]
+"""Called at each beat with the moment, in monotonic seconds, before which the next one has to come,
+or the process is ended; infinity: no further beat comes."""
 
 
-def unwatched(_deadline: float) -> None:
+def no_watchdog(_deadline: float) -> None:
     """Ignores the beats."""
 
 
@@ -67,7 +68,7 @@ class Heartbeat:
     a store that answers some requests only."""
     holdings: Holdings
     events: EventEmitter
-    turning: Turning = unwatched
+    watchdog: Watchdog = no_watchdog
     _beaten: float = -math.inf
     _pause: float = LONGEST_BEAT
     """Seconds from this beat to the next."""
@@ -85,7 +86,7 @@ class Heartbeat:
                 else:
                     await self._rest()
         finally:
-            self.turning(math.inf)
+            self.watchdog(math.inf)
             if self._idle is not None:
                 self._idle.cancel()
             for task in tuple(self._tasks):
@@ -105,7 +106,7 @@ class Heartbeat:
         stood_still = now - self._beaten > STANDSTILL
         self._beaten = now
         if not len(self.holdings):
-            self.turning(now + LONGEST_STANDSTILL)
+            self.watchdog(now + LONGEST_STANDSTILL)
             return
         if self._idle is not None:
             self._idle.cancel()
@@ -127,7 +128,7 @@ class Heartbeat:
             longest = min(longest, max(held.claim.deadline + chance - now, shortest))
         if due:
             self.ask(*due)
-        self.turning(now + longest)
+        self.watchdog(now + longest)
 
     def _pause_for(self, holdings: Holdings) -> float:
         shortest = min((renew_every(held.claim.stale_after) for held in holdings), default=math.inf)

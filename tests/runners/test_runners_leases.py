@@ -206,7 +206,7 @@ def test_a_guard_that_does_not_listen_is_replaced() -> None:
         assert guard is not None
         os.kill(guard, signal.SIGSTOP)
         for n in range(20_000):
-            runner.turning(time.monotonic() + 600 + n)
+            runner.loop_turns(time.monotonic() + 600 + n)
         await eventually(lambda: runner.watch.guard not in {None, guard})
         execution.extend(time.monotonic())
         ended = await asyncio.wait_for(execution.wait(), PATIENCE)
@@ -335,8 +335,8 @@ def stand_still():
 async def main():
     faulthandler.enable()
     runner = ProcessRunner(idle=1)
-    runner.turning(time.monotonic() + 600)
-    runner.turning(time.monotonic() + 0.5)
+    runner.loop_turns(time.monotonic() + 600)
+    runner.loop_turns(time.monotonic() + 0.5)
     print(runner.watch.guard, flush=True)
     {then}
 
@@ -359,7 +359,7 @@ def test_a_worker_whose_loop_stands_still_is_ended_and_shows_where_it_stood() ->
 
 
 def test_a_worker_that_was_stopped_and_goes_on_may_say_that_its_loop_turns() -> None:
-    beat = "runner.turning(time.monotonic() + 1), await asyncio.sleep(0.01)"
+    beat = "runner.loop_turns(time.monotonic() + 1), await asyncio.sleep(0.01)"
     command = program_of_a_loop(f"[({beat}) for _ in range(100)]; await runner.close()")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None

@@ -36,7 +36,7 @@ async def main() -> None:
     asking = asyncio.ensure_future(words.readline())
     free = False
     while True:
-        runner.turning(math.inf if free else time.monotonic() + PATIENCE)
+        runner.loop_turns(math.inf if free else time.monotonic() + PATIENCE)
         sys.stdout.write(f"turning {runner.watch.guard}\n")
         sys.stdout.flush()
         done, _ = await asyncio.wait([asking], timeout=BEAT)

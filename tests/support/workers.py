@@ -327,7 +327,7 @@ class Workplace(Scene):
                 events=events,
                 inline=inline,
                 process=process,
-                turning=turned.append,
+                watchdog=turned.append,
             ),
             handlers=handlers,
             wake=wake,

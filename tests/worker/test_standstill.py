@@ -137,9 +137,9 @@ def test_a_loop_is_watched_from_its_first_turn_on() -> None:
     before, clock = watches(), SystemClock()
     watch = LoopWatch(clock, lambda _: None)
     assert watches() == before
-    watch.turning(clock.monotonic() + 60.0)
+    watch.loop_turns(clock.monotonic() + 60.0)
     assert watches() == before + 1
-    watch.turning(math.inf)
+    watch.loop_turns(math.inf)
     eventually(lambda: watches() == before, "the watch ends")
 
 
@@ -147,9 +147,9 @@ def test_a_loop_that_stands_still_without_a_handler_is_reported_as_such() -> Non
     reported: list[RunOfLoop | None] = []
     clock = SystemClock()
     watch = LoopWatch(clock, reported.append)
-    watch.turning(clock.monotonic())
+    watch.loop_turns(clock.monotonic())
     eventually(lambda: reported, "it is reported")
-    watch.turning(math.inf)
+    watch.loop_turns(math.inf)
     assert reported == [None]
 
 
