@@ -1,5 +1,5 @@
-"""What a task waits for: several things at a time, work that a cancellation must not cut short, and
-calls in threads.
+"""Helpers for asyncio: the first of several awaitables, a bounded number of calls at a time, work
+that is finished despite a cancellation, and calls in threads.
 """
 
 import asyncio
@@ -18,7 +18,9 @@ _Call = Callable[[], None]
 
 
 async def until_one_ends(*waiting: Awaitable[object]) -> None:
-    """Waits until one of these has ended. The others are cancelled; what any raises is dropped."""
+    """Waits until one of these has ended, and cancels the others. Their results and errors are
+    dropped.
+    """
     tasks = [asyncio.ensure_future(one) for one in waiting]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -30,9 +32,9 @@ async def until_one_ends(*waiting: Awaitable[object]) -> None:
 async def in_turns(
     left: deque[Thing], work: Callable[[Thing], Awaitable[object]], *, at_once: int
 ) -> None:
-    """Takes the things that are `left`, one after another, and does work for each, for so many at a
-    time. Where that raises an error for one, no other is begun, those under way go on to their end,
-    and the error is raised then.
+    """Takes the things out of `left`, in their order, and calls `work` for each, `at_once` calls at
+    a time. After an error no further call begins; those under way are finished, and then the error
+    is raised.
     """
 
     async def one_by_one() -> None:
@@ -55,9 +57,9 @@ async def finishing(
     *,
     within: float | None = None,
 ) -> Result:
-    """What `work` returns. At a cancellation, such as Ctrl-C, `stop` is called, so that it begins
-    nothing more, and what is under way goes on to its end. The cancellation is raised then, or
-    after `within` seconds. What the work raises meanwhile is dropped.
+    """Awaits `work`, and returns its result. When the caller is cancelled, as at Ctrl-C, `stop` is
+    called, so that the work begins nothing more; the work goes on to its end, and then, or after
+    `within` seconds, the cancellation is raised. An error of the work is dropped then.
     """
     under_way = asyncio.ensure_future(work)
     try:
@@ -79,8 +81,8 @@ def _drop(work: "asyncio.Future[Any]") -> None:
 
 
 class Reply(NamedTuple, Generic[Result]):
-    """What a call returned, or raised: as a value, because a future refuses a StopIteration, and a
-    task that raises a SystemExit ends its loop.
+    """The result or the error of a call, as a value: a future refuses a StopIteration, and a task
+    that raises a SystemExit ends its loop.
     """
 
     value: Result | None = None

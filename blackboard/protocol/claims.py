@@ -1,18 +1,18 @@
 """Takes items and keeps them: claims, renews, adopts and overrides.
 
-A lost race is no error: no claim is returned. A lost reply is settled by reading the lock: every
-claim carries a fresh nonce, and the nonce in the lock says whose it is. A claim that is applied
-after its worker gave up waiting is found by the worker's next walk and adopted. A claim whose
-answer comes when its lease is nearly over is renewed before it is run.
+A lost race is no error: no claim is returned. A lost reply is settled by reading the lock: each
+claim has a fresh nonce, and the nonce in the lock says whose it is. A claim that is applied after
+its worker has stopped waiting for the answer is found by the worker's next walk, and adopted. A
+claim whose answer comes when its lease is nearly over is renewed before it is run.
 
-A holder may trust its lock for a share of the lease, counted from a moment that is not after the
-lock's last write. Such a moment is the send of any renewal that has been applied. An answer says
-that its renewal was applied. Without one, the lock's nonce and a new etag do not say which renewal
-was: an earlier one may have landed late, and another process may have marked the lock
-(`mark_standstill`). So each renewal writes when it is sent, on the clock of the holder, and a lock
-that is read back counts from the time that it has. Whatever is lost or late, that renewal was
-applied after this time, and any later write of the lock only makes it younger for others. The
-holder keeps nothing meanwhile. The nonce is of this process, and so is the clock.
+**Deadlines.** A holder trusts its lock for a share of the lease, counted from when it sent the last
+renewal that is known to be applied: the store has stamped the lock no earlier than that. Where the
+reply is lost, the lock has to say which renewal was applied. Its nonce and a new etag do not: an
+earlier renewal may have landed late, and another process may have marked the lock
+(`mark_standstill`). So each renewal writes into the lock when it was sent, by the monotonic clock
+of the holder, and a lock that is read back counts from that time. Any later write of the lock only
+makes it younger for other workers. Only the process that wrote this time uses it, because it alone
+has the nonce.
 """
 
 import asyncio
@@ -115,7 +115,7 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def deadline(self) -> float:
-        """Until when its holder may trust the lock, in monotonic seconds."""
+        """The moment until which the holder may trust the lock, in monotonic seconds."""
         return deadline(self.sent, self.stale_after)
 
     def answered(self, *, lock_etag: str, item_etag: str) -> "Claim":

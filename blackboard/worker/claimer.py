@@ -1,8 +1,8 @@
-"""How a worker claims items: by their tokens, over stale locks, and where a lock is its own.
+"""How a worker takes items: claims tokens, overrides stale locks, and adopts locks of its own.
 
 A slot is reserved from the request to its answer. A run of a type with a limit on the board needs a
-permit first; a permit that was asked for and not used is given back. A worker that is asked to stop
-meanwhile claims and overrides nothing more.
+permit first; a permit that was taken and not used is given back. Once the worker is asked to stop,
+it claims and overrides nothing more.
 """
 
 from collections.abc import Sequence

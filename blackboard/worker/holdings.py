@@ -1,4 +1,4 @@
-"""What a worker holds: the runs that it has started and not yet released."""
+"""The runs that a worker holds: claimed, and not yet released."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
@@ -33,17 +33,18 @@ class Holding:
     progress_written: str = ""
     """The progress that the lock carries."""
     asked: float | None = None
-    """Since when a renewal has been asked for without an answer, in monotonic seconds."""
+    """When the first renewal that has no answer yet was asked for, in monotonic seconds."""
     asking: bool = False
     """Whether a task is renewing its lock."""
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a checkpoint is saved: the next save states the etag that this one leaves."""
+    """Held while a checkpoint is saved: the next save needs the etag that this one gets."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while no renewal is with the store."""
+    """Set while no renewal is under way."""
     ended: bool = False
     """The handler has ended. The lock is renewed until the release is acknowledged."""
     releasing: bool = False
-    """A release that states the lock's etag is under way: the lock is renewed at need only."""
+    """A release that states the lock's etag is under way: the lock is renewed only if it would go
+    stale."""
     lost: str = ""
     """Why the lock is not this worker's any more."""
     asked_to_end: str = ""
@@ -98,7 +99,7 @@ class Holding:
 
 
 def _ignored(_nonce: str) -> None:
-    """Does nothing about a run that is held no longer."""
+    """Does nothing: there are no permits to give back."""
 
 
 class Holdings:
@@ -156,7 +157,7 @@ class Holdings:
 
 
 class Latest(Collection[str]):
-    """The names that were added last, up to `most`: then the oldest is dropped."""
+    """A set of names with a bound: when there are more than `most`, the oldest is dropped."""
 
     def __init__(self, most: int) -> None:
         self._most = most

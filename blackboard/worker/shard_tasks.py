@@ -1,8 +1,8 @@
-"""Work on the shards of a board side by side: one task for each, and a slow one is not waited for.
+"""Works on the shards of a board concurrently: a task for each, and a slow one is not waited for.
 
-Work that takes long goes on by itself, and its shard is left alone meanwhile. So a shard that hangs
-costs the others a moment once, and the store one request of this kind. Work takes long if it takes
-much longer than the same does in other shards: where the whole store is slow, no shard is late.
+A slow task goes on by itself, and its shard counts as late until it ends: no further work is begun
+on it. So a shard that hangs delays the others once, and costs the store one request. A task is slow
+if it takes much longer than those of other shards: where the whole store is slow, no shard is late.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ ABREAST = 16
 """Shards that are worked on at a time, besides those that are slow."""
 
 Work = Callable[[int], Coroutine[Any, Any, bool]]
-"""Does the work on a shard. Returns whether the store has answered."""
+"""Works on the shard with this number. Returns whether the store has answered."""
 
 
 class ShardTasks:
-    """The work on each shard at present."""
+    """The tasks that work on the shards of one worker's board."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ShardTasks:
         became_late: Callable[[int], None],
         answered: Callable[[], None],
     ) -> None:
-        """`became_late` is called when a shard is not waited for any more, `answered` when the work
-        on such a shard has ended.
+        """`became_late` is called with the number of a shard that is no longer waited for,
+        `answered` when the task of such a shard has ended.
         """
         self._clock = clock
         self._shards = shards
@@ -53,8 +53,8 @@ class ShardTasks:
         return frozenset(self._late)
 
     async def each(self, numbers: Iterable[int], work: Work) -> None:
-        """Does the work on each of the shards, but for those that are late. Raises what that
-        raises; for a shard that is late, at the next call.
+        """Calls `work` for each of the shards that are not late. Raises its error; that of a late
+        shard is raised by the next call.
         """
         if self._failure is not None:
             raise self._failure
@@ -101,6 +101,6 @@ class ShardTasks:
         self._answered()
 
     def cancel(self) -> None:
-        """Cancels the work that goes on. The loop awaits it before it ends."""
+        """Cancels the tasks of late shards. The loop awaits them before it ends."""
         for task in tuple(self._late.values()):
             task.cancel()

@@ -12,7 +12,7 @@ from blackboard.protocol.permits import Limit, LimitName
 
 
 class FreeSlots:
-    """The free slots of a worker, counted down as runs are chosen for them."""
+    """The free slots of a worker, counted down as runs are selected for them."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class FreeSlots:
     ) -> None:
         """`free` is the number of free slots. `running` has the slots that each type takes,
         `permits` the permits that this worker has of each limit of the board, `exhausted` the
-        limits of which no permits are left, `paused` the types that get no slot now. All that is
-        free counts so many `times`.
+        limits of which no permits are left, `paused` the types that get no slot now. With `times`,
+        each free slot and permit counts as so many: to select tokens ahead of time.
         """
         self._running = running
         self._permits = permits or {}
@@ -73,7 +73,7 @@ class Slots:
         """The types of what is being claimed, by shard."""
 
     def close(self) -> None:
-        """Lets no further run begin."""
+        """Makes all slots unavailable, so that no further run begins."""
         self.total = 0
 
     @property
@@ -88,8 +88,8 @@ class Slots:
         paused: Container[str] = (),
         times: int = 1,
     ) -> FreeSlots:
-        """The slots that no run takes and that are not reserved, for runs within the limits of the
-        board and of types that are not `paused`; so many `times`.
+        """The slots that no run takes and that are not reserved. The arguments are those of
+        `FreeSlots`.
         """
         running, free = self._running.copy(), self.total - len(self._occupied)
         for types in self._reserved.values():
@@ -102,8 +102,8 @@ class Slots:
         )
 
     def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
-        """Takes a slot for a claimed run, also a reserved one: the first claim that is answered has
-        it. Returns whether there was one.
+        """Takes a slot for a claimed run, also one that is reserved for another claim: the first
+        claim that is answered gets it. Returns whether there was a slot.
         """
         running = self._running.get(item_type, 0)
         if len(self._occupied) >= self.total or (most is not None and running >= most):
