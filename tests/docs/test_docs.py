@@ -87,3 +87,14 @@ def test_the_index_names_every_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\]\((\w+)\.md\)", index))
     assert named == {page.stem for page in PAGES} - {"index"}
+
+
+def test_the_modules_that_the_index_names_are_there() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)`", index)
+    assert len(named) > 15
+    assert [
+        name
+        for name in named
+        if not (ROOT / "blackboard" / name.removeprefix("blackboard/")).is_file()
+    ] == []
