@@ -119,17 +119,17 @@ class Circumstances:
     """Whether it is an election, which candidates claim and no worker runs."""
 
 
-def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
+def explain(status: ItemStatus, facts: Circumstances) -> Explanation:
     """The decision about an item, and its reasons."""
-    item, lock = one.item, one.lock
-    move = _move(one, facts)
+    item, lock = status.item, status.lock
+    move = _move(status, facts)
     found = {
         "schedule": _schedule(item, facts),
         "version": NEWER if _is_newer(item) else "",
         "started": _started(item, facts) if item.running else "",
         "progress": _progress(lock) if lock else "",
-        "worker": _silence(one),
-        "lock": _lock(one, facts) if item.running else "",
+        "worker": _silence(status),
+        "lock": _lock(status, facts) if item.running else "",
         "board": _paused_board(facts),
         "paused": _paused(item, facts) if item.is_paused else "",
         "due": _due(item, facts) if item.state is not State.DONE and not item.running else "",
@@ -140,22 +140,22 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
         "checkpoint": _checkpoint(item),
         "last run": _last(item, facts),
         "acknowledged": _acknowledged(item, facts),
-        "to change": _remedy(one, move, facts),
+        "to change": _remedy(status, move, facts),
     }
     return Explanation(
         move=move,
-        headline=_headline(one, move, facts),
+        headline=_headline(status, move, facts),
         facts=tuple((label, fact) for label, fact in found.items() if fact),
     )
 
 
-def _move(one: ItemStatus, facts: Circumstances) -> Move:
-    item, types = one.item, {one.item.type}
-    if _is_newer(item) or (facts.board_paused and (item.waits or one.stale)):
+def _move(status: ItemStatus, facts: Circumstances) -> Move:
+    item, types = status.item, {status.item.type}
+    if _is_newer(item) or (facts.board_paused and (item.waits or status.stale)):
         return Move.LEAVE
-    if one.lock is not None:
+    if status.lock is not None:
         return decide_lock(
-            one.lock, owner="", types=types, in_flight=(), resolution=facts.resolution
+            status.lock, owner="", types=types, in_flight=(), resolution=facts.resolution
         )
     if not item.waits or facts.settings is None or facts.group:
         return Move.LEAVE
@@ -167,9 +167,9 @@ def _is_newer(item: Item) -> bool:
     return item.version > VERSION
 
 
-def _headline(one: ItemStatus, move: Move, facts: Circumstances) -> str:
-    item = one.item
-    if one.stale:
+def _headline(status: ItemStatus, move: Move, facts: Circumstances) -> str:
+    item = status.item
+    if status.stale:
         state = "is running, but its lock is stale"
     elif item.running:
         state = "is running"
@@ -177,7 +177,7 @@ def _headline(one: ItemStatus, move: Move, facts: Circumstances) -> str:
         state = f"is {item.state.value}"
     elif move in {Move.SKIP, Move.PUT_OFF}:
         state = MOVES[move]
-    elif one.overdue:
+    elif status.overdue:
         state = f"has been ready for {span((facts.now - item.ready).total_seconds())}: overdue"
     elif item.ready <= facts.now:
         state = MOVES[Move.RUN]
@@ -190,7 +190,7 @@ def _labels(labels: Labels) -> str:
     """The labels of the item, on one line."""
     owner = f"owner {labels.owner}" if labels.owner else ""
     parts = (labels.description, owner, " ".join(f"#{tag}" for tag in labels.tags))
-    return "; ".join(one for one in parts if one)
+    return "; ".join(part for part in parts if part)
 
 
 # ---- the schedule
@@ -374,38 +374,42 @@ def _progress(lock: Lock) -> str:
     return f"{done:g} of {total:g}" if total else f"{done:g}"
 
 
-def _silence(one: ItemStatus) -> str:
-    return "" if one.silent is None else f"last seen {last_seen(one.silent)}: it has probably died"
+def _silence(status: ItemStatus) -> str:
+    return (
+        ""
+        if status.silent is None
+        else f"last seen {last_seen(status.silent)}: it has probably died"
+    )
 
 
-def _lock(one: ItemStatus, facts: Circumstances) -> str:
-    lock = one.lock
+def _lock(status: ItemStatus, facts: Circumstances) -> str:
+    lock = status.lock
     if lock is None:
         return "not found: it has just been released, or `blackboard doctor` reports it"
     good = span(lock.stale_after)
     touched = last_seen(lock.age)
-    if not one.stale:
+    if not status.stale:
         left = span(max(lock.stale_after - lock.age, 0.0))
         text = (
             f"last renewed {touched}; unless renewed, it is good for {left} more (of {good}) and "
             "then stale"
         )
-        if _is_newer(one.item) or facts.board_paused:
+        if _is_newer(status.item) or facts.board_paused:
             return text
-        return f"{text}: any {_taker(one.item, facts)} may override it"
+        return f"{text}: any {_taker(status.item, facts)} may override it"
     text = f"last renewed {touched}, and it was good for {good}"
-    if _is_newer(one.item):
+    if _is_newer(status.item):
         return text
     if facts.board_paused:
         return f"{text}: no worker overrides it until the board is resumed"
     retries = facts.settings.retries if facts.settings else 0
     if not may_take_over(lock.attempt, retries=retries, stood_still=lock.stood_still):
         follows = "frees it without another attempt"
-    elif one.item.state is not State.ACTIVE:
+    elif status.item.state is not State.ACTIVE:
         follows = f"frees it; attempt {lock.attempt + 1} may start when the item is resumed"
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
-    taker = _taker(one.item, facts)
+    taker = _taker(status.item, facts)
     if facts.takers == 0:
         return f"{text}: the first {taker} {follows}, but none is at work"
     return f"{text}: the next walk of any {taker} {follows}"
@@ -472,9 +476,9 @@ def _acknowledged(item: Item, facts: Circumstances) -> str:
     return _by(mark, facts) if mark else ""
 
 
-def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
+def _remedy(status: ItemStatus, move: Move, facts: Circumstances) -> str:
     """What a person can do about it."""
-    item = one.item
+    item = status.item
     if _is_newer(item):
         return "upgrade blackboard and its workers"
     if facts.group:
@@ -484,7 +488,7 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
     if facts.settings is not None and facts.settings.endless:
         return ""
     if item.running:
-        return _remedy_of_run(one, facts)
+        return _remedy_of_run(status, facts)
     remedy = _remedy_without_run(item, move, facts)
     return "; ".join(filter(None, (REPAIR, remedy))) if facts.clock else remedy
 
@@ -501,12 +505,12 @@ def _remedy_without_run(item: Item, move: Move, facts: Circumstances) -> str:
     return RESUME_BOARD if facts.board_paused else _remedy_of_wait(item, move, facts)
 
 
-def _remedy_of_run(one: ItemStatus, facts: Circumstances) -> str:
-    if one.stale and facts.board_paused:
+def _remedy_of_run(status: ItemStatus, facts: Circumstances) -> str:
+    if status.stale and facts.board_paused:
         return RESUME_BOARD
-    if one.stale or one.silent is not None:
-        return f"{command('unlock', one.item.id)} takes the lock at once"
-    return f"{command('cancel', one.item.id)} ends the run"
+    if status.stale or status.silent is not None:
+        return f"{command('unlock', status.item.id)} takes the lock at once"
+    return f"{command('cancel', status.item.id)} ends the run"
 
 
 def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
@@ -562,7 +566,7 @@ async def explained(
         problem=problem,
         is_damaged=is_damaged,
         takers=None if is_election else len(able),
-        seen=min((one.age for one in able), default=0.0),
+        seen=min((worker.age for worker in able), default=0.0),
         is_election=is_election,
         occupants=slots.items,
         has_other_slots=slots.has_others,
@@ -631,15 +635,15 @@ async def _occupants(
     """What runs in the slots of some workers; nothing if one of them has a free slot for the type.
     A worker may have fewer slots for a type than it has.
     """
-    held: dict[str, list[Lock]] = {one.owner: [] for one in workers}
+    held: dict[str, list[Lock]] = {worker.owner: [] for worker in workers}
     async for lock in board.locks():
         if lock.owner in held:
             held[lock.owner].append(lock)
     of_type = settings.slots if settings else None
     found, has_others = list[str](), False
-    for one in workers:
-        locks = held[one.owner]
-        if len(locks) < one.slots:
+    for worker in workers:
+        locks = held[worker.owner]
+        if len(locks) < worker.slots:
             locks = [lock for lock in locks if lock.type == item_type]
             if of_type is None or len(locks) < of_type:
                 return _Occupants()

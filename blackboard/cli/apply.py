@@ -105,13 +105,13 @@ def _read(
 ) -> Sequence[ItemFile]:
     """The files. Raises BadInput where one cannot be read, or cannot be pruned by."""
     field, names = ("file", files) if files else ("config", (chosen.config or FILE_NAME,))
-    if twice := next((one for one in names if names.count(one) > 1), None):
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadInput(field, f"{twice} is given twice", "name it once")
-    sources = [read_items(one, source, field=field) for one in names]
-    if prune and not all(one.by for one in sources):
+    sources = [read_items(name, source, field=field) for name in names]
+    if prune and not all(source.by for source in sources):
         remedy = "say what its items belong to: --source"
         raise BadInput("source", "--prune needs a name for what is no file", remedy)
-    if prune and (empty := next((one for one in sources if not one.declares), None)):
+    if prune and (empty := next((source for source in sources if not source.declares), None)):
         problem = (
             f"{empty.file} declares no items, and --prune would remove all items of {empty.by}"
         )
@@ -142,7 +142,7 @@ class _Apply:
                 others = plural(plan.others, "item")
                 note(f"{others} of other files, or added by hand: left alone")
             done = plan if self.dry_run else await self._carry_out(board, plan, found)
-        asked_for = {*plan.ids, *(one.id for _, _, one in each_item(self.sources))}
+        asked_for = {*plan.ids, *(declaration.id for _, _, declaration in each_item(self.sources))}
         return LEFT if asked_for & done.left_alone.keys() else 0
 
     async def _planned(
@@ -151,18 +151,20 @@ class _Apply:
         """The plan for the items and tombstones that were found on the board, and when it was made;
         `board` is None where there is none yet. Raises BadInput with the line of a file.
         """
-        there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
+        there = {
+            item_id: item for item_id, item in found.items() if item.state is not State.REMOVED
+        }
         check_against(there, self.sources, limit=board.table.max_value if board else MAX_VALUE)
         now = await board.table.now() if board else SystemClock().now()
-        declared = [one for _, _, one in each_item(self.sources)]
-        mine = {one.by for one in self.sources} if self.prune else set()
+        declared = [declaration for _, _, declaration in each_item(self.sources)]
+        mine = {source.by for source in self.sources} if self.prune else set()
         plan = make_plan(declared, there, prune=mine, resolve=self.session.resolve, now=now)
         plan = self._with_first(plan, now)
         if plan.add:
             check_not_made(self.session.name)
         if board is not None:
-            left = additions.left_alone(board, [one.id for one in plan.add], found)
-            add = [one for one in plan.add if one.id not in left]
+            left = additions.left_alone(board, [declaration.id for declaration in plan.add], found)
+            add = [declaration for declaration in plan.add if declaration.id not in left]
             plan = replace(plan, add=add, left_alone={**plan.left_alone, **left})
         return plan, now
 
@@ -171,19 +173,21 @@ class _Apply:
         never run: a file may still declare items whose end has passed.
         """
         first, over = dict[str, datetime](), dict[str, str]()
-        added, resolve = {one.id for one in plan.add}, self.session.resolve
-        for source, number, one in each_item(self.sources):
-            if one.id in added:
-                settings = one.settings(resolve)
+        added, resolve = {declaration.id for declaration in plan.add}, self.session.resolve
+        for source, number, declaration in each_item(self.sources):
+            if declaration.id in added:
+                settings = declaration.settings(resolve)
                 try:
                     with source.at(number):
-                        named = first_of(one.item.first, settings, now)
+                        named = first_of(declaration.item.first, settings, now)
                 except NoTimeLeft as none:
-                    over[one.id] = str(none)
+                    over[declaration.id] = str(none)
                     continue
                 slot = first_slot(settings, first=named, now=now)
-                first[one.id] = ready_for(one.id, slot, settings=settings, first=True)
-        add = [one for one in plan.add if one.id in first]
+                first[declaration.id] = ready_for(
+                    declaration.id, slot, settings=settings, first=True
+                )
+        add = [declaration for declaration in plan.add if declaration.id in first]
         return replace(plan, add=add, first=first, over=over)
 
     def _print(self, plan: ApplyPlan, now: datetime) -> None:
@@ -242,7 +246,11 @@ class _Apply:
                 if current.remove and not self.yes:
                     self._confirm(current, now, no="nothing more was changed")
                 _warn_of_left(
-                    {one: why for one, why in current.left_alone.items() if one not in left}
+                    {
+                        item_id: why
+                        for item_id, why in current.left_alone.items()
+                        if item_id not in left
+                    }
                 )
                 left |= current.left_alone
         finally:
@@ -280,7 +288,7 @@ def _warn_of_left(left: Mapping[str, str]) -> None:
 
 def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item]) -> None:
     """Warn of items that the earlier plan removes and this plan leaves as they are."""
-    there = {one for one, item in found.items() if item.state is not State.REMOVED}
+    there = {item_id for item_id, item in found.items() if item.state is not State.REMOVED}
     there -= {item.id for item in plan.remove}
     kept = [item.id for item in before.remove if item.id in there]
     if kept:
@@ -300,7 +308,9 @@ def _print_lines(plan: ApplyPlan, *, now: datetime, whole: bool = False, err: bo
         kept.append(line)
         if more:
             kept.append(f"{line[0]} ... and {more:,} more")
-    click.echo("\n".join(wrapped(one, margin="  ") for one in (lines if whole else kept)), err=err)
+    click.echo(
+        "\n".join(wrapped(line, margin="  ") for line in (lines if whole else kept)), err=err
+    )
 
 
 async def _add(
@@ -310,16 +320,16 @@ async def _add(
     now = await board.table.now()
     new = [
         additions.New(
-            id=one.id,
-            type=one.item.type,
-            spec=one.spec,
-            first=first_of(one.item.first, one.settings(board.resolve), now),
-            declared_by=one.by,
+            id=declaration.id,
+            type=declaration.item.type,
+            spec=declaration.spec,
+            first=first_of(declaration.item.first, declaration.settings(board.resolve), now),
+            declared_by=declaration.by,
         )
-        for one in declared
+        for declaration in declared
     ]
     return await add_all(
-        board, new, tombstones=found, on_added=lambda some: done.update(one.id for one in some)
+        board, new, tombstones=found, on_added=lambda some: done.update(item.id for item in some)
     )
 
 
@@ -339,9 +349,9 @@ async def _change_and_remove(board: BoardTable, plan: ApplyPlan, done: set[str])
         else:
             done.add(item_id)
 
-    async def change(one: ItemChange) -> None:
-        by = one.declared.by if one.declared else ""
-        await each(one.id, edits.edit(board, one.id, one.spec_for, declared_by=by or None))
+    async def change(change: ItemChange) -> None:
+        by = change.declared.by if change.declared else ""
+        await each(change.id, edits.edit(board, change.id, change.spec_for, declared_by=by or None))
 
     async def remove(item: Item) -> None:
         await each(item.id, edits.remove(board, item.id, declared_by=item.declared_by))

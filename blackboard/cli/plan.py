@@ -44,7 +44,11 @@ def differences(old: Spec, new: Spec) -> list[Difference]:
     """The fields that differ, in their order. Empty for specs that give the same row."""
     left, right = _plain(old), _plain(new)
     fields = [*Spec.__struct_fields__]
-    return [one for name in fields for one in _between(name, left.get(name), right.get(name))]
+    return [
+        difference
+        for name in fields
+        for difference in _between(name, left.get(name), right.get(name))
+    ]
 
 
 def replanned(item: Item, schedule: str, timezone: str) -> list[Difference]:
@@ -137,16 +141,16 @@ class ApplyPlan:
     @property
     def ids(self) -> list[str]:
         """The ids of the items that are added, changed or removed."""
-        added, changed = [one.id for one in self.add], [one.id for one in self.change]
-        return [*added, *changed, *(item.id for item in self.remove)]
+        steps: list[Declaration | ItemChange | Item] = [*self.add, *self.change, *self.remove]
+        return [step.id for step in steps]
 
     def only(self, ids: Container[str]) -> "ApplyPlan":
         """The part of it that is about these items."""
         return replace(
             self,
-            add=[one for one in self.add if one.id in ids],
-            change=[one for one in self.change if one.id in ids],
-            remove=[one for one in self.remove if one.id in ids],
+            add=[declaration for declaration in self.add if declaration.id in ids],
+            change=[change for change in self.change if change.id in ids],
+            remove=[item for item in self.remove if item.id in ids],
         )
 
     def made_of(
@@ -155,10 +159,10 @@ class ApplyPlan:
         """This plan with the steps of others, which were done in its place."""
         return replace(
             self,
-            add=[one for part in parts for one in part.add],
-            change=[one for part in parts for one in part.change],
+            add=[declaration for part in parts for declaration in part.add],
+            change=[change for part in parts for change in part.change],
             remove=[item for part in parts for item in part.remove],
-            first={one: at for part in parts for one, at in part.first.items()},
+            first={item_id: at for part in parts for item_id, at in part.first.items()},
             left_alone=left_alone,
         )
 
@@ -172,19 +176,19 @@ class ApplyPlan:
         """For people: one step a line, and their numbers. Items that only belong to another file
         from now on share a line: there may be as many as there are items.
         """
-        for one in self.add:
-            first = self.first.get(one.id, now)
+        for declaration in self.add:
+            first = self.first.get(declaration.id, now)
             words = "due now" if first <= now else f"first {exactly(first, now)}"
-            yield f"+ {shown(one.id)} ({shown(one.item.type)}): {words}"
+            yield f"+ {shown(declaration.id)} ({shown(declaration.item.type)}): {words}"
         moved = dict[tuple[str | None, str], list[str]]()
-        for changed in self.change:
-            if [one.field for one in changed.differences] == [DECLARED_BY] and not changed.ends:
-                [difference] = changed.differences
-                moved.setdefault((difference.old, difference.new), []).append(changed.id)
+        for change in self.change:
+            only = change.differences[0]
+            if len(change.differences) == 1 and only.field == DECLARED_BY and not change.ends:
+                moved.setdefault((only.old, only.new), []).append(change.id)
                 continue
-            words = "; ".join(one.words for one in changed.differences)
-            words += "; it is done: nothing is due by its new schedule" if changed.ends else ""
-            yield f"~ {shown(changed.id)}: {words}"
+            words = "; ".join(difference.words for difference in change.differences)
+            words += "; it is done: nothing is due by its new schedule" if change.ends else ""
+            yield f"~ {shown(change.id)}: {words}"
         for (old, new), ids in moved.items():
             are_paths = Path(old or "").is_absolute() and Path(new).is_absolute()
             hint = " (--source NAME takes the place of a path that changes)" if are_paths else ""
@@ -203,16 +207,20 @@ class ApplyPlan:
     def record(self) -> dict[str, Any]:
         return {
             "add": [
-                {"id": one.id, "type": one.item.type, "first": self.first.get(one.id)}
-                for one in self.add
+                {
+                    "id": declaration.id,
+                    "type": declaration.item.type,
+                    "first": self.first.get(declaration.id),
+                }
+                for declaration in self.add
             ],
             "change": [
                 {
-                    "id": one.id,
-                    "differences": [asdict(difference) for difference in one.differences],
-                    "ends": one.ends,
+                    "id": change.id,
+                    "differences": [asdict(difference) for difference in change.differences],
+                    "ends": change.ends,
                 }
-                for one in self.change
+                for change in self.change
             ],
             "remove": [{"id": item.id, "type": item.type} for item in self.remove],
             "unchanged": self.unchanged,
@@ -232,9 +240,9 @@ def make_plan(
     """`there` are the board's items by id. Items that are not declared, and belong to one of the
     files or sources of `prune`, are removed. `resolve` adds the defaults of types.
     """
-    named = {one.id: one for one in declared}
-    gone = [one for one in there.values() if one.id not in named and one.declared_by in prune]
-    removed = {one.id for one in gone}
+    named = {declaration.id: declaration for declaration in declared}
+    gone = [item for item in there.values() if item.id not in named and item.declared_by in prune]
+    removed = {item.id for item in gone}
     kept = [item for item in there.values() if item.id not in removed]
     left_alone = dict[str, str]()
     changed = []
@@ -246,11 +254,11 @@ def make_plan(
                 raise
             left_alone[item.id] = str(problem)
     return ApplyPlan(
-        add=[one for one in declared if one.id not in there],
-        change=[one for one in changed if one.differences],
+        add=[declaration for declaration in declared if declaration.id not in there],
+        change=[change for change in changed if change.differences],
         remove=gone,
-        unchanged=sum(one.declared is not None and not one.differences for one in changed),
-        others=sum(one.declared is None for one in changed),
+        unchanged=sum(change.declared is not None and not change.differences for change in changed),
+        others=sum(change.declared is None for change in changed),
         left_alone=left_alone,
     )
 

@@ -3,6 +3,7 @@
 Colours follow the state, and words repeat it: "overdue 5m", "stale 2m", "failed x3".
 """
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -140,7 +141,10 @@ class ShownTimes(Struct, frozen=True):
         """The columns, with room for the times."""
         if not self.absolute:
             return columns
-        return [replace(one, least=MOMENT) if one.usual == MOMENT else one for one in columns]
+        return [
+            replace(column, least=MOMENT) if column.usual == MOMENT else column
+            for column in columns
+        ]
 
     def past(self, moment: datetime | None) -> Cell:
         """A time of the past. A wrong clock wrote one that is to come."""
@@ -157,19 +161,19 @@ def _ahead(moment: datetime, now: datetime) -> str:
     return f"{span((moment - now).total_seconds())} ahead (clock)" if is_wrong else ""
 
 
-def item_cells(one: ItemStatus, times: ShownTimes, *, held: bool = False) -> Line:
+def item_cells(status: ItemStatus, times: ShownTimes, *, held: bool = False) -> Line:
     """One line of `show`. What is `held`, a partition or an election, has no schedule."""
-    item = one.item
-    style = style_of(one)
+    item = status.item
+    style = style_of(status)
     return (
         (item.id, style),
         (item.type, Style.PLAIN),
         (NOTHING if held else _schedule(item), Style.PLAIN),
         times.past(item.start),
         times.past(item.stop),
-        _running(one, now=times.now),
-        outcome_cell(one),
-        (next_words(one, times), _next_style(one)),
+        _running(status, now=times.now),
+        outcome_cell(status),
+        (next_words(status, times), _next_style(status)),
         (worker_name(item.owner), Style.BUSY if item.running else Style.QUIET),
     )
 
@@ -190,55 +194,60 @@ def _schedule(item: Item) -> str:
     return f"at {moment.isoformat(' ', digits).replace('+00:00', 'Z')}"
 
 
-def plain_record(one: ItemStatus) -> str:
+def plain_record(status: ItemStatus) -> str:
     """An item in four lines, as elmcity showed it in 2009."""
-    start, stop = (iso(moment) if moment else "never" for moment in (one.item.start, one.item.stop))
-    return f"id: {shown(one.item.id)}\nstart: {start}\nstop: {stop}\nrunning: {one.item.running}"
+    start, stop = (
+        iso(moment) if moment else "never" for moment in (status.item.start, status.item.stop)
+    )
+    return (
+        f"id: {shown(status.item.id)}\nstart: {start}\nstop: {stop}\nrunning: {status.item.running}"
+    )
 
 
-def style_of(one: ItemStatus) -> Style:
+def style_of(status: ItemStatus) -> Style:
     """The style of the most urgent state of an item."""
-    if one.stale:
+    if status.stale:
         return Style.LOST
-    if one.running:
+    if status.running:
         return Style.BUSY
-    if one.overdue:
+    if status.overdue:
         return Style.LATE
-    if one.item.state is not State.ACTIVE:
+    if status.item.state is not State.ACTIVE:
         return Style.QUIET
-    return Style.BAD if one.failing else Style.PLAIN
+    return Style.BAD if status.failing else Style.PLAIN
 
 
-def next_words(one: ItemStatus, times: ShownTimes) -> str:
+def next_words(status: ItemStatus, times: ShownTimes) -> str:
     """When an item is run next, or why it is not run."""
-    item = one.item
+    item = status.item
     if item.state is not State.ACTIVE:
         return item.state.value
     if item.running:
         return "again" if item.requests else NOTHING
     if times.absolute:
         return stamp(item.ready)
-    if one.overdue:
+    if status.overdue:
         return f"overdue {brief(int((times.now - item.ready).total_seconds()))}"
     words = "now" if item.ready <= times.now else relative(item.ready, times.now)
     return f"retry {words}" if item.attempt > 1 else words
 
 
-def _next_style(one: ItemStatus) -> Style:
-    if one.overdue:
+def _next_style(status: ItemStatus) -> Style:
+    if status.overdue:
         return Style.LATE
-    return Style.PLAIN if one.item.state is State.ACTIVE else Style.QUIET
+    return Style.PLAIN if status.item.state is State.ACTIVE else Style.QUIET
 
 
-def _running(one: ItemStatus, *, now: datetime) -> Cell:
-    if not one.running or one.item.start is None:
+def _running(status: ItemStatus, *, now: datetime) -> Cell:
+    if not status.running or status.item.start is None:
         return NOTHING, Style.PLAIN
-    if one.silent is not None and not one.stale:
-        return "silent" if one.silent == float("inf") else f"silent {brief(one.silent)}", Style.LOST
-    words = brief(max(int((now - one.item.start).total_seconds()), 0))
-    share = percent(decoded(one.lock.progress)) if one.lock else ""
+    if status.silent is not None and not status.stale:
+        lasts = "" if math.isinf(status.silent) else f" {brief(status.silent)}"
+        return f"silent{lasts}", Style.LOST
+    words = brief(max(int((now - status.item.start).total_seconds()), 0))
+    share = percent(decoded(status.lock.progress)) if status.lock else ""
     words = f"{words} {share}" if share else words
-    return (f"stale {words}", Style.LOST) if one.stale else (words, Style.BUSY)
+    return (f"stale {words}", Style.LOST) if status.stale else (words, Style.BUSY)
 
 
 def percent(progress: Any) -> str:
@@ -256,9 +265,9 @@ SKIPPED = "skipped"
 """The word for the outcome "ok" where the handler had nothing to do."""
 
 
-def outcome_cell(one: ItemStatus) -> Cell:
+def outcome_cell(status: ItemStatus) -> Cell:
     """How the last run of an item ended, in a word or two."""
-    item = one.item
+    item = status.item
     if item.failures:
         # An override counts as a failure before the item has a new outcome.
         ok = item.outcome in {None, Outcome.OK}
@@ -267,7 +276,7 @@ def outcome_cell(one: ItemStatus) -> Cell:
         return f"{word}{times}", Style.BAD
     if item.outcome is None:
         return NOTHING, Style.PLAIN
-    if one.warnings:
+    if status.warnings:
         times = f" x{item.warned}" if item.warned > 1 else ""
         return f"warned{times}", Style.LATE
     if item.is_skipped:
@@ -290,9 +299,9 @@ def outcome_style(outcome: Outcome) -> Style:
 def warning_lines(statuses: Sequence[ItemStatus]) -> list[Line]:
     """The warnings of items, a line each, up to `MOST_LINES`."""
     lines: list[Line] = [
-        [(f"{shown(one.item.id)}: {shown(text)}", Style.LATE)]
-        for one in statuses
-        for text in one.warnings
+        [(f"{shown(status.item.id)}: {shown(text)}", Style.LATE)]
+        for status in statuses
+        for text in status.warnings
     ]
     more = len(lines) - MOST_LINES
     if more > 0:
@@ -342,17 +351,17 @@ def _counts(counted: Statistics, *, now: datetime) -> list[str]:
     return parts
 
 
-def type_cells(one: TypeCounts) -> Line:
+def type_cells(counts: TypeCounts) -> Line:
     return (
-        (one.type, Style.PLAIN),
-        (f"{one.items:,}", Style.PLAIN),
-        (f"{one.active:,}", Style.PLAIN),
-        (f"{one.paused:,}", Style.QUIET),
-        (f"{one.done:,}", Style.QUIET),
-        (f"{one.running:,}", Style.BUSY if one.running else Style.PLAIN),
-        (f"{one.stale:,}", Style.LOST if one.stale else Style.PLAIN),
-        (f"{one.overdue:,}", Style.LATE if one.overdue else Style.PLAIN),
-        (f"{one.failing:,}", Style.BAD if one.failing else Style.PLAIN),
+        (counts.type, Style.PLAIN),
+        (f"{counts.items:,}", Style.PLAIN),
+        (f"{counts.active:,}", Style.PLAIN),
+        (f"{counts.paused:,}", Style.QUIET),
+        (f"{counts.done:,}", Style.QUIET),
+        (f"{counts.running:,}", Style.BUSY if counts.running else Style.PLAIN),
+        (f"{counts.stale:,}", Style.LOST if counts.stale else Style.PLAIN),
+        (f"{counts.overdue:,}", Style.LATE if counts.overdue else Style.PLAIN),
+        (f"{counts.failing:,}", Style.BAD if counts.failing else Style.PLAIN),
     )
 
 
@@ -387,14 +396,14 @@ def run_cells(run: Run, times: ShownTimes) -> Line:
     )
 
 
-def action_cells(one: Action, times: ShownTimes) -> Line:
+def action_cells(action: Action, times: ShownTimes) -> Line:
     return (
-        times.past(one.at),
-        (one.by, Style.PLAIN),
-        (f"{one.verb}: {one.detail}" if one.detail else one.verb, Style.PLAIN),
-        (_named(one), Style.PLAIN),
-        (one.reason or NOTHING, Style.PLAIN),
-        (one.via, Style.QUIET),
+        times.past(action.at),
+        (action.by, Style.PLAIN),
+        (f"{action.verb}: {action.detail}" if action.detail else action.verb, Style.PLAIN),
+        (_named(action), Style.PLAIN),
+        (action.reason or NOTHING, Style.PLAIN),
+        (action.via, Style.QUIET),
     )
 
 
@@ -418,10 +427,10 @@ def worker_cells(member: Member, times: ShownTimes) -> Line:
     )
 
 
-def leader_cells(one: ItemStatus, times: ShownTimes) -> Line:
-    item, lock = one.item, one.lock
-    if one.holder:
-        leader, since = (worker_name(one.holder), Style.BUSY), item.start
+def leader_cells(status: ItemStatus, times: ShownTimes) -> Line:
+    item, lock = status.item, status.lock
+    if status.holder:
+        leader, since = (worker_name(status.holder), Style.BUSY), item.start
     else:
         paused = item.is_paused
         leader, since = ("paused", Style.QUIET) if paused else ("none", Style.LOST), None
@@ -431,23 +440,23 @@ def leader_cells(one: ItemStatus, times: ShownTimes) -> Line:
         times.past(since),
         (str(item.fence), Style.PLAIN),
         (item.type, Style.PLAIN),
-        (last_seen(lock.age) if lock else NOTHING, Style.LOST if one.stale else Style.PLAIN),
+        (last_seen(lock.age) if lock else NOTHING, Style.LOST if status.stale else Style.PLAIN),
     )
 
 
-def group_cells(one: GroupLeases) -> Line:
-    counts = one.counts
+def group_cells(group: GroupLeases) -> Line:
+    counts = group.counts
     held = sum(counts)
     least_and_most = dict.fromkeys([*counts[:1], *counts[-1:]])  # one number where they are equal
     each = "-".join(map(str, least_and_most))
     return (
-        (one.name, Style.PLAIN),
-        (f"{len(one.partitions):,}", Style.PLAIN),
-        (f"{held:,}", Style.GOOD if held == len(one.partitions) else Style.LATE),
+        (group.name, Style.PLAIN),
+        (f"{len(group.partitions):,}", Style.PLAIN),
+        (f"{held:,}", Style.GOOD if held == len(group.partitions) else Style.LATE),
         (str(len(counts)), Style.PLAIN),
         (each or NOTHING, Style.PLAIN),
-        (span(one.lease.total_seconds()), Style.QUIET),
-        _free_cell(one, one.free),
+        (span(group.lease.total_seconds()), Style.QUIET),
+        _free_cell(group, group.free),
     )
 
 
@@ -457,28 +466,28 @@ def _free_cell(group: GroupLeases, free: timedelta) -> tuple[str, Style]:
     return span(free.total_seconds()), Style.BAD if free > group.lease else Style.LATE
 
 
-def partition_cells(group: GroupLeases, one: Partition) -> Line:
-    item, owner = one.item, one.holder
+def partition_cells(group: GroupLeases, partition: Partition) -> Line:
+    item, owner = partition.item, partition.holder
     held = NOTHING
     if owner and item.start is not None:
         seconds = max((group.now - item.start).total_seconds(), 0.0)
         held = _ahead(item.start, group.now) or span(seconds)
     if owner:
         who = (worker_name(owner), Style.BUSY)
-    elif one.state in {PartitionState.FAILING, PartitionState.PAUSED}:
-        is_failing = one.state is PartitionState.FAILING
-        who = (one.state.value, Style.BAD if is_failing else Style.PLAIN)
+    elif partition.state in {PartitionState.FAILING, PartitionState.PAUSED}:
+        is_failing = partition.state is PartitionState.FAILING
+        who = (partition.state.value, Style.BAD if is_failing else Style.PLAIN)
     else:
-        text, style = _free_cell(group, one.free)
-        who = (f"free for {text}" if one.free else "waits", style)
+        text, style = _free_cell(group, partition.free)
+        who = (f"free for {text}" if partition.free else "waits", style)
     return (
         (item.id, Style.PLAIN),
         who,
         (held, Style.PLAIN),
         (str(item.fence), Style.QUIET),
-        (last_seen(one.lock.age) if one.lock else NOTHING, Style.PLAIN),
+        (last_seen(partition.lock.age) if partition.lock else NOTHING, Style.PLAIN),
         (item.checkpoint or NOTHING, Style.PLAIN),
-        (last_move(one) or NOTHING, Style.QUIET),
+        (last_move(partition) or NOTHING, Style.QUIET),
     )
 
 

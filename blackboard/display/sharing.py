@@ -30,11 +30,11 @@ def group_problem(group: GroupLeases) -> str:
     """
     lost = unreadable_words(group.board, group.unreadable)
     words = [*group.damaged, *group.newer, lost, _failing_words(group), _done_words(group)]
-    return "; ".join(one for one in words if one)
+    return "; ".join(word for word in words if word)
 
 
 def _done_words(group: GroupLeases) -> str:
-    found = [one.item.id for one in group.unowned if one.item.state is State.DONE]
+    found = [partition.item.id for partition in group.unowned if partition.item.state is State.DONE]
     named, are = some(found, MOST_NAMED), "are" if len(found) > 1 else "is"
     return f"{named} {are} done: {brings_back(group, found[0])}" if found else ""
 
@@ -50,14 +50,14 @@ def _failing_words(group: GroupLeases) -> str:
     if not found:
         return ""
     which = plural(len(found), "partition")
-    named = some([one.item.id for one in found], MOST_NAMED)
+    named = some([partition.item.id for partition in found], MOST_NAMED)
     log = f"`blackboard --board {group.board} log`"
     return f"the pumps of {which} fail: {named} ({failure_words(found[0])}; {log})"
 
 
-def failure_words(one: ItemStatus) -> str:
+def failure_words(status: ItemStatus) -> str:
     """How the last run of a pump failed, and how often one has."""
-    item, took = one.item, span(ran_for(one.item).total_seconds())
+    item, took = status.item, span(ran_for(status.item).total_seconds())
     error = first_line(item.error)
     words = f"failed after {took}" + (f": {error}" if error else "")
     return f"{words}; {plural(item.failures, 'failure')} so far"
@@ -72,12 +72,12 @@ def unreadable_words(board: str, rows: Sequence[str]) -> str:
     return f"{which} in {board} cannot be read (`blackboard --board {board} doctor`)"
 
 
-def last_move(one: ItemStatus) -> str:
+def last_move(status: ItemStatus) -> str:
     """Why a partition came to its present worker, as far as the item says; "" for the first one.
     After a takeover, the item's error is that of an earlier run. If the partition had been released
     before the takeover, the item shows only the release: the words are those of the release.
     """
-    item = one.item
+    item = status.item
     if item.attempt > 1 and item.outcome not in {*FAILING, Outcome.CANCELLED}:
         return "taken over"
     return first_line(item.error)
@@ -94,26 +94,26 @@ async def read_leaders(board: BoardTable) -> Elections:
         return Elections(statuses=(), now=await board.table.now(), trouble=bad.problem)
 
 
-def is_late(one: ItemStatus, now: datetime) -> bool:
+def is_late(status: ItemStatus, now: datetime) -> bool:
     """Whether an election that is not paused has had no leader for longer than its lease."""
-    lease = _lease_and_problem(one)[0]
+    lease = _lease_and_problem(status)[0]
     longest = timedelta.max if lease is None else lease
-    return has_no_leader(one, lease=longest, now=now, resumed=resumed_at(one.item))
+    return has_no_leader(status, lease=longest, now=now, resumed=resumed_at(status.item))
 
 
-def election_problem(one: ItemStatus) -> str:
+def election_problem(status: ItemStatus) -> str:
     """Why no candidate can lead an election; "" where one can."""
-    return _lease_and_problem(one)[1]
+    return _lease_and_problem(status)[1]
 
 
-def _lease_and_problem(one: ItemStatus) -> tuple[timedelta | None, str]:
+def _lease_and_problem(status: ItemStatus) -> tuple[timedelta | None, str]:
     """The lease of the candidates of an election; or None, and why no candidate can lead it."""
     try:
-        settings = resolve([decode_spec(one.item.spec)])
-        return due.lease(settings, one.item.slot), ""
+        settings = resolve([decode_spec(status.item.spec)])
+        return due.lease(settings, status.item.slot), ""
     except (BadInput, ValueError, OverflowError) as bad:
         problem = bad.problem if isinstance(bad, BadSpec) else str(bad)
-        return None, f"{one.item.id}: its settings cannot be read: {problem}"
+        return None, f"{status.item.id}: its settings cannot be read: {problem}"
 
 
 # ---- for programs
@@ -168,47 +168,47 @@ class ElectionRecord(Struct, frozen=True, kw_only=True):
     """Why its row, or its settings, cannot be read."""
 
 
-def group_record(one: GroupLeases) -> GroupRecord:
+def group_record(group: GroupLeases) -> GroupRecord:
     return GroupRecord(
-        group=one.name,
-        lease=one.lease.total_seconds(),
-        well=one.is_well,
-        held=sum(one.counts),
-        workers=len(one.counts),
-        free=one.free.total_seconds(),
-        problem=group_problem(one) or None,
-        partitions=tuple(map(_partition_record, one.partitions)),
+        group=group.name,
+        lease=group.lease.total_seconds(),
+        well=group.is_well,
+        held=sum(group.counts),
+        workers=len(group.counts),
+        free=group.free.total_seconds(),
+        problem=group_problem(group) or None,
+        partitions=tuple(map(_partition_record, group.partitions)),
     )
 
 
-def _partition_record(one: Partition) -> PartitionRecord:
-    worker = one.holder or None
+def _partition_record(status: Partition) -> PartitionRecord:
+    worker = status.holder or None
     return PartitionRecord(
-        id=one.item.id,
+        id=status.item.id,
         worker=worker,
-        since=one.item.start if worker else None,
-        fence=one.item.fence,
-        renewed=_renewed(one),
-        free=one.free.total_seconds(),
-        paused=one.item.is_paused,
-        checkpoint=one.item.checkpoint or None,
-        failures=one.item.failures,
-        last_move=last_move(one) or None,
+        since=status.item.start if worker else None,
+        fence=status.item.fence,
+        renewed=_renewed(status),
+        free=status.free.total_seconds(),
+        paused=status.item.is_paused,
+        checkpoint=status.item.checkpoint or None,
+        failures=status.item.failures,
+        last_move=last_move(status) or None,
     )
 
 
-def election_record(one: ItemStatus, now: datetime) -> ElectionRecord:
-    item, (lease, problem) = one.item, _lease_and_problem(one)
+def election_record(status: ItemStatus, now: datetime) -> ElectionRecord:
+    item, (lease, problem) = status.item, _lease_and_problem(status)
     return ElectionRecord(
         election=item.id,
-        leader=one.holder or None,
-        since=item.start if one.holder else None,
+        leader=status.holder or None,
+        since=item.start if status.holder else None,
         term=item.fence,
         kind=item.type,
         lease=None if lease is None else lease.total_seconds(),
-        renewed=_renewed(one),
+        renewed=_renewed(status),
         paused=item.is_paused,
-        late=is_late(one, now),
+        late=is_late(status, now),
         problem=problem or None,
     )
 
@@ -218,7 +218,7 @@ def unreadable_election(key: str) -> ElectionRecord:
     return ElectionRecord(election=key, problem="its row cannot be read")
 
 
-def _renewed(one: ItemStatus) -> float | None:
+def _renewed(status: ItemStatus) -> float | None:
     """Seconds since the lock was renewed; None without one, or if the host has booted since."""
-    age = math.inf if one.lock is None else one.lock.age
+    age = math.inf if status.lock is None else status.lock.age
     return round(age, 3) if math.isfinite(age) else None

@@ -217,22 +217,22 @@ class GroupRaces:
         now, longest, group = self.node.clock.monotonic(), self.races.times.maximum, self.rows.group
         before, held = self._holders, picture.counts
         most = picture.biggest
-        order = sorted(picture.workers, key=lambda one: (held[one], one))
-        behind = [one for one in order if held[most] - held[one] >= 2]
+        order = sorted(picture.workers, key=lambda worker: (held[worker], worker))
+        behind = [worker for worker in order if held[most] - held[worker] >= 2]
         if self._is_uneven:  # shares deal now: that a worker gets some does not show that races do
             self._behind = dict.fromkeys(behind, -math.inf)
             return
         self._behind = {
-            one: now if held[one] > before.held(one) else self._behind.get(one, now)
-            for one in behind
+            worker: now if held[worker] > before.held(worker) else self._behind.get(worker, now)
+            for worker in behind
         }
-        for one, since in self._behind.items():
+        for worker, since in self._behind.items():
             if now - since > longest:
                 self._behind = dict.fromkeys(behind, -math.inf)
                 what = (
-                    f"{group} goes by shares until it is even: {one} holds {held[one]}, {most} "
-                    f"{held[most]}, and {one} has got none for longer than {longest:g} s (does a "
-                    "worker have another Redis, or another balance?)"
+                    f"{group} goes by shares until it is even: {worker} holds {held[worker]}, "
+                    f"{most} {held[most]}, and {worker} has got none for longer than {longest:g} s "
+                    "(does a worker have another Redis, or another balance?)"
                 )
                 self.rows.events.emit(GroupTrouble, message=what)
                 return
