@@ -337,7 +337,7 @@ class Board:
         """
         check_id(pattern)
         if state is not None and state not in STATES:
-            raise BadInput("state", f"{state!r} is none", f"one of {', '.join(STATES)}")
+            raise BadInput("state", f"there is no state {state!r}", f"one of {', '.join(STATES)}")
         try:
             meant = await select(self._table, [pattern])
         except BadInput:  # it means no item
@@ -909,7 +909,7 @@ def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in options:
         if name not in RunOptions.__annotations__:
             options_there = ", ".join(RunOptions.__annotations__)
-            raise TypeError(f"{name!r} is no option of an item ({options_there})")
+            raise TypeError(f"{name!r} is not an option of an item ({options_there})")
     kinds = RunOptions.__annotations__
     return {
         name: as_text(argument(name, value, kinds[name]), name)

@@ -180,7 +180,7 @@ class BoardWorker:
             raise self._refusal
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in tuple(modes):  # it may be a list, which has no hash
-            raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
+            raise BadInput("until", f"there is no {until!r}", f"one of {', '.join(modes)}")
         self._refusal = BlackboardError(ONCE)
         events, worker = self.events, self._worker
         groups = {group.handler.type: group for group in self._groups if until == "stopped"}

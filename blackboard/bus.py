@@ -2,7 +2,7 @@
 
 Any key-value store with publish and subscribe will do. A write to a field is atomic. A message goes
 to the listeners of the moment, in the order in which it was published, once or not at all: a
-listener that is away does not get it later. So a bus is no place for what must not be lost. The
+listener that is away does not get it later. So a bus is not a place for what must not be lost. The
 lock rows of the store say who holds what; the bus only makes the sharing quick.
 
 Each group of nodes has a prefix of its own: `prefix:allocation`, `prefix:grab`,
@@ -38,7 +38,7 @@ def redis_parts(url: str, field: str) -> SplitResult:
         is_good = False
     if not is_good:
         remedy = "give redis://HOST:6379/0, rediss://... or unix://PATH"
-        raise BadInput(field, "it is no URL of Redis", remedy)
+        raise BadInput(field, "it is not a URL of Redis", remedy)
     if field != REDIS_URL and (parts.password or "password=" in parts.query):
         raise BadInput(field, "it holds a password", f"give it in {REDIS_URL} instead")
     return parts

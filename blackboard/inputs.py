@@ -135,7 +135,7 @@ class Endpoint(NamedTuple):
         if number is None or number + (processes - 1) * bool(number) > HIGHEST_PORT:
             ports = f" for {processes} processes" if processes > 1 else ""
             remedy = f"a port up to {HIGHEST_PORT}{ports}, or HOST:PORT"
-            raise BadInput(field, f"{text!r} is no address with a port", remedy)
+            raise BadInput(field, f"{text!r} is not an address with a port", remedy)
         return cls(host or LOOPBACK, number)
 
     def of(self, number: int) -> "Endpoint":

@@ -321,7 +321,7 @@ _DEPTH = 8
 
 
 def decoded(text: str) -> Any:
-    """The value of JSON text; None for an empty one; text that is no JSON stays as it is."""
+    """The value of JSON text; None for an empty one; text that is not JSON stays as it is."""
     if not text:
         return None
     try:

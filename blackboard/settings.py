@@ -228,7 +228,7 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
     if path == "":
         raise BadInput("config", "it is empty", "name a file, or leave it out")
     if path is not None and "\0" in path:
-        raise BadInput("config", f"{path!r} is no path", "name a file")
+        raise BadInput("config", f"{path!r} is not a path", "name a file")
     file = folder / (path or FILE_NAME)
     try:
         file.lstat()  # a link that leads nowhere is there, and cannot be read

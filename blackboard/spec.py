@@ -162,7 +162,7 @@ MOST_SLOTS = 10_000
 
 
 def check_count(name: str, number: object, *, most: int) -> None:
-    """Raises BadInput for what is no whole number from 1 to `most`."""
+    """Raises BadInput for what is not a whole number from 1 to `most`."""
     if type(number) is not int:
         raise BadInput(name, f"{number!r} is not a number of runs", "1 or more")
     if number > most:
@@ -176,7 +176,7 @@ def concurrency_of(most: object, key: object) -> Concurrency | None:
     BadInput naming the one that is wrong.
     """
     if key is not None and (not isinstance(key, str) or not key):
-        raise BadInput("key", f"{key!r} is no name of a param", "such as host")
+        raise BadInput("key", f"{key!r} is not a name of a param", "such as host")
     if most is None:
         return None if key is None else Concurrency(1, key)
     if type(most) is not int or not 1 <= most <= MOST_CONCURRENCY:
@@ -390,7 +390,7 @@ def _check_labels(spec: Spec) -> None:
     for tag in spec.tags or ():
         if not _TAG.fullmatch(tag):
             remedy = "letters, digits, and - _ . : / inside; 50 at the most"
-            raise BadInput("tags", f"{tag[:60]!r} is no tag", remedy)
+            raise BadInput("tags", f"{tag[:60]!r} is not a tag", remedy)
     if len(spec.tags or ()) > MOST_TAGS:
         raise BadInput("tags", f"there are {len(spec.tags or ())}", f"{MOST_TAGS} at the most")
 
@@ -434,7 +434,9 @@ def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
         case Mapping():
             for key, one in value.items():
                 if not isinstance(key, str):
-                    raise BadInput(where, f"the key {repr(key)[:60]} is no text", "give it as text")
+                    raise BadInput(
+                        where, f"the key {repr(key)[:60]} is not text", "give it as text"
+                    )
                 _check_scalar(key, where)
                 check_value(one, f"{where}.{key}", deepest - 1)
         case _:
@@ -448,7 +450,7 @@ def _check_scalar(value: Any, where: str) -> None:
         case int() if not -(2**63) <= value < 2**63:
             raise BadInput(where, "the number is too large", "give it as text")
         case float() if not math.isfinite(value):
-            raise BadInput(where, f"{value} is no number", "a number, or text")
+            raise BadInput(where, f"{value} is not a number", "a number, or text")
     try:
         msgspec.json.encode(plain(value))
     except UnicodeEncodeError:

@@ -167,7 +167,7 @@ def _checked(path: str) -> str:
     if not path.strip() or "\0" in path:
         raise BadInput("store", "no path to a file", "for example sqlite:blackboard.db")
     if path == ":memory:":
-        raise BadInput("store", f"{path!r} is no path to a file", "memory: ends with its board")
+        raise BadInput("store", f"{path!r} is not a path to a file", "memory: ends with its board")
     check_utf8("store", path, "rename what is not")  # else no answer in JSON could name it
     return path
 

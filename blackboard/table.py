@@ -7,7 +7,7 @@ built above this file, once, from five things that every store must do:
 - every write but an insert states the etag it expects, or says ANY;
 - an etag is never used twice for a key, also not after delete, insert and restart; rows of one
   batch may have the same;
-- `scan` yields a key range in key order; it is no snapshot: a row that moves meanwhile may be
+- `scan` yields a key range in key order; it is not a snapshot: a row that moves meanwhile may be
   seen twice or not at all;
 - `now` and `age` are the store's own clocks. `now` decides what is due, `age` what is stale.
 

@@ -114,7 +114,7 @@ class Circumstances:
     clock: str = ""
     """What is wrong with the item's times because of a wrong clock."""
     group: str = ""
-    """For an item of a pump's type that is no partition: the group's board. No worker runs it."""
+    """The board of the group, for an item of a pump's type that is no partition and never runs."""
     is_election: bool = False
     """Whether it is an election, which candidates claim and no worker runs."""
 

@@ -77,7 +77,7 @@ class ShellParams:
             raise BadInput("params", "a NUL is nothing that a program can be given", "leave it out")
         for name in self.env:
             if not name or "=" in name:
-                raise BadInput("params.env", f"{name!r} is no name of a variable")
+                raise BadInput("params.env", f"{name!r} is not a name of a variable")
         if self.timeout is not None:
             parse_duration(self.timeout, "params.timeout")
 

@@ -90,7 +90,7 @@ def settings_of(table: Mapping[str, Any]) -> TailSettings:
     check_names(table, TailSettings.__slots__, of="tail", where="jobs.tail.")
     batch = table.get("batch", USUAL_BATCH)
     if type(batch) is not int or not 1 <= batch <= LONGEST_LINE:
-        raise BadInput("jobs.tail.batch", f"{batch!r} is no size", f"1 to {LONGEST_LINE} bytes")
+        raise BadInput("jobs.tail.batch", f"{batch!r} is not a size", f"1 to {LONGEST_LINE} bytes")
     return TailSettings(
         files=_texts(table, "files", 'such as ["/var/log/app/*.log"]'),
         command=_texts(table, "command", 'such as ["./ship", "--json"]'),
@@ -104,7 +104,7 @@ def _texts(table: Mapping[str, Any], name: str, remedy: str) -> Sequence[str]:
         raise BadInput(f"jobs.tail.{name}", "is missing or no list", remedy)
     for one in found:
         if not isinstance(one, str) or not one or "\0" in one:
-            raise BadInput(f"jobs.tail.{name}", f"{one!r} is no text", remedy)
+            raise BadInput(f"jobs.tail.{name}", f"{one!r} is not text", remedy)
     return found
 
 
@@ -195,8 +195,8 @@ def _explain(path: str, place: Place, found: Place, ctx: Context) -> None:
 
 
 def _saved(checkpoint: Any) -> tuple[Place, str]:
-    """Where a file is read on. What `tail` did not save is no place: it is read from its beginning,
-    because that loses nothing. Returns what is wrong with it, too; "" for nothing.
+    """Where a file is read on. What `tail` did not save is not a place: the file is read from its
+    beginning, because that loses nothing. Returns what is wrong with it, too; "" for nothing.
     """
     if checkpoint is None:
         return Place(), ""
@@ -204,7 +204,7 @@ def _saved(checkpoint: Any) -> tuple[Place, str]:
     try:
         place = msgspec.convert(checkpoint, Place)
     except (msgspec.ValidationError, RecursionError):
-        return Place(), f"its checkpoint {said} is no place in a file"
+        return Place(), f"its checkpoint {said} is not a place in a file"
     if place.inode < 0 or not 0 <= place.position <= FARTHEST or not 0 <= place.found <= FARTHEST:
         return Place(), f"its checkpoint {said} has a number that is out of range"
     return place, ""
@@ -214,7 +214,7 @@ def next_lines(path: str, place: Place, batch: int, searched: int = 0) -> Batch:
     """The whole lines from a place on: as many as fit a batch, or one that does not; and the place
     behind them. No lines and the same place where there are none yet, or the file is not there; no
     lines and the beginning of another file where that is found. `searched`: as found at this place
-    before. Raises CannotFollow for a line that is too long, and for what is no file.
+    before. Raises CannotFollow for a line that is too long, and for what is not a file.
     """
     with ExitStack() as stack:
         file = _opened(path, stack)
@@ -298,7 +298,7 @@ def _opened(path: str, stack: ExitStack) -> BinaryIO | None:
 
 
 def _check_kind(path: str, mode: int) -> None:
-    """Raises CannotFollow for what is no file."""
+    """Raises CannotFollow for what is not a file."""
     if stat.S_ISREG(mode):
         return
     what = next((words for is_one, words in _KINDS.items() if is_one(mode)), "a device")

@@ -91,7 +91,9 @@ def apply_command(
     no others. A FILE of items alone, as `export` writes it, leaves the settings to blackboard.toml.
     """
     if source is not None and not (source.strip() and source.isprintable()):
-        raise BadInput("source", f"{source!r} is no name", "a word, such as the name of a program")
+        raise BadInput(
+            "source", f"{source!r} is not a name", "a word, such as the name of a program"
+        )
     with keeping_all():
         sources = _read(chosen, files, source=source, prune=prune)
         session = session_for(chosen, sources).with_defaults(changes=True)
@@ -110,7 +112,7 @@ def _read(
     sources = [read_items(name, source, field=field) for name in names]
     if prune and not all(source.by for source in sources):
         remedy = "say what its items belong to: --source"
-        raise BadInput("source", "--prune needs a name for what is no file", remedy)
+        raise BadInput("source", "--prune needs a name for what is not a file", remedy)
     if prune and (empty := next((source for source in sources if not source.declares), None)):
         problem = (
             f"{empty.file} declares no items, and --prune would remove all items of {empty.by}"

@@ -50,7 +50,7 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     from blackboard import bench  # noqa: PLC0415 - what it needs is slow to import
 
     if math.isnan(seconds):
-        raise BadInput("seconds", "nan is no number of seconds", "0.1 to 60")
+        raise BadInput("seconds", "nan is not a number of seconds", "0.1 to 60")
     session = Session.start(chosen)
     collect_seldom()  # as in a worker
 

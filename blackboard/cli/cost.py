@@ -130,7 +130,7 @@ def dollars(text: str | None) -> float:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        raise BadInput("price", f"{text!r} is no price", "US dollars, as in 0.036")
+        raise BadInput("price", f"{text!r} is not a price", "US dollars, as in 0.036")
     return price
 
 

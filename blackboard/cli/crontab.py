@@ -288,7 +288,7 @@ def _in_any_encoding(comment: str) -> str:
 
 
 def _delay(minutes: str) -> str:
-    """A duration; "" for none, and for what is no number."""
+    """A duration; "" for none, and for what is not a number."""
     digits = minutes.lstrip("0")
     return f"{digits}m" if digits.isdecimal() else ""
 

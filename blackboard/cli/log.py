@@ -230,7 +230,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         return None if text is None else re.compile(text, re.IGNORECASE | re.MULTILINE)
     except re.error as problem:
         remedy = "write a backslash before each of . * + ? ( ) [ ] { } | ^ $ that is meant as it is"
-        raise BadInput("grep", f"{text!r} is no regular expression: {problem}", remedy) from None
+        raise BadInput("grep", f"{text!r} is not a regular expression: {problem}", remedy) from None
 
 
 async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:

@@ -138,11 +138,11 @@ def serve_command(
 
 
 def check_prefix(prefix: str, addresses: Collection[str]) -> None:
-    """Raises BadInput for what is no path of an address, written as a browser sends it, and for one
-    of the pages' own: below it the server could not tell whether a proxy has removed the prefix.
+    """Raises BadInput for what is not a path of an address, as a browser sends it, and for one of
+    the pages' own: below it the server could not tell whether a proxy has removed the prefix.
     """
     if prefix and not _PREFIX.fullmatch(prefix):
-        raise BadInput("prefix", f"{prefix!r} is no path", "as in /board or /ops/board")
+        raise BadInput("prefix", f"{prefix!r} is not a path", "as in /board or /ops/board")
     first = "/".join(prefix.split("/")[:2])
     if first in addresses:
         raise BadInput("prefix", f"{first} is an address of the pages", "another path")

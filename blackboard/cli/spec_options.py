@@ -48,7 +48,7 @@ def laid_over(
 ) -> dict[str, Any]:
     """A copy of `params` without the keys of `unset` and with the values of `pairs`, in order.
 
-    Raises BadInput when a key to be unset is not there, or leads through what is no object.
+    Raises BadInput when a key to be unset is not there, or leads through what is not an object.
     """
     copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
     for path in unset:
@@ -89,7 +89,7 @@ def parse_value(text: str, key: str) -> Any:
 def _path(key: str, field: str) -> list[str]:
     path = key.split(".")
     if not all(path):
-        raise BadInput(field, f"{key!r} is no key", "a name, or names with dots between them")
+        raise BadInput(field, f"{key!r} is not a key", "a name, or names with dots between them")
     return path
 
 
@@ -252,7 +252,7 @@ def warn_idle_steps(specs: Iterable[Spec]) -> None:
     for rrule, zone in {(spec.rrule, spec.timezone): None for spec in specs if spec.rrule}:
         if idle := idle_exclusions(rrule, zone):
             more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
-            warn(f"EXDATE {idle[0]}{more} excludes nothing: it is no time of the rule")
+            warn(f"EXDATE {idle[0]}{more} excludes nothing: it is not a time of the rule")
 
 
 def warn_unknown(session: Session, types: Iterable[str]) -> None:

@@ -108,7 +108,7 @@ def _plain(one: str) -> list[str]:
 
 class Terminal:
     """The terminal of this process, while it is entered: `with Terminal() as terminal`. There are
-    no keys where the standard input is no terminal.
+    no keys where the standard input is not a terminal.
     """
 
     def __init__(self) -> None:

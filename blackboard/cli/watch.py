@@ -71,7 +71,7 @@ def _seconds_of(text: str) -> float:
         return parse_duration(text, "watch").total_seconds()
     except BadInput:
         remedy = "say the seconds, as in `blackboard show --watch 2 ID`"
-        raise BadInput("watch", f"{text!r} is no time", remedy) from None
+        raise BadInput("watch", f"{text!r} is not a time", remedy) from None
 
 
 watch_option = click.option(

@@ -125,7 +125,9 @@ def filter_of(text: str) -> ItemQuery:
         kind, colon, name = word.partition(":")
         if colon and kind == "state":
             if name not in STATES:
-                raise BadInput("state", f"{shown(name)!r} is none", f"one of {', '.join(STATES)}")
+                raise BadInput(
+                    "state", f"there is no state {shown(name)!r}", f"one of {', '.join(STATES)}"
+                )
             states.append(name)
         elif colon and kind == "type" and name and not is_glob(name):
             types.append(name)

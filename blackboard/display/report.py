@@ -81,12 +81,12 @@ async def _report_path(board: BoardTable, item: Item) -> Path:
 
 def _report_at(path: Path, item: Item) -> dict[str, Any]:
     if not path.name.endswith(ENDING):
-        raise NoReport(f"{item.id}: {path} is no report: its name does not end with {ENDING}")
+        raise NoReport(f"{item.id}: {path} is not a report: its name does not end with {ENDING}")
     try:
         # O_NONBLOCK: a pipe that no process writes to would block.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NoReport(f"{item.id}: {path} is no report: it is no regular file")
+                raise NoReport(f"{item.id}: {path} is not a report: it is not a regular file")
             text = file.read(_LARGEST + 1)
             if len(text) > _LARGEST:
                 raise NoReport(f"{item.id}: {path} is too large: more than {_LARGEST:,} bytes")
@@ -100,7 +100,7 @@ def _report_at(path: Path, item: Item) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise NoReport(f"{item.id}: {path} is damaged: it holds no JSON") from None
     if not isinstance(report, dict):
-        raise NoReport(f"{item.id}: {path} is no report: it is no JSON object")
+        raise NoReport(f"{item.id}: {path} is not a report: it is not a JSON object")
     return report
 
 
@@ -135,7 +135,7 @@ def _value_of(row: Mapping[str, Any], column: ReportColumn) -> Any:
 
 
 def words_of(value: Any, *, signed: bool) -> str:
-    """A value that is no time, in words."""
+    """A value that is not a time, in words."""
     match value:
         case None:
             return ""
@@ -163,7 +163,7 @@ def report_numbers(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _moment(text: str) -> datetime | None:
-    """A text as a time; None when it is no time in UTC."""
+    """A text as a time; None when it is not a time in UTC."""
     if not text.endswith("Z") or len(text) < len("2026-08-21T09:00Z"):
         return None
     try:

@@ -2,10 +2,10 @@
 those of one id at one moment, by which it is judged.
 
 The pass reads the other rows before the items, and keeps of each only what its item has to agree
-with. That is no snapshot: an item that was written meanwhile looks broken. So what the rows of an
-item say together is reported only of rows that were read between two readings of the item with the
-same etag (`look`): they are of one moment, because each batch that moves a token or a lock writes
-the item.
+with. That is not a snapshot: an item that was written meanwhile looks broken. So what the rows of
+an item say together is reported only of rows that were read between two readings of the item with
+the same etag (`look`): they are of one moment, because each batch that moves a token or a lock
+writes the item.
 """
 
 from collections import Counter

@@ -2,7 +2,7 @@
 
 A folder of jobs is a package of its own name, with or without an `__init__.py`, and its parent is
 at the end of `sys.path`. So its modules import each other as `cityjobs.feeds` or relatively, and so
-does what `multiprocessing` starts. A folder whose name is no module name, or whose name is taken
+does what `multiprocessing` starts. A folder whose name is not a module name, or whose name is taken
 by another module of this process, is the package `blackboard.handlers.code.FOLDER`: any Python
 process that has this package can import it.
 
@@ -185,7 +185,7 @@ def _read(folder: Path, field: str, *, whole: bool) -> None:
 def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
     """The Python files of a folder, of packages in it, and with `whole` of other folders in it. A
     link that leads back to a folder in `above` is not followed; one that leads nowhere, or round in
-    a circle, is no file.
+    a circle, is not a file.
     """
     here, inner = os.path.realpath(folder), []
     if here in above:

@@ -103,7 +103,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 def decoded_checkpoint(text: str) -> Any:
-    """`ctx.checkpoint`, from the text in the item's row. Raises BadInput for text that is no JSON,
+    """`ctx.checkpoint`, from the text in the item's row. Raises BadInput for text that is not JSON,
     or is nested too deeply: other software wrote it.
     """
     if not text:
@@ -112,7 +112,7 @@ def decoded_checkpoint(text: str) -> Any:
         value = msgspec.json.decode(text)
     except ValueError:
         remedy = "`blackboard edit ID --checkpoint VALUE`"
-        raise BadInput("checkpoint", "it is no JSON", remedy) from None
+        raise BadInput("checkpoint", "it is not JSON", remedy) from None
     _check_depth([value], "checkpoint")
     return value
 

@@ -321,7 +321,7 @@ def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tupl
     found = tuple(names)
     for one in found:
         if not is_partition(one):
-            raise BadInput(name, f"partition {reprlib.repr(one)} is no name", A_NAME)
+            raise BadInput(name, f"partition {reprlib.repr(one)} is not a name", A_NAME)
     if len(set(found)) != len(found):
         raise BadInput(name, "two partitions have one name", "a name for each")
     if not least <= len(found) <= MOST_PARTITIONS:
@@ -345,7 +345,7 @@ def _checked_first(first: str | datetime | None, zone: object) -> str | None:
 
 def _checked_balance(name: str, balance: str) -> Balance:
     if balance not in set(Balance):
-        raise BadInput(name, f"balance {balance!r} is none", f"one of {', '.join(Balance)}")
+        raise BadInput(name, f"there is no balance {balance!r}", f"one of {', '.join(Balance)}")
     return Balance(balance)
 
 

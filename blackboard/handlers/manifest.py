@@ -169,7 +169,7 @@ def described(jobs: Sequence[str], base: Path) -> Manifest:
 def _imported() -> Iterator[str]:
     """The files of the modules that this process has imported, but for those of Python itself."""
     for name, module in tuple(sys.modules.items()):  # threads of the jobs may import more
-        # What is no module, or not yet imported, may do anything when it is asked for an attribute.
+        # What is not a module, or not imported yet, may do anything when asked for an attribute.
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         is_own = name.partition(".")[0] not in sys.stdlib_module_names
         if is_own and isinstance(file, str) and os.path.isfile(file):  # noqa: PTH113 - never raises

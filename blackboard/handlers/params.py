@@ -147,7 +147,7 @@ class Params(Struct, frozen=True, kw_only=True):
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
         if choices is not None and not any(_is_same(value, one) for one in choices):
             named = ", ".join(map(str, choices))
-            raise BadInput(where, f"{value!r} is none of its values", f"give one of {named}")
+            raise BadInput(where, f"{value!r} is not one of its values", f"give one of {named}")
         words, is_one = _TYPES.get(schema.get("type", ""), _ANY)
         if not is_one(value):
             raise BadInput(where, f"{value!r} is not {words}", f"give {words}")
@@ -259,7 +259,7 @@ def described(kind: Any, name: str) -> Params:
         dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
     )
     if not is_class:
-        problem = f"params {kind!r} is no dataclass and no Struct of msgspec"
+        problem = f"params {kind!r} is not a dataclass or a Struct of msgspec"
         remedy = "name one; or leave it out, and validate `item.params` in the handler"
         raise BadInput(name, problem, remedy)
     try:

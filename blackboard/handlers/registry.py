@@ -82,7 +82,7 @@ def load(jobs: Sequence[str], base: Path) -> Handlers:
 def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]]) -> Handlers:
     """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
     if isinstance(handlers, str | Mapping):
-        raise BadInput("handlers", f"{handlers!r} is no list", "such as [feed, 'jobs']")
+        raise BadInput("handlers", f"{handlers!r} is not a list", "such as [feed, 'jobs']")
     found: list[Handler] = []
     folders: list[Path] = []
     for one in handlers:
@@ -93,7 +93,7 @@ def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]])
         else:
             is_module = isinstance(one, ModuleType)
             remedy = "name its functions" if is_module else "put @handler above it"
-            raise BadInput("handlers", f"{one!r} is no handler", remedy)
+            raise BadInput("handlers", f"{one!r} is not a handler", remedy)
     return by_type(found)
 
 
@@ -271,7 +271,7 @@ def _sources_of_module(entry: str, base: Path) -> list[Source]:
     known = ", ".join(shipped()) or "none"
     nothing = BadInput(
         f"jobs {entry!r}",
-        f"is no folder or file in {base}, no shipped job and no module that can be imported",
+        f"is not a folder or file in {base}, a shipped job, or a module that can be imported",
         f"shipped: {known}",
     )
     if not all(part.isidentifier() for part in entry.split(".")):

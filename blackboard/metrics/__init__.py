@@ -47,7 +47,7 @@ def exposition(metrics: Iterable[Metric], accept: str = "") -> Exposition:
     """Metrics in the format that an `Accept` header asks for: OpenMetrics, else Prometheus text."""
     try:
         encode, content_type = choose_encoder(accept)
-    except (TypeError, ValueError):  # its version is no number
+    except (TypeError, ValueError):  # its version is not a number
         encode, content_type = choose_encoder("")
     return Exposition(content_type, encode(_WithoutCreated(metrics)))
 

@@ -80,7 +80,7 @@ def pages_of(metrics: WorkerMetrics) -> Pages:
 @asynccontextmanager
 async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
     """Serves the pages for the length of the block; yields where. Raises BadInput when that is
-    taken, or is no address of this host.
+    taken, or is not an address of this host.
     """
     connections = dict[asyncio.Task[Any], asyncio.StreamWriter]()
     """By the task that answers."""

@@ -345,9 +345,9 @@ def _words(reason: object) -> str:
             code = re.search(r"\b[1-5]\d\d\b", str(reason))
             return f"the proxy answered {code[0]}" if code else "the proxy refused"
         case HTTPException():
-            return "what it answers is no HTTP"
+            return "what it answers is not HTTP"
         case UnicodeError():
-            return "its host is no name that a host can have"
+            return "its host is not a name that a host can have"
         case str():
             return "its address, or that of the proxy, is of no kind that is known here"
         case _:

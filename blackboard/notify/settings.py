@@ -116,7 +116,7 @@ def _check_number(name: str, number: int) -> None:
 
 
 def check_address(address: str, field: str) -> None:
-    """Raises BadInput for what is no http or https address, without repeating it."""
+    """Raises BadInput for what is not an http or https address, without repeating it."""
     if not address.isascii() or not address.isprintable() or " " in address:
         raise BadInput(field, "it has characters that no address has", "write them as %XX")
     try:
@@ -125,7 +125,7 @@ def check_address(address: str, field: str) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise BadInput(field, "it is no http or https address", REMEDY)
+        raise BadInput(field, "it is not an http or https address", REMEDY)
     if "@" in parts.netloc:
         raise BadInput(field, "a user and password in it would not be sent", REMEDY)
 

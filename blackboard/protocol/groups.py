@@ -166,7 +166,7 @@ def check_not_made(board: str) -> None:
 
 
 def check_no_pump(board: str, item_type: str, settings: RunSettings) -> None:
-    """Raises BadInput for an item of a pump's type that is no partition: no worker runs it."""
+    """Raises BadInput for an item of a pump's type that is not a partition: no worker runs it."""
     if settings.endless and not keys.group_of(board):
         problem = f"{item_type!r} is a pump, whose workers make the partitions that it names"
         where = keys.group_board(board, item_type)

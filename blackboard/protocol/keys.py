@@ -235,7 +235,7 @@ def group_of(board: str) -> str:
 def check_group_name(name: str) -> str:
     """Returns the name of a group, the second part of its board's name. Raises BadInput."""
     if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name):
-        raise BadInput("group", f"{name!r} is no name for a group", "letters, digits and _")
+        raise BadInput("group", f"{name!r} is not a name for a group", "letters, digits and _")
     if name == LEADERS:
         raise BadInput("group", f"{name!r} has the elections of a board", "another name")
     return name
@@ -246,5 +246,5 @@ def check_board_name(name: str) -> str:
     shard; a name with a dot is of a group's board. Raises BadInput.
     """
     if not _BOARD_NAME.fullmatch(name):
-        raise BadInput("board", f"{name!r} is no name for a board", "letters, digits and _")
+        raise BadInput("board", f"{name!r} is not a name for a board", "letters, digits and _")
     return name

@@ -287,7 +287,7 @@ async def each_for_itself(
 
 def fit(finished: FinishedRun, limit: int) -> FinishedRun:
     """The run, with an outcome that fits a row: a long error and a long output are cut, a result
-    that is too long is replaced by a warning, and one that is no JSON makes the run a failure. The
+    that is too long is replaced by a warning, and one that is not JSON makes the run a failure. The
     warnings of the result are added to those of the run, as many as fit.
     """
     ended = finished.ended
@@ -301,7 +301,7 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
             warnings = warnings[:-1]
         ended = replace(ended, warnings=warnings)
     except Exception as odd:  # noqa: BLE001 - any error here is the fault of this run alone
-        problem = f"the result is no JSON that can be kept: {type(odd).__name__}"
+        problem = f"the result is not JSON that can be kept: {type(odd).__name__}"
         ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
     error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
     return replace(finished, ended=replace(ended, error=error, output=output))

@@ -94,7 +94,7 @@ class Times:
         for name in ("normal", "maximum", "shutdown", "minimum", "per_held"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise BadInput(name, f"{value} is no duration", "give seconds, more than 0")
+                raise BadInput(name, f"{value} is not a duration", "give seconds, more than 0")
         if self.minimum >= self.normal:
             raise BadInput(
                 "minimum",

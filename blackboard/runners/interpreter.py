@@ -24,7 +24,7 @@ BadInput: by `executable`."""
 
 def executable() -> str:
     """The interpreter of child processes: the one of this process, or the one that the program has
-    set by `multiprocessing.set_executable`. Raises BadInput where that is no Python but a program
+    set by `multiprocessing.set_executable`. Raises BadInput where that is not Python but a program
     in which Python is embedded (PyInstaller, uWSGI ...), which would start itself again.
     """
     own = sys.executable or ""
@@ -33,7 +33,7 @@ def executable() -> str:
     is_program = getattr(sys, "frozen", False) and found == own
     name = found.rpartition("/")[2].lstrip(".").lower()  # of NixOS: .python3.12-wrapped
     if is_program or not name.startswith(_NAMES):
-        problem = f"{found!r}, which is to run child processes, is no Python"
+        problem = f"{found!r}, which is to run child processes, is not Python"
         remedy = "use `async def` handlers, or name one by multiprocessing.set_executable(...)"
         raise BadInput("python", problem, remedy)
     return found

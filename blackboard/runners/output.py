@@ -252,7 +252,7 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
         raise Unfit(f"the checkpoint is {size:,} characters of JSON; {limit:,} can be saved")
     for key in (key for one in _all_in(value) if isinstance(one, dict) for key in one):
         if not isinstance(key, str):  # the next run would not find it
-            raise Unfit(f"the handler saves the key {key!r}, which is no text: give it as text")
+            raise Unfit(f"the handler saves the key {key!r}, which is not text: give it as text")
     if mask.result(encoded, len(encoded)) != encoded:
         raise Unfit("the checkpoint holds the value of a ${NAME} of the params: it would be shown")
     return text

@@ -29,7 +29,7 @@ def check_lifespan(lifespan: Any, name: str, *, is_async: bool) -> None:
     """Raises BadInput naming `name`, where `resources` cannot be opened for a handler."""
     if not callable(lifespan):
         remedy = "a function under @contextlib.contextmanager"
-        raise BadInput(name, f"resources {lifespan!r} is no function", remedy)
+        raise BadInput(name, f"resources {lifespan!r} is not a function", remedy)
     written = inspect.unwrap(lifespan)
     is_manager = written is not lifespan or isinstance(lifespan, type)
     if not is_manager and (

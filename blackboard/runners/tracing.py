@@ -139,7 +139,7 @@ def _exporter(
     if chosen == "none":
         return None
     if chosen not in kinds:
-        raise BadInput(name, f"{chosen!r} is none", f"one of {', '.join(kinds)}, none")
+        raise BadInput(name, f"there is no {chosen!r}", f"one of {', '.join(kinds)}, none")
     names = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
     said = next((one for one in names if environ.get(one)), "")  # that of the signal counts
     if chosen == "otlp" and environ.get(said, "") not in PROTOCOLS:

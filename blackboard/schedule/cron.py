@@ -226,7 +226,9 @@ def read_fields(expression: str) -> Fields:
     if expression.lower() == "@reboot":
         raise BadInput("cron", "@reboot has no meaning: a board has no host", "use every or at")
     if len(texts) == 1 and texts[0].startswith("@"):
-        raise BadInput("cron", f"{_shorten(expression)!r} is no name of a schedule", _remedy(texts))
+        raise BadInput(
+            "cron", f"{_shorten(expression)!r} is not the name of a schedule", _remedy(texts)
+        )
     if len(texts) != 5:
         fields = f"{len(texts)} field{'s' * (len(texts) != 1)}"
         raise BadInput("cron", f"{_shorten(expression)!r} has {fields}", _remedy(texts))
@@ -271,7 +273,9 @@ def _read_field(
             value = low + names.index(name_of_it)
         if not low <= value <= high:
             allowed = f"use {low}-{high}" + (f" or {names[0]}-{names[-1]}" if names else "")
-            raise BadInput("cron", f"{word!r} is no {name}", allowed)
+            raise BadInput(
+                "cron", f"{word!r} is not {'an' if name == 'hour' else 'a'} {name}", allowed
+            )
         return value
 
     numbers: set[int] = set()

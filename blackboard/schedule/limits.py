@@ -175,7 +175,7 @@ def _read(text: str, calendars: Calendars | None) -> tuple[str, Sequence[Window]
     elif _NAME.fullmatch(text):
         name = text
     else:
-        raise BadInput("blackout", f"{text[:60]!r} is no window", _REMEDY)
+        raise BadInput("blackout", f"{text[:60]!r} is not a window", _REMEDY)
     if calendars is None:
         return text, []
     texts, found = _calendar(name, calendars)
@@ -191,7 +191,7 @@ def _calendar(name: str, calendars: Calendars) -> tuple[Sequence[str], Sequence[
     for text in texts:
         window = _window(text)
         if window is None:
-            raise BadInput(name, f"{text[:60]!r} is no window", _REMEDY)
+            raise BadInput(name, f"{text[:60]!r} is not a window", _REMEDY)
         found.append(window)
     return texts, found
 
@@ -208,13 +208,13 @@ def check_calendars(calendars: Calendars) -> None:
             remedy = "another name, as in holidays"
             raise BadInput(name, "it is a window by itself, and no name of a calendar", remedy)
         if not _NAME.fullmatch(name) or name != name.lower():
-            raise BadInput(name, "it is no name of a calendar", "small letters, as in holidays")
+            raise BadInput(name, "it is not a name of a calendar", "small letters, as in holidays")
         _calendar(name, calendars)
 
 
 @lru_cache(maxsize=4096)
 def _window(text: str) -> Window | None:
-    """The window that a text in small letters means; None: the text is no window."""
+    """The window that a text in small letters means; None: the text is not a window."""
     days, _, times = text.rpartition(" ") if _TIMES.search(text) else (text, "", "")
     begin, end = 0, _MIDNIGHT
     if times:

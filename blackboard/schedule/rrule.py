@@ -484,7 +484,7 @@ def read_parts(text: str) -> dict[str, str]:
     if frequency not in _STEPS and frequency not in _MONTHS:
         raise _refusal(f"FREQ={frequency} is not known", "use " + ", ".join([*_STEPS, *_MONTHS]))
     if parts["WKST"] not in RULE_DAYS:
-        raise _refusal(f"WKST={parts['WKST']} is no weekday", "use MO, TU, WE, TH, FR, SA, SU")
+        raise _refusal(f"WKST={parts['WKST']} is not a weekday", "use MO, TU, WE, TH, FR, SA, SU")
     for weekday in parts["BYDAY"].split(",") if "BYDAY" in parts else ():
         found = _WEEKDAY.fullmatch(weekday)
         if found is None or (found[1] and frequency not in _MONTHS):
@@ -531,7 +531,7 @@ def _read_time(text: str) -> tuple[datetime, bool]:
     remedy = "write it like 20261231T235900, with a Z at the end for UTC"
     found = _TIME.fullmatch(text)
     if found is None:
-        raise _refusal(f"{text[:40]!r} is no time", remedy)
+        raise _refusal(f"{text[:40]!r} is not a time", remedy)
     try:
         moment = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")  # noqa: DTZ007
     except ValueError:

@@ -85,7 +85,7 @@ def duration_of(value: str | float | timedelta, field: str = "duration") -> time
         value = format_duration(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, float) and isnan(value):
-            raise BadInput(field, f"{value!r} is no number", _EXAMPLES)
+            raise BadInput(field, f"{value!r} is not a number", _EXAMPLES)
         if value > LONGEST.total_seconds():
             raise BadInput(field, "it is longer than ten years", _EXAMPLES)
         value = max(value, -LONGEST.total_seconds())  # a timedelta has an end
@@ -150,7 +150,7 @@ def read_moment(text: str, zone: str, field: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise BadInput(field, f"{text[:60]!r} is no time", _REMEDY) from None
+        raise BadInput(field, f"{text[:60]!r} is not a time", _REMEDY) from None
     return in_zone(moment, zone, field, text=text)
 
 
@@ -210,7 +210,7 @@ def _on_day(found: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> 
     try:
         of_day = time(int(found[2] or 0), int(found[3] or 0))
     except ValueError:
-        raise BadInput(field, f"{found[0]!r} is no time", "00:00 to 23:59") from None
+        raise BadInput(field, f"{found[0]!r} is not a time", "00:00 to 23:59") from None
     return first_shown(datetime.combine(day, of_day), zone)
 
 

@@ -571,7 +571,7 @@ def _checked_kind(kind: str) -> ElectionKind:
         return ElectionKind(kind)
     except ValueError:
         kinds = ", ".join(one.value for one in ElectionKind)
-        raise BadInput("kind", f"{kind!r} is none", f"one of {kinds}") from None
+        raise BadInput("kind", f"there is no kind {kind!r}", f"one of {kinds}") from None
 
 
 def _checked_lease(lease: str | float | timedelta) -> timedelta:

@@ -289,7 +289,7 @@ class GroupRows:
         elif version_of(row.data) > VERSION or about.items() <= row.data.items():
             return
         elif group_trouble(row, meta):
-            write = Replace(key, about, row.etag)  # a row that is no JSON cannot be merged
+            write = Replace(key, about, row.etag)  # a row that is not JSON cannot be merged
         else:
             write = Merge(key, about, row.etag)
         with suppress(Conflict, Unknown):  # another worker was faster, or the next one writes it

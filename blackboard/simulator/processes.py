@@ -226,7 +226,7 @@ class ProcessLoop:
     # ---- other methods that asyncio calls
 
     get_debug = staticmethod(bool)
-    """Says False. asyncio asks for every future, so it is no function of Python."""
+    """Says False. asyncio asks for every future, so it is not a function of Python."""
 
     def is_running(self) -> bool:
         return not self.dead

@@ -81,7 +81,9 @@ def parse_faults(text: str) -> frozenset[Fault]:
     kinds = ", ".join(one.value for one in Fault if one in OF_A_BOARD)
     for name in names:
         if name not in OF_A_BOARD:
-            raise BadInput("faults", f"{name!r} is no kind of fault", f"all, none, or of: {kinds}")
+            raise BadInput(
+                "faults", f"{name!r} is not a kind of fault", f"all, none, or of: {kinds}"
+            )
     if not names:
         raise BadInput("faults", "names none", f"all, none, or of: {kinds}")
     return frozenset(Fault(name) for name in names)

@@ -58,7 +58,7 @@ class AzureAddress(Struct, frozen=True, kw_only=True):
 def azure_address(url: str) -> AzureAddress:
     """The table that `url` names.
 
-    Raises BadInput for what is no address, or holds a secret; StoreProblem for Cosmos DB.
+    Raises BadInput for what is not an address, or holds a secret; StoreProblem for Cosmos DB.
     """
     refuse_secrets(url)
     parts = _split(url)
@@ -112,7 +112,7 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         wrong = True
     if wrong or parts.username is not None:
-        raise BadInput("store", "this is no address of a table", _FORMS) from None
+        raise BadInput("store", "this is not an address of a table", _FORMS) from None
     if parts.query or parts.fragment or "?" in url or "#" in url:
         problem = "an address has no ? and no #"
         remedy = f"a shared access signature belongs into {CONNECTION_STRING}"
@@ -123,7 +123,9 @@ def _split(url: str) -> SplitResult:
 def _emulated(parts: SplitResult) -> AzureAddress:
     segments = _segments(parts)
     if len(segments) > 1 or (segments and not parts.netloc):
-        raise BadInput("store", "this is no address of an emulator", "azurite://HOST:PORT/TABLE")
+        raise BadInput(
+            "store", "this is not an address of an emulator", "azurite://HOST:PORT/TABLE"
+        )
     at = netloc(parts, 10002) if parts.hostname else EMULATOR_AT
     return AzureAddress(
         endpoint=f"http://{at}/{EMULATOR}",

@@ -82,7 +82,7 @@ class Connection:
             raise _unreadable("it is no connection string: NAME=VALUE;NAME=VALUE")
         host = _host(fields)
         if host is None:
-            raise _unreadable("its TableEndpoint is no address")
+            raise _unreadable("its TableEndpoint is not an address")
         for one in (host, _text(fields, "endpointsuffix"), _text(fields, "accountendpoint")):
             refuse_cosmos(urlsplit(one).netloc or one)
         if _text(fields, "usedevelopmentstorage").lower() == "true":
@@ -136,7 +136,7 @@ def _text(fields: dict[str, Secret], name: str) -> str:
 
 
 def _host(fields: dict[str, Secret]) -> str | None:
-    """Host and port of its TableEndpoint, "" without one; None if that is no address."""
+    """Host and port of its TableEndpoint, "" without one; None if that is not an address."""
     endpoint = _text(fields, "tableendpoint")
     try:
         parts = urlsplit(endpoint)

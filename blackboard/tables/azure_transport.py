@@ -50,7 +50,7 @@ logging.getLogger("azure").addHandler(logging.NullHandler())  # errors are raise
 def proxy_of(endpoint: str) -> str | None:
     """The proxy that the environment names for an account, as `HTTPS_PROXY` and `NO_PROXY` do.
     Nothing else of the environment is used: the passwords in `~/.netrc` are for other programs.
-    Raises BadInput for what is no address; it is not repeated, since it may hold a secret.
+    Raises BadInput for what is not an address; it is not repeated, since it may hold a secret.
     """
     parts = urlsplit(endpoint)
     named = getproxies().get(parts.scheme)
@@ -64,7 +64,7 @@ def proxy_of(endpoint: str) -> str | None:
         is_good = False
     if not is_good:
         name = f"{parts.scheme.upper()}_PROXY"
-        raise BadInput(name, "it is no address of a proxy", "as in http://HOST:PORT")
+        raise BadInput(name, "it is not an address of a proxy", "as in http://HOST:PORT")
     return address
 
 

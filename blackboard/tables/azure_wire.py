@@ -210,7 +210,7 @@ def page_of(
     status: int, headers: Mapping[str, str], body: bytes
 ) -> tuple[list[Row], tuple[str, ...]]:
     """The rows of a page, and the keys at which the range continues; none: it has ended. Raises
-    ServiceAnswer, and any other error for a body that is no page.
+    ServiceAnswer, and any other error for a body that is not a page.
     """
     if status != OK:
         raise _problem(status, headers, body)

@@ -144,7 +144,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
             found.append(ipaddress.ip_network(text, strict=False))
         except ValueError:
             remedy = "an address or a range, as in 10.0.0.7 or 10.0.0.0/24"
-            raise BadInput("proxies", f"{text!r} is no address", remedy) from None
+            raise BadInput("proxies", f"{text!r} is not an address", remedy) from None
     return tuple(found)
 
 
@@ -170,7 +170,7 @@ def host_names(texts: Sequence[str]) -> frozenset[str]:
     for text in texts:
         if not host_name(text):
             remedy = "a name without scheme and path, as in board.example.org"
-            raise BadInput("hosts", f"{text!r} is no name of a host", remedy)
+            raise BadInput("hosts", f"{text!r} is not a name of a host", remedy)
     return frozenset(map(host_name, texts))
 
 

@@ -125,9 +125,9 @@ def params_in(text: str) -> dict[str, Any]:
         found = msgspec.json.decode(text)
         check_keys(text, "params")
     except (ValueError, RecursionError) as problem:
-        raise BadInput("params", f"it is no JSON: {problem}", 'as in {"days": 3}') from None
+        raise BadInput("params", f"it is not JSON: {problem}", 'as in {"days": 3}') from None
     if not isinstance(found, dict):
-        raise BadInput("params", "it is no object", 'as in {"days": 3}')
+        raise BadInput("params", "it is not an object", 'as in {"days": 3}')
     return found
 
 
@@ -144,7 +144,7 @@ def options_in(form: Form) -> dict[str, Any]:
     if text := options.get("retries"):
         options["retries"] = number_of(text)
         if options["retries"] is None:
-            raise BadInput("retries", f"{text!r} is no number", "0 or more")
+            raise BadInput("retries", f"{text!r} is not a number", "0 or more")
     if sum(bool(options.get(name)) for name in ("every", "cron", "rrule", "at")) > 1:
         raise BadInput(
             "schedule", "there is more than one", "every, cron, rrule or at: one of them"

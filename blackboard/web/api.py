@@ -183,7 +183,7 @@ async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes
 async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes.RunsAnswer:
     after = None if query.after is UNSET else cursor_in(query.after)
     if after is None and query.after is not UNSET:
-        problem = f"{query.after[:60]!r} is no place in a list of runs"
+        problem = f"{query.after[:60]!r} is not a place in a list of runs"
         raise BadInput("after", problem, "give `next` of the answer before")
     wanted = RunQuery(
         outcomes=query.outcome,
@@ -374,7 +374,7 @@ async def _body(request: Request, struct: Any) -> Any:
         raise _bad(problem, struct, what="body") from None
     except (ValueError, RecursionError) as problem:
         what = "half of a surrogate pair is no character" if _HALF.search(body) else problem
-        raise BadInput("body", f"it is no JSON: {what}", 'as in {"id": "davis"}') from None
+        raise BadInput("body", f"it is not JSON: {what}", 'as in {"id": "davis"}') from None
     return decoded
 
 

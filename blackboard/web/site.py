@@ -358,7 +358,7 @@ def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
 
 
 def next_text(one: ItemStatus) -> str:
-    """When an item runs next, where that is no time: "paused", "again"; "" where it is one."""
+    """When an item runs next, where that is not a time: "paused", "again"; "" where it is one."""
     return "" if one.waiting else next_words(one, ShownTimes(one.item.ready))
 
 

@@ -327,7 +327,7 @@ class _Reading:
         length = length_of(said)
         if length is None:
             if said.strip():
-                self._member.mended.append(f"{name}: {said[:40]!r} is no duration")
+                self._member.mended.append(f"{name}: {said[:40]!r} is not a duration")
             return None
         least = min(LONGEST, LATEST - start.within().wall).total_seconds()
         if length.days * 86_400 + length.seconds > least:

@@ -117,7 +117,7 @@ class CalendarParams(msgspec.Struct, frozen=True, kw_only=True):
         if self.first is not None:
             _check_first(self.first)
         if not self.out.strip() or "\0" in self.out:
-            raise BadInput("params.out", f"{self.out!r} is no folder", "a path like out/cities")
+            raise BadInput("params.out", f"{self.out!r} is not a folder", "a path like out/cities")
 
 
 def _check_zone(name: str) -> None:
@@ -125,7 +125,7 @@ def _check_zone(name: str) -> None:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise BadInput(
-            "params.timezone", f"{name!r} is no time zone", "an IANA name like Europe/Paris"
+            "params.timezone", f"{name!r} is not a time zone", "an IANA name like Europe/Paris"
         ) from None
 
 
@@ -205,7 +205,7 @@ def _in_file(given: str, allowed: Policy) -> list[Listed]:
     try:
         path = Path(given).expanduser()
         if not path.is_file():
-            raise BadInput(field_name, f"{given!r} is no file")
+            raise BadInput(field_name, f"{given!r} is not a file")
         with path.open(encoding="utf-8", errors="replace") as file:
             text = file.read(_LONGEST_LIST + 1)
     except (OSError, ValueError, RuntimeError) as problem:
@@ -217,7 +217,7 @@ def _in_file(given: str, allowed: Policy) -> list[Listed]:
 
 
 def _listed(entry: Any) -> Listed:
-    """An entry of a list. One that is no address gets "": the others are fetched all the same."""
+    """An entry of a list. One that is not an address gets "", and the others are fetched."""
     said = entry if isinstance(entry, Mapping) else {"url": entry}
     url, name, primary = said.get("url"), said.get("name"), said.get("primary", False)
     if not isinstance(primary, bool):
@@ -296,7 +296,7 @@ def _memory(value: Any) -> int:
         found = _SIZE.fullmatch(value)
         size = int(found[1]) * 1024 ** (1 + "kmg".index(found[2].lower())) if found else None
     if not isinstance(size, int) or isinstance(size, bool):
-        raise BadInput(field_name, f"{value!r} is no size", 'such as "512MiB"')
+        raise BadInput(field_name, f"{value!r} is not a size", 'such as "512MiB"')
     if size < LEAST:
         raise BadInput(field_name, f"{value!r} is too little for a reader", "128MiB or more")
     return size

@@ -311,7 +311,7 @@ def _joined(url: httpx2.URL, place: str) -> str:
     try:
         return str(url.join(place))
     except (httpx2.InvalidURL, ValueError):
-        raise FetchFailed("redirected to something that is no address") from None
+        raise FetchFailed("redirected to something that is not an address") from None
 
 
 def _cookies(headers: httpx2.Headers) -> dict[str, str]:

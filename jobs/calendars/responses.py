@@ -52,7 +52,7 @@ class Why(StrEnum):
     GONE = "gone"
     """The server says that there is no such feed."""
     REFUSED = "refused"
-    """It may not be fetched, or is no address: nothing of it is shown."""
+    """It may not be fetched, or is not an address: nothing of it is shown."""
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ def next_request_at(value: str, now: datetime) -> datetime | None:
 def words_of(body: bytes, *addresses: str) -> str:
     """What people read in an answer that is no feed: one short line, with nothing in it that one
     of the addresses on the way to it keeps secret. Nothing of a calendar or of another feed, and of
-    what is no text.
+    what is not text.
     """
     body = body[:HEAD]
     if why_no_calendar(body) in {"", OTHER_FEED}:

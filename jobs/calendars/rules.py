@@ -82,7 +82,7 @@ def tidy(value: str) -> tuple[Rule, list[str]]:
         try:
             name, equals, said = _part(part, is_last=number == len(given))
         except ValueError:
-            raise ValueError(f"{value[:60]!r} is no rule") from None
+            raise ValueError(f"{value[:60]!r} is not a rule") from None
         whole = f"{name}{equals}{said}"
         if _IDLE.fullmatch(whole):
             continue
@@ -93,7 +93,7 @@ def tidy(value: str) -> tuple[Rule, list[str]]:
             left_out.append(f"{name}={parts[name]}")
         parts[name] = said
     if "FREQ" not in parts:
-        raise ValueError(f"{value[:60]!r} is no rule")
+        raise ValueError(f"{value[:60]!r} is not a rule")
     if "UNTIL" in parts:
         datetime.fromisoformat(parts["UNTIL"])
     _check_numbers(parts)

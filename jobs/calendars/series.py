@@ -233,7 +233,7 @@ def _series(
         for member, name, moment in (*idle, *missed):
             is_old = member.sequence < main.sequence and window.has(moment.wall.date())
             if is_old or shown.intersection(series_times.near(moment)):
-                member.mended.append(f"{name} {moment.text} is no time of its series")
+                member.mended.append(f"{name} {moment.text} is not a time of its series")
         changes = [one for one, at in changed if at not in over or one.sequence >= main.sequence]
     except MemoryError:
         raise
@@ -278,7 +278,7 @@ class _SeriesTimes:
 
     def named(self, moment: Moment) -> list[str]:
         """All times that a moment names: those of a day, the one at the hour of the start first; or
-        that of an instant. An instant that is no time may mean the only one of its day: by the
+        that of an instant. An instant that is not a time may mean the only one of its day: by the
         clocks in which the feed has the start, as many programs write a local time as UTC; or as a
         midnight, which some write behind a date. One in UTC is an hour of the day elsewhere: it is
         a date where its day by the clocks of the series has no other time.

@@ -203,7 +203,7 @@ class Zones:
             try:
                 moment = self._one(start, tzid, block, local, day=day)
             except ValueError:
-                problem = f"{line.name}: {start[:40]!r} is no date or time"
+                problem = f"{line.name}: {start[:40]!r} is not a date or time"
                 raise ValueError(problem) from None
             found.append((moment, end))
         return found

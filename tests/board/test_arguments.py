@@ -255,11 +255,11 @@ LONG = "x" * 40_000
         (lambda board: board.add("new", "feed", until=5), "until: 5 is not text or a date"),
         (lambda board: board.add("new", "feed", missed="some"), "missed: 'some' is not one of one"),
         (lambda board: board.add("new", "feed", every=0), "every: 0 is not longer than nothing"),
-        (lambda board: board.add("new", "feed", every=math.nan), "every: nan is no number"),
+        (lambda board: board.add("new", "feed", every=math.nan), "every: nan is not a number"),
         (lambda board: board.add("new", "feed", every=1e-9), "every: 1e-09 is not longer than"),
         (lambda board: board.add("new", "feed", every=10**300), "every: it is longer than ten"),
         (lambda board: board.add("new", "feed", every=10**5_000), "every: it is longer than ten"),
-        (lambda board: board.worker().work(["idle"]), r"until: \['idle'\] is none"),
+        (lambda board: board.worker().work(["idle"]), r"until: there is no \['idle'\]"),
         (lambda board: board.worker(slots=10**30).work("once"), "slots: it is too many"),
         (lambda board: board.worker(slots=0).work("once"), "slots: 0 is too few"),
         (lambda board: board.worker(slots=True).work("once"), "slots: True is not a whole number"),
@@ -322,7 +322,7 @@ def test_a_settings_file_has_a_name_that_a_file_may_have() -> None:
         async with blackboard.open("memory:", settings="a\0b", create=True):
             pass
 
-    with pytest.raises(BadInput, match=r"config: .* is no path"):
+    with pytest.raises(BadInput, match=r"config: .* is not a path"):
         asyncio.run(story())
 
 
@@ -374,7 +374,7 @@ def test_the_last_slot_may_be_of_a_day(tmp_path: Path) -> None:
 
 def test_a_board_without_a_name_is_refused(tmp_path: Path) -> None:
     with (
-        pytest.raises(BadInput, match="board: '' is no name for a board"),
+        pytest.raises(BadInput, match="board: '' is not a name for a board"),
         blackboard.open_blocking(tmp_path / "board.db", name="", create=True),
     ):
         pass

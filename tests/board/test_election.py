@@ -568,7 +568,7 @@ async def test_a_handler_of_sigterm_that_a_program_installs_in_the_block_stays(t
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"kind": "vote"}, "kind: 'vote' is none (one of mutex, bully, ring)"),
+        ({"kind": "vote"}, "kind: there is no kind 'vote' (one of mutex, bully, ring)"),
         ({"lease": "15"}, "lease: '15' has no unit (write 15s for seconds)"),
         (
             {"lease": "2s"},

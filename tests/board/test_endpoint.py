@@ -35,6 +35,6 @@ def test_an_endpoint_is_a_port_or_a_host_and_a_port(
     ],
 )
 def test_what_has_no_port_is_refused(text: str, processes: int) -> None:
-    with pytest.raises(BadInput, match=r"metrics: .* is no address with a port") as refused:
+    with pytest.raises(BadInput, match=r"metrics: .* is not an address with a port") as refused:
         Endpoint.parse(text, "metrics", processes=processes)
     assert "a port up to 65535" in refused.value.remedy

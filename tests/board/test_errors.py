@@ -15,7 +15,7 @@ ERRORS = [
     AlreadyThere("davis"),
     BadRow("item:davis", "no good fence"),
     BadRow("item:davis", "no good fence", board="town.clicks"),
-    BadSpec("it is no JSON", "davis"),
+    BadSpec("it is not JSON", "davis"),
     blackboard.LeaseLost("the run is over"),
     blackboard.MissingStore("there is nothing yet"),
     Busy(1.5, "throttled"),

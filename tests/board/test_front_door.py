@@ -214,7 +214,7 @@ def test_items_are_found_by_glob_type_and_state(url: str) -> None:
             [failed] = [one async for one in board.items(state="failed")]
             assert (failed.id, failed.failures) == ("b1", 1)
             assert "ValueError: as it was told" in str(failed.error)
-            with pytest.raises(BadInput, match="'odd' is none"):
+            with pytest.raises(BadInput, match="there is no state 'odd'"):
                 [one async for one in board.items(state="odd")]
 
     asyncio.run(story())
@@ -379,7 +379,7 @@ def test_what_is_done_to_an_item_whose_lock_is_damaged_is_no_error(url: str) -> 
         (lambda board: board.edit("there", reason="storm"), "edit: nothing is changed"),
         (lambda board: board.run("there", params={"x": None}), "params.x: null"),
         (lambda board: board.add("there", "feed"), "is on this board already"),
-        (lambda board: board.worker().work("whenever"), "until: 'whenever' is none"),
+        (lambda board: board.worker().work("whenever"), "until: there is no 'whenever'"),
     ],
 )
 def test_bad_input_is_refused_as_on_the_command_line(
@@ -414,7 +414,7 @@ def test_an_item_with_a_damaged_spec_is_refused(url: str) -> None:
 def test_an_option_that_is_none_is_no_option(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(str(tmp_path / "app.db")) as board:
-            with pytest.raises(TypeError, match="'evry' is no option of an item"):
+            with pytest.raises(TypeError, match="'evry' is not an option of an item"):
                 await board.add("a", "feed", evry="1h")  # type: ignore[call-arg]
 
     asyncio.run(story())
@@ -488,7 +488,7 @@ async def _any_worker(board: Board) -> bool:
 
 @pytest.mark.parametrize(
     ("handlers", "problem"),
-    [([len], "is no handler"), (["absent.py"], "no such file"), ("feeds", "is no list")],
+    [([len], "is not a handler"), (["absent.py"], "no such file"), ("feeds", "is not a list")],
 )
 def test_handlers_that_cannot_be_used_are_refused(
     tmp_path: Path, handlers: Any, problem: str

@@ -96,8 +96,8 @@ def test_what_fits_is_taken(params: Params, given: dict[str, Any]) -> None:
         ({"days": "$${DAYS}"}, "params.days: '$${DAYS}' is not a whole number"),
         ({"share": "half"}, "params.share: 'half' is not a number (give a number)"),
         ({"loud": 1}, "params.loud: 1 is not true or false (give true or false)"),
-        ({"depth": "deep"}, "params.depth: 'deep' is none of its values (give one of"),
-        ({"way": "left"}, "params.way: 'left' is none of its values (give one of"),
+        ({"depth": "deep"}, "params.depth: 'deep' is not one of its values (give one of"),
+        ({"way": "left"}, "params.way: 'left' is not one of its values (give one of"),
         ({"names": "a"}, "params.names: 'a' is not a list (give a list)"),
         ({"names": ["a", 1]}, "params.names[1]: 1 is not text (give text)"),
         ({"sizes": {"a": "b"}}, "params.sizes.a: 'b' is not a whole number"),
@@ -239,7 +239,9 @@ def test_what_the_class_refuses_by_itself_no_item_can_have(
 
 @pytest.mark.parametrize("kind", [int, dict, "ReportParams", lambda: 1])
 def test_what_is_no_class_of_params_is_refused_where_it_is_declared(kind: Any) -> None:
-    with pytest.raises(BadInput, match=r"handler 't' .* is no dataclass .* validate `item.params`"):
+    with pytest.raises(
+        BadInput, match=r"handler 't' .* is not a dataclass .* validate `item.params`"
+    ):
 
         @handler("t", params=kind)
         def run(item: Item, ctx: Context) -> None: ...

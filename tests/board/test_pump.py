@@ -66,15 +66,15 @@ def test_the_durations_of_a_pump_may_be_seconds() -> None:
         ({"partitions": MOST_PARTITIONS + 1}, "partitions 1001 is neither"),
         ({"partitions": []}, "0 partitions (1 to 1,000)"),
         ({"partitions": ["a", "a"]}, "two partitions have one name"),
-        ({"partitions": ["a", ""]}, "partition '' is no name"),
-        ({"partitions": ["a", 7]}, "partition 7 is no name"),
-        ({"partitions": ["x" * 1_001]}, "is no name (printable text of 1 to 1,000 characters)"),
+        ({"partitions": ["a", ""]}, "partition '' is not a name"),
+        ({"partitions": ["a", 7]}, "partition 7 is not a name"),
+        ({"partitions": ["x" * 1_001]}, "is not a name (printable text of 1 to 1,000 characters)"),
         ({"partitions": lambda a, b: ["x"]}, "partitions is a function of (a, b)"),
         ({"partitions": 1, "lease": "2s"}, "lease: '2s' is too short (3s at the least)"),
         ({"partitions": 1, "lease": "soon"}, "lease: 'soon'"),
         ({"partitions": 1, "lease": True}, "lease: True has no unit"),
         ({"partitions": 1, "drain": "soon"}, "drain: 'soon'"),
-        ({"partitions": 1, "balance": "fair"}, "balance 'fair' is none"),
+        ({"partitions": 1, "balance": "fair"}, "there is no balance 'fair'"),
     ],
 )
 def test_what_cannot_be_used_is_named_when_the_module_is_imported(
@@ -132,7 +132,7 @@ def test_no_schedule_is_given_to_a_partition(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a-b", "a.b", "x" * 61, 7])
 def test_the_name_of_a_group_is_part_of_a_boards_name(name: Any) -> None:
-    with pytest.raises(BadInput, match=r"group: .* is no name for a group"):
+    with pytest.raises(BadInput, match=r"group: .* is not a name for a group"):
         pump(name, partitions=1)(serve)
 
 

@@ -217,9 +217,9 @@ def test_what_another_program_saved_is_no_place(
 @pytest.mark.parametrize(
     ("checkpoint", "words"),
     [
-        ("x", "its checkpoint 'x' is no place in a file"),
-        ([1], "its checkpoint [1] is no place in a file"),
-        ({"position": "4"}, "its checkpoint {'position': '4'} is no place in a file"),
+        ("x", "its checkpoint 'x' is not a place in a file"),
+        ([1], "its checkpoint [1] is not a place in a file"),
+        ({"position": "4"}, "its checkpoint {'position': '4'} is not a place in a file"),
         ({"position": -5}, "its checkpoint {'position': -5} has a number that is out of range"),
         ({"position": 2**64}, "out of range"),
         ({"position": 900, "inode": 0, "head": "h"}, "it has 4 bytes, and was read on at byte 900"),

@@ -201,7 +201,7 @@ def test_jobs_may_be_named_as_on_the_command_line(
 
 @pytest.mark.parametrize(
     ("jobs", "problem"),
-    [((), "there are none"), ((len,), "is no handler"), (("absent.py",), "no such file")],
+    [((), "there are none"), ((len,), "is not a handler"), (("absent.py",), "no such file")],
 )
 def test_jobs_that_cannot_be_used_are_refused(
     sqlite_board: BoardUnderTest, jobs: tuple[Any, ...], problem: str

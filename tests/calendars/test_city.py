@@ -133,8 +133,8 @@ LISTS = {
         "# One\nhttps://a.org/x\nhttps://b.org/y",
         [("https://a.org/x", "One"), ("https://b.org/y", "")],
     ),
-    "a heading is no name": ("# --- Live feeds ---\nhttps://a.org/x", [("https://a.org/x", "")]),
-    "a note is no name": (
+    "a heading is not a name": ("# --- Live feeds ---\nhttps://a.org/x", [("https://a.org/x", "")]),
+    "a note is not a name": (
         "# One\n# cmd: python x.py --url https://b.org\nhttps://a.org/x",
         [("https://a.org/x", "One")],
     ),
@@ -204,8 +204,8 @@ def test_a_list_of_feeds_may_be_a_file_that_each_run_reads(tmp_path: Path) -> No
     [
         ({"feeds_file": "feeds.txt"}, Policy(), "files are not allowed"),
         ({"feeds_file": "feeds.txt", "feeds": FEEDS}, FILES, "beside feeds"),
-        ({"feeds_file": "/dev/zero"}, FILES, "is no file"),
-        ({"feeds_file": "nowhere/feeds.txt"}, FILES, "is no file"),
+        ({"feeds_file": "/dev/zero"}, FILES, "is not a file"),
+        ({"feeds_file": "nowhere/feeds.txt"}, FILES, "is not a file"),
         ({"feeds_file": "a\0b"}, FILES, "feeds_file"),
         ({"feeds_file": 7}, FILES, "fits nothing"),
     ],

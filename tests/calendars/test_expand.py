@@ -404,12 +404,12 @@ def test_an_event_with_a_broken_start_is_left_out_and_counted(start: str) -> Non
 
 
 UNREADABLE = {
-    "tomorrow": "DTSTART: 'tomorrow' is no date or time",
-    "20260901T180000Z\nDTEND:20260901T9900": "DTEND: '20260901T9900' is no date or time",
+    "tomorrow": "DTSTART: 'tomorrow' is not a date or time",
+    "20260901T180000Z\nDTEND:20260901T9900": "DTEND: '20260901T9900' is not a date or time",
     "20260901T180000Z\nDURATION:P99999999D": "DURATION: 'P99999999D' is too long",
-    "20260901T180000Z\nDURATION:5 hours": "DURATION: '5 hours' is no duration",
-    "20260901T180000Z\nRDATE:20260902T180000Z/P": "RDATE: 'P' is no duration",
-    "20260901T180000Z\nEXDATE:20260931": "EXDATE: '20260931' is no date or time",
+    "20260901T180000Z\nDURATION:5 hours": "DURATION: '5 hours' is not a duration",
+    "20260901T180000Z\nRDATE:20260902T180000Z/P": "RDATE: 'P' is not a duration",
+    "20260901T180000Z\nEXDATE:20260931": "EXDATE: '20260931' is not a date or time",
 }
 
 

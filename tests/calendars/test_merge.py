@@ -204,7 +204,7 @@ TWO = {
         at("2", "The Hall", title="Jazz Night at The Hall"),
     ),
     "a title that goes on": (at("1", title="Jazz"), at("2", title="Jazz for Kids")),
-    "a time is no place": (
+    "a time is not a place": (
         at("1", "Plaza", title="Jazz"),
         at("2", "Plaza", title="Jazz at Noon"),
     ),

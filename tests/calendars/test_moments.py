@@ -131,7 +131,7 @@ def test_zones_are_known_by_many_names(name: str, expected: str) -> None:
         ("US/Pacific-New", "America/Los_Angeles"),
         ("Canada/East-Saskatchewan", "America/Regina"),
         ("Berlin", "Europe/Berlin"),
-        # What is shown contradicts itself, or is no zone: the offset remains.
+        # What is shown contradicts itself, or is not a zone: the offset remains.
         ("(UTC+03:00) Berlin", "Etc/GMT-3"),
         ("(UTC+03:00) Nowhere", "Etc/GMT-3"),
         ("EST", NEW_YORK),

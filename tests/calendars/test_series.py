@@ -253,7 +253,7 @@ def test_what_is_broken_of_an_event_costs_that_alone(lines: str, expected: list[
 
 def test_what_was_mended_is_counted_with_the_first_reason() -> None:
     parsed = read(calendar(event("1", "E", "20260902T180000Z", "RRULE:FREQ=SOMETIMES")))
-    assert (parsed.mended, parsed.mending) == (1, "'FREQ=SOMETIMES' is no rule")
+    assert (parsed.mended, parsed.mending) == (1, "'FREQ=SOMETIMES' is not a rule")
     assert read(calendar(WEEKLY)).mended == 0
 
 
@@ -417,7 +417,7 @@ def test_an_older_change_at_no_time_of_its_series_is_shown_and_noted() -> None:
     change = event("w", "Weekly", "20260930T180000Z", "RECURRENCE-ID:20260930T180000Z")
     parsed = read(calendar(series, change))
     assert sorted(one.start for one in parsed.occurrences) == days(2, 9, 16, 23, 30)
-    assert parsed.mending == "RECURRENCE-ID 20260930T180000Z is no time of its series"
+    assert parsed.mending == "RECURRENCE-ID 20260930T180000Z is not a time of its series"
     newer = read(calendar(series, f"{change}\nSEQUENCE:3"))
     assert (len(newer.occurrences), newer.mended) == (5, 0)
     other_days = read(calendar(series, change), window=window("2026-09-15", days=10))

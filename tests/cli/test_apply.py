@@ -713,7 +713,7 @@ UNDECLARED: dict[str, dict[str, object]] = {
     "params.x.y: null says nothing": {"params": {"x": {"y": None}}},
     "params.x: the number is too large": {"params": {"x": 2**63}},
     "description: it holds U+000A": {"description": "two\nlines"},
-    "tags: 'a b' is no tag": {"tags": ["a b"]},
+    "tags: 'a b' is not a tag": {"tags": ["a b"]},
     "retries: 1000000 is out of range": {"retries": 1_000_000},
     "timezone: there is no zone 'europe/vienna'": {"timezone": "europe/vienna"},
     "cron: an item has one schedule": {"cron": "0 3 * * *"},
@@ -881,7 +881,7 @@ def test_a_pipe_has_no_name_to_prune_by(blackboard: CommandLine) -> None:
         said = blackboard.refused("apply", f"/dev/fd/{reads}", "--prune", "--yes")
     finally:
         os.close(reads)
-    assert said.startswith("source: --prune needs a name for what is no file")
+    assert said.startswith("source: --prune needs a name for what is not a file")
 
 
 OVER = """

@@ -35,7 +35,7 @@ def _town(blackboard: CommandLine) -> CommandLine:
 # ---- arguments
 
 SCHEDULES = {
-    "a cron field out of range": (["--cron", "61 * * * *"], "cron: '61' is no minute", "0-59"),
+    "a cron field out of range": (["--cron", "61 * * * *"], "cron: '61' is not a minute", "0-59"),
     "cron with too few fields": (["--cron", "0 3 *"], "cron: '0 3 *' has 3 fields", "write five"),
     "cron that never matches": (["--cron", "0 0 31 2 *"], "cron: '0 0 31 2 *' never", "name a day"),
     "a zone that is none": (["--tz", "Mars/Base"], "timezone: there is no zone", "Europe/Berlin"),
@@ -43,17 +43,17 @@ SCHEDULES = {
     "a duration without unit": (["--every", "8"], "every: '8' has no unit", "8s"),
     "a duration of nothing": (["--every", "0s"], "every: '0s'", "90s"),
     "a duration before time": (["--every", "-5m"], "every: '-5m' is not a duration", "90s"),
-    "a timeout that is no duration": (["--timeout", "soon"], "timeout: 'soon'", "90s"),
+    "a timeout that is not a duration": (["--timeout", "soon"], "timeout: 'soon'", "90s"),
     "a lease too short": (["--stale-after", "1s"], "stale_after: '1s' is too short", "3s"),
     "a rule that is none": (["--rrule", "FREQ=SOMETIMES"], "rrule: FREQ=SOMETIMES", "DAILY"),
-    "a time that is none": (["--at", "someday"], "at: 'someday' is no time", "2026-"),
+    "a time that is none": (["--at", "someday"], "at: 'someday' is not a time", "2026-"),
     "two schedules": (["--every", "1h", "--cron", "@daily"], "cron: an item has one", "keep one"),
     "fewer than no retries": (["--retries", "-1"], "retries: -1 is out of range", "0 to 10000"),
     "a policy that is none": (["--missed", "some"], "missed: 'some'", "one, all or none"),
 }
 PARAMS = {
     "a param without value": (["--set", "days"], "set: 'days' is not KEY=VALUE", "as in --set"),
-    "a param without key": (["--set", "=1"], "set: '' is no key", "a name"),
+    "a param without key": (["--set", "=1"], "set: '' is not a key", "a name"),
     "a param from no file": (["--set", "feeds=@none.txt"], "feeds: 'none.txt': No such", "@ is"),
     "params of a MiB": (
         ["--set", "text=@mib.txt"],
@@ -66,7 +66,7 @@ BOTH = SCHEDULES | PARAMS
 
 NEW = {
     "no id": (["", "--type", "hello"], "id: it is empty", "give the item a name"),
-    "an id that is no text": (["\udcff", "--type", "hello"], "id: ", "use another"),
+    "an id that is not text": (["\udcff", "--type", "hello"], "id: ", "use another"),
     "an id with a blank before it": ([" x", "--type", "hello"], "id: ' x' has blanks", "leave"),
     "an id of a blank": ([" ", "--type", "hello"], "id: ' ' has blanks", "leave them out"),
     "an id that looks like another": (
@@ -106,7 +106,7 @@ VERBS = {
     "several workers without handlers": (["worker", "--processes", "3"], "jobs: no", "--jobs"),
     "jobs that are not there": (
         ["worker", "--jobs", "jbos"],
-        "jobs 'jbos': is no folder or file in",
+        "jobs 'jbos': is not a folder or file in",
         "shipped:",
     ),
     "a cycle of nothing": (["worker", "--cycle", "0s", "--jobs", "jobs"], "cycle: '0s'", "90s"),
@@ -259,7 +259,7 @@ TYPOS = {
     "a bad cron": (
         '[[items]]\nid = "a"\ntype = "hello"\ncron = "61 * * * *"',
         "cron: ",
-        ":4: '61' is no minute",
+        ":4: '61' is not a minute",
         "0-59",
     ),
     "an id twice": (

@@ -173,7 +173,7 @@ def test_a_paused_partition_is_no_alarm(town: CommandLine) -> None:
 
 def test_a_group_that_is_not_there_is_refused_by_name(town: CommandLine) -> None:
     assert "group: there is no 'mail' on this board" in town.refused("leases", "mail")
-    assert "group: 'a-b' is no name" in town.refused("leases", "a-b")
+    assert "group: 'a-b' is not a name" in town.refused("leases", "a-b")
 
 
 @pytest.mark.parametrize(

@@ -240,13 +240,13 @@ def test_one_misspelled_type_among_others_is_refused(towns: CommandLine) -> None
 FOLLOWED = "follow: it shows a line for each run, until Ctrl-C (leave out "
 REFUSED = [
     (["nobody"], "id: no item 'nobody'"),
-    (["--since", "soon"], "since: 'soon' is no time"),
-    (["--until", "soon"], "until: 'soon' is no time"),
+    (["--since", "soon"], "since: 'soon' is not a time"),
+    (["--until", "soon"], "until: 'soon' is not a time"),
     (["--since", "1h", "--until", "2h"], "until: it is before --since"),
     (["--type", "calendar"], "type: no item has the type 'calendar' (did you mean 'calendars'?"),
     (["--follow", "--type", "calendar"], "type: no item has the type 'calendar'"),
     (["--fence", "0"], "Invalid value for '--fence'"),
-    (["--grep", "("], "grep: '(' is no regular expression"),
+    (["--grep", "("], "grep: '(' is not a regular expression"),
     (["--follow", "--until", "now"], f"{FOLLOWED}--until)"),
     (["--follow", "--fence", "1"], f"{FOLLOWED}--fence)"),
     (["davis", "-f", "--output", "--absolute"], f"{FOLLOWED}--output, --absolute)"),

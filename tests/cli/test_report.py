@@ -103,7 +103,7 @@ def test_an_item_without_a_report_says_so(towns: CommandLine) -> None:
     [
         ("{", "holds no JSON"),
         ("[" * 100_000, "holds no JSON"),
-        ("[]", "is no JSON object"),
+        ("[]", "is not a JSON object"),
     ],
 )
 def test_a_file_that_is_no_report_is_named(towns: CommandLine, content: str, problem: str) -> None:
@@ -167,4 +167,4 @@ def test_a_pipe_in_the_place_of_a_report_keeps_nobody_waiting(towns: CommandLine
     path = reported(towns, REPORT)
     path.unlink()
     os.mkfifo(path)
-    assert "it is no regular file" in towns("report", "davis", code=1).err
+    assert "it is not a regular file" in towns("report", "davis", code=1).err

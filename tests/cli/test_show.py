@@ -239,7 +239,7 @@ def test_on_a_terminal_what_is_longer_than_the_screen_is_paged(towns: CommandLin
     ("arguments", "told"),
     [
         (["--watch"], "watch: needs a terminal"),
-        (["--watch", "da*"], "watch: 'da*' is no time (say the seconds"),
+        (["--watch", "da*"], "watch: 'da*' is not a time (say the seconds"),
         (["--overdue", "soon"], "overdue: 'soon' is not a duration"),
         (["--overdue", ""], "overdue: '' is not a duration"),
         (

@@ -48,8 +48,8 @@ def test_an_at_sign_reads_a_file_as_it_is(tmp_path: Path) -> None:
     ("pair", "problem"),
     [
         ("days", "set: 'days' is not KEY=VALUE"),
-        ("=1", "set: '' is no key"),
-        ("a..b=1", "set: 'a..b' is no key"),
+        ("=1", "set: '' is not a key"),
+        ("a..b=1", "set: 'a..b' is not a key"),
         ("a=null", "params.a: null says nothing"),
         ('a={"b": [null]}', "params.a.b: null says nothing"),
         ("a=@absent", "a: 'absent': No such file"),

@@ -79,7 +79,7 @@ def test_the_group_lists_every_command(blackboard: CommandLine) -> None:
         (["rm"], "Missing argument 'ID...'. See `blackboard rm --help`."),
         (["add", "a", "--type", "t", "--retries", "x"], "Invalid value for '--retries'"),
         (["--config", "absent.toml", "export"], "config: "),
-        (["--board", "a-b", "init"], "board: 'a-b' is no name for a board"),
+        (["--board", "a-b", "init"], "board: 'a-b' is not a name for a board"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(

@@ -311,7 +311,7 @@ def test_labels_choose_items(towns: CommandLine) -> None:
     assert "a town; owner ops; #eu #nightly" in towns("why", "davis").out
     towns("edit", "davis", "--tags", "", "--owner", "")
     assert json.loads(towns("show", "davis", "--json").out)[0]["labels"]["tags"] == []
-    assert "is no tag" in towns("edit", "davis", "--tags", "-a", code=2).err
+    assert "is not a tag" in towns("edit", "davis", "--tags", "-a", code=2).err
 
 
 def test_an_item_is_renamed(towns: CommandLine) -> None:

@@ -124,7 +124,7 @@ def test_items_are_filtered_and_sorted_by_keys(towns: CommandLine) -> None:
         screen.press(ENTER)
         screen.wait_to_see("> keene", "1 of 2 items", "filter ke", gone="davis")
         screen.press("/", "\x15", "state:gone", ENTER)
-        screen.wait_to_see("state: 'gone' is none")
+        screen.wait_to_see("state: there is no state 'gone'")
         screen.press(ESC)
         screen.wait_to_see("filter ke   ")
         screen.press("/", "X", ENTER)

@@ -181,7 +181,7 @@ def test_a_filter_is_typed_and_taken_back() -> None:
     bad, _ = typed(state, "/", "ctrl-u", *"state:odd", "enter")
     assert bad.prompt
     assert bad.filter == "we tag:x"
-    assert bad.message == f"state: 'odd' is none (one of {', '.join(STATES)})"
+    assert bad.message == f"state: there is no state 'odd' (one of {', '.join(STATES)})"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_types_of_the_command_line_stay_until_others_are_typed() -> None:
 
 
 def test_a_state_that_is_none_is_refused() -> None:
-    with pytest.raises(BadInput, match="'odd' is none"):
+    with pytest.raises(BadInput, match="there is no state 'odd'"):
         filter_of("state:odd")
 
 

@@ -167,7 +167,7 @@ def test_an_answer_without_an_end_keeps_no_thread(run: Run, drip: bytes) -> None
     ("answer", "words", "final"),
     [
         (b"", "it closed the connection without an answer", False),
-        (b"SSH-2.0-OpenSSH\r\n", "what it answers is no HTTP", False),
+        (b"SSH-2.0-OpenSSH\r\n", "what it answers is not HTTP", False),
         (
             b"HTTP/1.1 302 Found\r\nLocation: http://[bad\r\n\r\n",
             "it redirects (302): name the address it redirects to",
@@ -195,7 +195,7 @@ def test_it_is_noted_when_another_try_is_welcome(run: Run, asked: str, seconds: 
 def test_a_variable_that_makes_no_address_is_named(run: Run) -> None:
     channel = Address(name="webhook", template="${HOOK}", seconds=1.0, environ={"HOOK": SECRET})
     assert str(refused(run, channel)) == (
-        "it is no http or https address (with what ${HOOK} is here)"
+        "it is not an http or https address (with what ${HOOK} is here)"
     )
 
 
@@ -228,11 +228,11 @@ def test_nobody_there_is_told_in_the_systems_words(run: Run) -> None:
     ("template", "environ", "problem"),
     [
         ("${HOOK}", {}, "the environment variable HOOK is not set"),
-        ("${HOOK}", {"HOOK": f"ftp://{SECRET}/x"}, "it is no http or https address"),
-        ("${HOOK}", {"HOOK": f"file:///{SECRET}"}, "it is no http or https address"),
+        ("${HOOK}", {"HOOK": f"ftp://{SECRET}/x"}, "it is not an http or https address"),
+        ("${HOOK}", {"HOOK": f"file:///{SECRET}"}, "it is not an http or https address"),
         ("${HOOK}", {"HOOK": f"https://a.example/{SECRET}\n"}, "it has characters"),
         ("${HOOK}", {"HOOK": f"https://me:{SECRET}@a.example/"}, "a user and password"),
-        ("${HOOK}", {"HOOK": f"https://a.example:{SECRET}/"}, "it is no http or https address"),
+        ("${HOOK}", {"HOOK": f"https://a.example:{SECRET}/"}, "it is not an http or https address"),
         ("https://a.example/${KEY}", {}, "the environment variable KEY is not set"),
     ],
 )

@@ -131,9 +131,9 @@ async def test_a_board_has_one_to_a_hundred_shards(scene: Scene, shards: int) ->
 @pytest.mark.parametrize("name", ["a-b", ""])
 @story
 async def test_a_board_needs_a_name_of_its_own(scene: Scene, name: str) -> None:
-    with pytest.raises(BadInput, match="no name for a board"):
+    with pytest.raises(BadInput, match="not a name for a board"):
         await make_board(scene.table.table, scene.clock, name=name)
-    with pytest.raises(BadInput, match="no name for a board"):
+    with pytest.raises(BadInput, match="not a name for a board"):
         await opened(scene.table.table, scene.clock, name=name)
 
 

@@ -118,10 +118,10 @@ shutdown=180: 180 s is not shorter than maximum, 180 s: what is held would be vo
 must have ended (make shutdown shorter, or maximum longer)
 per_held=0.049: 0.049 s is shorter than messages may take (give 0.05 s or more; 0.1 to 0.5 s are \
 usual)
-per_held=0: 0.0 is no duration (give seconds, more than 0)
-normal=-60: -60.0 is no duration (give seconds, more than 0)
-shutdown=nan: nan is no duration (give seconds, more than 0)
-maximum=inf: inf is no duration (give seconds, more than 0)
+per_held=0: 0.0 is not a duration (give seconds, more than 0)
+normal=-60: -60.0 is not a duration (give seconds, more than 0)
+shutdown=nan: nan is not a duration (give seconds, more than 0)
+maximum=inf: inf is not a duration (give seconds, more than 0)
 """
 
 

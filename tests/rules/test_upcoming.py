@@ -27,7 +27,7 @@ LATER = item(slot=NOON + HOUR)
 ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
 """A run that was asked for; its schedule goes on at the next hour."""
 NAMED = replace(item(slot=NOON + 1.2 * HOUR), first=NOON + 1.2 * HOUR)
-"""Its first time, which a person named, is no slot of a schedule."""
+"""Its first time, which a person named, is not a slot of a schedule."""
 MONTH = replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY)
 """The same, and a run was asked for before it."""
 RETRIED = replace(WAITING, ready=NOON + 1.5 * HOUR, attempt=2)

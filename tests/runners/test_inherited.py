@@ -117,7 +117,7 @@ def test_a_program_that_is_no_python_is_never_started_in_place_of_one(
     monkeypatch.setattr(sys, name, value, raising=False)
     monkeypatch.setattr(spawn, "_python_exe", sys.executable.encode())
     check_importable(HANDLERS["a-describe"])
-    with pytest.raises(BadInput, match=r"is no Python \(.* by multiprocessing.set_executable"):
+    with pytest.raises(BadInput, match=r"is not Python \(.* by multiprocessing.set_executable"):
         check_importable(HANDLERS["describe"])
     for one in ("/usr/bin/python3", "/nix/bin/.python3.12-wrapped", "/opt/Python", "/opt/graalpy"):
         spawn.set_executable(one)

@@ -74,7 +74,7 @@ WAYS = ["spawn", "forkserver", "fork"] if sys.platform == "linux" else ["spawn",
 
 @pytest.fixture(name="jobs")
 def _jobs(tmp_path: Path) -> Handlers:
-    """In a folder whose name is no module's name."""
+    """In a folder whose name is not a module's name."""
     folder = tmp_path / "my jobs.d 100%"
     folder.mkdir()
     (folder / "many.py").write_text(JOBS)

@@ -325,7 +325,7 @@ def test_resources_that_could_not_be_opened_are_refused_where_they_are_declared(
     async def coroutine(item: Item, ctx: Context) -> None: ...
 
     for function, resources, problem in (
-        (plain, 7, "resources 7 is no function"),
+        (plain, 7, "resources 7 is not a function"),
         (plain, bare, "a bare generator"),
         (coroutine, async_bare, "a bare generator"),
         (plain, asynccontextmanager(async_bare), "a plain function has no loop"),

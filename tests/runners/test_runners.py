@@ -97,7 +97,7 @@ def test_keys_of_a_result_are_text_and_those_of_a_checkpoint_have_to_be() -> Non
     counted = {True: 3, False: 5, None: 1, 2: 0}
     assert output.encode_result(counted) == b'{"true":3,"false":5,"null":1,"2":0}'
     for key in counted:
-        with pytest.raises(output.Unfit, match=f"saves the key {key}, which is no text"):
+        with pytest.raises(output.Unfit, match=f"saves the key {key}, which is not text"):
             output.fitting_checkpoint({key: 1}, NOTHING, limit=100)
 
 
@@ -135,7 +135,7 @@ class Marks:
     ],
 )
 def test_a_checkpoint_with_a_key_that_the_next_run_would_not_find_is_refused(value: Any) -> None:
-    with pytest.raises(output.Unfit, match=r"saves the key .*, which is no text"):
+    with pytest.raises(output.Unfit, match=r"saves the key .*, which is not text"):
         output.fitting_checkpoint(value, NOTHING, limit=100)
     assert output.fitting_checkpoint({"1": None}, NOTHING, limit=100) == '{"1":null}'
 

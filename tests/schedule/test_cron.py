@@ -85,15 +85,15 @@ REFUSED = [
     ("* * * *", "4 fields", "write five"),
     ("0 0 3 * * *", "6 fields", "seconds"),
     ("TZ=UTC 0 3 * * *", "6 fields", "timezone"),
-    ("@fortnightly", "is no name of a schedule", "@weekly"),
+    ("@fortnightly", "is not the name of a schedule", "@weekly"),
     ("@reboot", "@reboot", "use every"),
-    ("60 * * * *", "'60' is no minute", "0-59"),
-    ("* 24 * * *", "'24' is no hour", "0-23"),
-    ("* * 0 * *", "'0' is no day of month", "1-31"),
+    ("60 * * * *", "'60' is not a minute", "0-59"),
+    ("* 24 * * *", "'24' is not an hour", "0-23"),
+    ("* * 0 * *", "'0' is not a day of month", "1-31"),
     ("* * 32 * *", "'32'", "1-31"),
-    ("* * * 13 *", "'13' is no month", "1-12 or jan-dec"),
+    ("* * * 13 *", "'13' is not a month", "1-12 or jan-dec"),
     ("* * * 0 *", "'0'", "jan-dec"),
-    ("* * * * 8", "'8' is no day of week", "0-7 or sun-sat"),
+    ("* * * * 8", "'8' is not a day of week", "0-7 or sun-sat"),
     ("* * * * foo", "'foo'", "sun-sat"),
     ("jan * * * *", "'jan'", "0-59"),
     ("* * * * monday", "cannot be read", "lists of these, or the names sun-sat"),
@@ -578,6 +578,6 @@ def test_a_step_beyond_its_field_is_pointed_out(expression: str, words: str) -> 
 
 
 def test_a_refusal_has_names_as_they_were_written() -> None:
-    with pytest.raises(BadInput, match="'MON' is no minute"):
+    with pytest.raises(BadInput, match="'MON' is not a minute"):
         Cron("MON 3 * * *")
     assert read_fields("0 3 * JAN Mon-FRI") == read_fields("0 3 * jan mon-fri")

@@ -110,7 +110,7 @@ def test_a_calendar_is_named() -> None:
     assert parse_schedule(one.text) == one, "a schedule that is read back has its windows"
     with pytest.raises(BadInput, match="there is no calendar 'feasts'"):
         schedule("every 1h", blackout="feasts", calendars=CALENDARS)
-    with pytest.raises(BadInput, match="is no window"):
+    with pytest.raises(BadInput, match="is not a window"):
         schedule("every 1h", blackout="holidays[01-01]", calendars=CALENDARS)
 
 

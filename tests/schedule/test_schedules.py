@@ -147,7 +147,7 @@ WRITE_A_TIME = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is
             "cron: an item has one schedule, not every and cron (keep one of them)",
         ),
         ({"cron": 5}, "cron: 5 is not text (write it in quotes)"),
-        ({"at": "x" * 61}, f"at: '{'x' * 60}' is no time ({WRITE_A_TIME})"),
+        ({"at": "x" * 61}, f"at: '{'x' * 60}' is not a time ({WRITE_A_TIME})"),
         ({"at": "1601-12-31"}, f"at: '1601-12-31' is too far away ({WRITE_A_TIME})"),
     ],
 )

@@ -151,10 +151,10 @@ def test_a_bare_duration_leads_into_the_past_where_that_is_meant() -> None:
 @pytest.mark.parametrize(
     ("text", "problem", "remedy"),
     [
-        ("soon", "'soon' is no time", "tomorrow 05:00"),
-        ("", "'' is no time", "2026-11-21T09:00"),
-        ("2026-02-30", "'2026-02-30' is no time", "in 2h"),
-        ("tomorrow 25:00", "'tomorrow 25:00' is no time", "00:00 to 23:59"),
+        ("soon", "'soon' is not a time", "tomorrow 05:00"),
+        ("", "'' is not a time", "2026-11-21T09:00"),
+        ("2026-02-30", "'2026-02-30' is not a time", "in 2h"),
+        ("tomorrow 25:00", "'tomorrow 25:00' is not a time", "00:00 to 23:59"),
         ("9999-01-01", "is too far away", "2026-11-21T09:00"),
     ],
 )

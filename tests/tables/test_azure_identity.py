@@ -123,9 +123,14 @@ REFUSED: list[tuple[str, str, type[BlackboardError], str]] = [
     (ANN, f"AccountKey={KEY}", BadInput, "no AccountName"),
     (ANN, f"AccountName=ann;AccountKey={KEY[:-3]}", BadInput, "not whole"),
     (ANN, f"AccountName=ann;AccountKey=*{KEY}", BadInput, "not whole"),
-    (ANN, f"TableEndpoint=https://[;{SIGNED}", BadInput, "TableEndpoint is no address"),
-    (ANN, f"TableEndpoint=ann;{SIGNED}", BadInput, "TableEndpoint is no address"),
-    (ANN, f"TableEndpoint={AT_ANN}?{SIGNATURE};{SIGNED}", BadInput, "TableEndpoint is no address"),
+    (ANN, f"TableEndpoint=https://[;{SIGNED}", BadInput, "TableEndpoint is not an address"),
+    (ANN, f"TableEndpoint=ann;{SIGNED}", BadInput, "TableEndpoint is not an address"),
+    (
+        ANN,
+        f"TableEndpoint={AT_ANN}?{SIGNATURE};{SIGNED}",
+        BadInput,
+        "TableEndpoint is not an address",
+    ),
     (
         ANN,
         f"AccountName=bob;AccountKey={KEY}",

@@ -309,7 +309,7 @@ def test_a_proxy_that_is_no_address_is_refused_without_its_secrets(
     monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     monkeypatch.setenv("https_proxy", named)
-    with pytest.raises(BadInput, match="HTTPS_PROXY: it is no address of a proxy") as refused:
+    with pytest.raises(BadInput, match="HTTPS_PROXY: it is not an address of a proxy") as refused:
         proxy_of("https://account.table.core.windows.net")
     assert "secret" not in str(refused.value)
 

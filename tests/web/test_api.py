@@ -344,9 +344,9 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
         ("runs?until=1e9", "until", "invalid RFC3339 encoded datetime"),
         ("runs?since=0001-01-01T00:00:00Z", "since", "0001-01-01T00:00:00+00:00 is too far away"),
         ("run?id=davis&fence=x", "fence", "expected `int`, got `str`"),
-        ("runs?after=2026", "after", "'2026' is no place in a list of runs"),
-        ("runs?after=nan,1,davis", "after", "'nan,1,davis' is no place in a list of runs"),
-        ("runs?after=1e999,1,davis", "after", "'1e999,1,davis' is no place in a list of runs"),
+        ("runs?after=2026", "after", "'2026' is not a place in a list of runs"),
+        ("runs?after=nan,1,davis", "after", "'nan,1,davis' is not a place in a list of runs"),
+        ("runs?after=1e999,1,davis", "after", "'1e999,1,davis' is not a place in a list of runs"),
         ("board?x=1", "x", "it is unknown"),
     ],
 )
@@ -414,7 +414,7 @@ def test_a_body_that_is_wrong_changes_nothing(
 def test_what_is_no_json_is_said(client: TestClient, body: bytes, problem: str) -> None:
     headers = {"content-type": "application/json"}
     found = error(client.post(f"{ROOT}/run", content=body, headers=headers), 400)
-    assert (found["field"], found["problem"]) == ("body", f"it is no JSON: {problem}")
+    assert (found["field"], found["problem"]) == ("body", f"it is not JSON: {problem}")
 
 
 @pytest.mark.parametrize(

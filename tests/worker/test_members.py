@@ -239,7 +239,7 @@ async def test_a_row_of_the_future_is_forgotten_too(scene: Scene) -> None:
     assert await owners(scene) == [B.owner]
 
 
-@pytest.mark.of_sqlite("a row that is no JSON")
+@pytest.mark.of_sqlite("a row that is not JSON")
 @pytest.mark.parametrize("text", ["zz", "[]", "", "{}", '{"owner":7}'])
 def test_a_worker_writes_its_row_anew_whatever_became_of_it(tmp_path: Path, text: str) -> None:
     async def told() -> None:

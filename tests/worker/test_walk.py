@@ -54,7 +54,7 @@ async def spoil(place: Workplace, item_id: str, spec: str) -> None:
 async def test_a_token_that_is_read_twice_is_claimed_once(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan is no snapshot: a row that moves meanwhile may be seen in both places."""
+    """A scan is not a snapshot: a row that moves meanwhile may be seen in both places."""
     honest = BoardTable.read_shard
 
     async def twice(

@@ -434,7 +434,7 @@ class ClaimedSlots:
         is_old = before.slot in claimed or before.slot == self._first[before.id]
         claimed.add(before.slot)
         if not is_old and is_scheduled and not self._has(before):
-            what = f"{before.slot} is no slot of {before.schedule or 'nothing'}"
+            what = f"{before.slot} is not a slot of {before.schedule or 'nothing'}"
             raise Violation("SLOT", what, item=before.id)
         edited = self._edited.get(before.id, before.slot)
         by_clock = not isinstance(schedule, Every | Once | None)
