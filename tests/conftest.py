@@ -45,9 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Adapts timeouts to this machine. Lets SIGINT end a process again: a shell ignores it for
-    background processes, and processes that tests start would inherit that. Removes COLUMNS, by
-    which pytest-xdist passes on the width of its terminal, and TZ, the zone of who runs the tests.
+    """Adapts timeouts to this machine. Lets SIGINT and SIGHUP end a process again: a shell ignores
+    one for background processes, nohup the other, and processes that tests start would inherit
+    that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal, and TZ, the
+    zone of who runs the tests.
     """
     for name in ("COLUMNS", "TZ"):
         os.environ.pop(name, None)
@@ -56,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = patience(float(config.getini("timeout")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
