@@ -145,7 +145,7 @@ def test_what_a_release_goes_by_may_be_there() -> None:
 
 
 def test_json_without_an_end_is_no_spec_and_is_shown_as_it_stands() -> None:
-    with pytest.raises(ValueError, match="nested too deeply|cannot be read"):  # by Python's limit
+    with pytest.raises(ValueError, match=r"nested too deeply|cannot be read"):  # by Python's limit
         decode_spec('{"params":' + '{"a":' * 5_000)
     assert decoded(DEEP) == DEEP
     assert decoded_as(Mark, DEEP) is None
