@@ -7,13 +7,14 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from blackboard.table import Table
+from blackboard.tables.azurite import Emulator
 from blackboard.testing import azurite, azurite_board, sqlite_board
 from tests.support.clocks import ManualClock, SeededChance
 from tests.support.patience import patience
@@ -131,15 +132,23 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture
-def store_url(lasting_store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+def store_url(lasting_store: str, request: pytest.FixtureRequest) -> str:
     """The URL of a store that does not exist yet, for tests that start processes."""
-    return address(lasting_store, tmp_path, lambda: request.getfixturevalue("azurite"))
+    return address(lasting_store, *_needed(request))
 
 
 @pytest.fixture
-def open_table(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> OpenTable:
+def open_table(store: str, request: pytest.FixtureRequest) -> OpenTable:
     """A function that opens the store with a clock; its caller closes it."""
-    return STORES[store](tmp_path, lambda: request.getfixturevalue("azurite"))
+    return STORES[store](*_needed(request))
+
+
+def _needed(request: pytest.FixtureRequest) -> tuple[Callable[[], Path], Callable[[], Emulator]]:
+    """What makes the folder of a test and starts the emulator, for the stores that need them."""
+    return (
+        lambda: request.getfixturevalue("tmp_path"),
+        lambda: request.getfixturevalue("azurite"),
+    )
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ class Run(Protocol):
     def __call__(self, main: Coroutine[Any, Any, T], /) -> T: ...
 
 
-def _memory(_folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
+def _memory(_folder: Callable[[], Path], _emulator: Callable[[], Emulator]) -> OpenTable:
     contents = Contents()
 
     async def open_table(clock: Clock) -> Table:
@@ -38,9 +38,11 @@ def _memory(_folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
     return open_table
 
 
-def _sqlite(folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
+def _sqlite(folder: Callable[[], Path], _emulator: Callable[[], Emulator]) -> OpenTable:
+    path = folder() / "blackboard.db"
+
     async def open_table(clock: Clock) -> Table:
-        return await SqliteTable.open(folder / "blackboard.db", clock, Opening(create=True))
+        return await SqliteTable.open(path, clock, Opening(create=True))
 
     return open_table
 
@@ -58,7 +60,7 @@ class TurnedWire(AzureTransport):
         return await super().send(request, **config)
 
 
-def _azurite(_folder: Path, emulator: Callable[[], Emulator]) -> OpenTable:
+def _azurite(_folder: Callable[[], Path], emulator: Callable[[], Emulator]) -> OpenTable:
     address = azure_address(emulator().store(f"test{uuid4().hex}"))
 
     async def open_table(clock: Clock) -> Table:
@@ -73,20 +75,21 @@ def _azurite(_folder: Path, emulator: Callable[[], Emulator]) -> OpenTable:
     return open_table
 
 
-STORES: dict[str, Callable[[Path, Callable[[], Emulator]], OpenTable]] = {
+STORES: dict[str, Callable[[Callable[[], Path], Callable[[], Emulator]], OpenTable]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "azurite": _azurite,
 }
+"""What opens each. The folder of a test is made for the store that has files."""
 LASTING = ("sqlite", "azurite")
 """The stores that several processes can open by their URLs."""
 
 
-def address(store: str, folder: Path, emulator: Callable[[], Emulator]) -> str:
+def address(store: str, folder: Callable[[], Path], emulator: Callable[[], Emulator]) -> str:
     """The value of `--store` for a store of that name, which does not exist yet."""
     if store == "azurite":
         return emulator().store(f"test{uuid4().hex}")
-    return str(folder / "blackboard.db")
+    return str(folder() / "blackboard.db")
 
 
 async def rows_of(

@@ -86,7 +86,7 @@ def on_one_board(test: Test, **about: Any) -> Callable[..., None]:
         await at_hand.whole()
 
     def run(tmp_path: Path, azurite: Emulator) -> None:
-        opened = STORES["azurite"](tmp_path, lambda: azurite)
+        opened = STORES["azurite"](lambda: tmp_path, lambda: azurite)
         with_workers(shared)(open_table=opened, port=azurite.port, **about)
 
     run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__

@@ -68,7 +68,7 @@ async def into_memory(table: Table, mutation: Mutation) -> None:
 
 def harmed_board(store: str, seed: int, folder: Path, request: pytest.FixtureRequest) -> Harmed:
     folder.mkdir()
-    opened = STORES[store](folder, lambda: request.getfixturevalue("azurite"))
+    opened = STORES[store](lambda: folder, lambda: request.getfixturevalue("azurite"))
     in_memory = store == "memory"
     write: Write = into_memory if in_memory else written
     return asyncio.run(harmed(opened, seed, rows=ROWS, write=write, wild=in_memory))
