@@ -77,6 +77,18 @@ def test_it_measures_the_store_and_leaves_nothing_there(
 once = pytest.mark.not_on_azurite("the store that is measured is not that of the test")
 
 
+@pytest.fixture
+def no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain functions are measured as coroutines: each slot would start a process."""
+
+    @handler("bench-function", every="8h")
+    async def function(_item: HandlerItem, _ctx: Context) -> dict[str, int]:
+        return {"ok": 1}
+
+    monkeypatch.setattr(bench, "function", function)
+    monkeypatch.setattr(bench, "HANDLERS", registry_of([bench.coroutine, function]))
+
+
 @pytest.mark.of_sqlite("files that are left behind")
 def test_one_that_is_ended_by_a_signal_leaves_nothing_either(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "blackboard", "--store", "board.db"]
@@ -93,6 +105,7 @@ def test_one_that_is_ended_by_a_signal_leaves_nothing_either(tmp_path: Path) -> 
 
 
 @once
+@pytest.mark.usefixtures("no_children")
 def test_people_see_a_table_and_what_is_being_measured(blackboard: CommandLine) -> None:
     told = blackboard("--store", "memory:", "bench", "--seconds", "0.1")
     titles, *lines = told.out.splitlines()
@@ -112,6 +125,7 @@ def test_a_store_that_is_too_slow_is_said_to_be(
 
 
 @once
+@pytest.mark.usefixtures("no_children")
 def test_a_store_that_is_busy_is_asked_again(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +190,7 @@ def test_a_bad_address_is_refused_before_anything_is_written(
 
 
 @once
+@pytest.mark.usefixtures("no_children")
 def test_a_path_is_taken_as_it_is(blackboard: CommandLine) -> None:
     """A question mark begins options after `sqlite:` alone."""
     Path("what?").mkdir()

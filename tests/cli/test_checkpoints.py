@@ -5,7 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.cli.command_line import CommandLine, blackboard, processed
+from blackboard import open_blocking
+from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
@@ -47,8 +48,8 @@ def add(town: CommandLine, item_type: str) -> None:
 
 
 def work(town: CommandLine) -> None:
-    done = processed("worker", "--jobs", "jobs.py", "--until-idle", folder=town.folder)
-    assert done.returncode == 0, done.stderr
+    with open_blocking(town.store, handlers=["jobs.py"]) as board:
+        board.worker().work("idle")
 
 
 both = pytest.mark.parametrize("crawl", ["crawl", "crawl-plain"], indirect=True)

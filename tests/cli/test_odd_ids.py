@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from blackboard import open_blocking
 from blackboard.model import State
-from tests.cli.command_line import CommandLine, blackboard, processed
+from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
@@ -59,9 +60,8 @@ def test_any_text_is_an_id(town: CommandLine) -> None:
     ids = list(ODD.values())
     town("add", "--type", "hello", "--", *ids)
     assert town.ids() == sorted(ids)
-    only = ("--slots", "1")  # one child process
-    done = processed("worker", "--jobs", "jobs", "--until-idle", *only, folder=town.folder)
-    assert done.returncode == 0, done.stderr
+    with open_blocking(town.store, handlers=["jobs"]) as board:
+        board.worker(slots=1).work("idle")  # one child process
     shown = {one["id"]: one for one in town("show", "--json").json}
     runs = {one["id"]: one for one in town("log", "--json", "-n", "100").json}
     assert sorted(shown) == sorted(runs) == sorted(ids)

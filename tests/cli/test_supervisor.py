@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli import supervisor
+from blackboard.cli import called, supervisor
 from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without
 from blackboard.rules.breaker import Backoff
 from tests.cli.command_line import processed
@@ -219,7 +219,10 @@ def test_how_a_worker_ended_is_known_also_where_it_ends_before_a_signal_reaches_
 
 @pytest.mark.parametrize("workers", [[], ["--processes", "2"]])
 def test_jobs_that_change_the_folder_when_they_are_imported_move_no_board(
-    tmp_path: Path, workers: list[str]
+    tmp_path: Path,
+    workers: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     job = """
 import os
@@ -232,9 +235,12 @@ def moved(item, ctx):
     return os.getcwd()
 """
     (tmp_path / "jobs.py").write_text(job)
-    assert processed("init", folder=tmp_path).returncode == 0
-    assert processed("add", "a", "--type", "moved", folder=tmp_path).returncode == 0
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BLACKBOARD_STORE", raising=False)
+    assert called(["init"]) == 0
+    assert called(["add", "a", "--type", "moved"]) == 0
     done = processed("worker", "--jobs", "jobs.py", "--until-idle", *workers, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    log = processed("log", "--json", folder=tmp_path)
-    assert [one["result"] for one in json.loads(log.stdout)] == ["/"]
+    capsys.readouterr()
+    assert called(["log", "--json"]) == 0
+    assert [one["result"] for one in json.loads(capsys.readouterr().out)] == ["/"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from blackboard import open_blocking
 from tests.support.page_commands import blocks
 from tests.support.patience import patience
 from tests.support.processes import own_environ
@@ -87,11 +88,11 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def output_of(folder: Path, *args: str) -> str:
+def output_of(folder: Path, *args: str, **environ: str) -> str:
     done = subprocess.run(
         [sys.executable, *args],
         cwd=folder,
-        env=own_environ(),
+        env={**own_environ(), **environ},
         capture_output=True,
         text=True,
         check=False,
@@ -108,8 +109,8 @@ def test_the_first_program_says_what_is_shown(folder: Path) -> None:
 
 def test_an_application_works_in_its_lifespan(folder: Path) -> None:
     assert output_of(folder, "-c", CLIENT) == "stopped\n"
-    ended = "import blackboard\nwith blackboard.open_blocking('app.db') as board:\n"
-    assert output_of(folder, "-c", f"{ended}    print(board.workers())") == "[]\n"
+    with open_blocking(folder / "app.db") as board:
+        assert board.workers() == []
 
 
 def test_a_view_asks_for_runs(folder: Path) -> None:
@@ -128,21 +129,22 @@ def test_pages_are_served_each_time_that_an_application_starts(tmp_path: Path) -
 
 
 def test_a_script_asks_again_for_what_failed(folder: Path) -> None:
-    output_of(folder, "-c", FAILING)
+    fails(folder)
     said = output_of(folder, "failed.py").splitlines()
     assert said == ["toronto 1 KeyError: 'url'", "True"]
 
 
-FAILING = """
-import blackboard
-with blackboard.open_blocking("app.db", handlers=["jobs.py"], create=True) as board:
-    board.add("toronto", "feed")
-    board.worker().work("idle")
-"""
+def fails(folder: Path, *, works: bool = True) -> None:
+    """An item whose run has failed, or is to fail."""
+    opening = open_blocking(folder / "app.db", handlers=[folder / "jobs.py"], create=True)
+    with opening as board:
+        board.add("toronto", "feed")
+        if works:
+            board.worker().work("idle")
 
 
 def test_a_subscriber_counts_what_ended(folder: Path) -> None:
-    output_of(folder, "-c", FAILING.replace("    board.worker", "    # "))
+    fails(folder, works=False)
     assert output_of(folder, "counted.py") == "{('feed', 'failed'): 1}\n"
 
 
@@ -153,7 +155,8 @@ def test_a_script_leads(folder: Path) -> None:
 
 def test_the_test_passes(folder: Path) -> None:
     args = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_feeds.py")
-    assert "1 passed" in output_of(folder, *args)
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # without the plugins of our own tests
+    assert "1 passed" in output_of(folder, *args, **alone)
 
 
 def test_the_programs_are_right_for_mypy(folder: Path) -> None:
