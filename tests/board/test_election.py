@@ -804,9 +804,8 @@ def test_a_leader_that_is_killed_is_replaced_after_a_lease(
     ("kind", "program"),
     [
         ("mutex", CANDIDATE),
-        ("ring", BLOCKING),
+        pytest.param("ring", BLOCKING, marks=ONE_STORE),
         pytest.param("bully", CANDIDATE, marks=ONE_STORE),
-        pytest.param("mutex", BLOCKING, marks=ONE_STORE),
     ],
 )
 def test_a_leader_that_is_shut_down_resigns(

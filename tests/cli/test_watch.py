@@ -54,6 +54,7 @@ def test_the_table_follows_the_board_and_leaves_the_screen_as_it_was(towns: Comm
         assert left_as_it_was(screen)
 
 
+@above_the_store
 def test_keys_choose_an_item_and_act_on_it(towns: CommandLine) -> None:
     with terminal("show", "--watch", "0.1", folder=towns.folder) as screen:
         screen.wait_to_see("> davis")
@@ -215,6 +216,7 @@ def test_what_is_watched_has_keys_as_well(towns: CommandLine, line: str, seen: s
         assert left_as_it_was(screen)
 
 
+@above_the_store
 def test_a_first_reading_that_cannot_be_is_an_error_on_the_first_screen(
     towns: CommandLine,
 ) -> None:
