@@ -25,13 +25,14 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=50)  # each is a whole table of awkward names and values
 @given(st.dictionaries(TEXTS | AWKWARD, VALUES))
 def test_any_table_is_read_back_the_same(table: dict[str, Any]) -> None:
     text = "\n".join(lines_of(table))
     assert text_of(tomllib.loads(text)) == text_of(table)
 
 
-@settings(max_examples=30)  # of items: of what is in them the test above tries more
+@settings(max_examples=20)  # of items: of what is in them the test above tries more
 @given(st.lists(st.tuples(TEXTS, st.dictionaries(TEXTS | AWKWARD, VALUES)), max_size=3))
 def test_any_items_are_read_back_the_same(items: list[tuple[str, dict[str, Any]]]) -> None:
     declared = [{"id": one, "type": "t", "retries": 1, "params": params} for one, params in items]

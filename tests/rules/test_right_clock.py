@@ -167,7 +167,7 @@ class Life:
         return Planning(settings=self.by, written=parse_schedule(text, zone) if text else None)
 
 
-@effort(max_examples=400)
+@effort(max_examples=200)
 @given(st.data())
 def test_what_a_right_clock_has_planned_is_never_set_back(data: st.DataObject) -> None:
     life = Life(data.draw)

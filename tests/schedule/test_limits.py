@@ -255,7 +255,7 @@ _WEEKS = [datetime(2026, *day, 10, tzinfo=UTC) for day in ((3, 27), (10, 23), (1
 """They begin on a Friday; in two of them clocks change in Europe, on the third day."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     _BLACKOUTS,
     st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),

@@ -196,7 +196,7 @@ def test_nonsense_in_an_address(odd: WebSite) -> None:
             chance.choice([*PATHS, "/bulk", "/metrics"]),
             [(chance.choice(NAMES), chance.choice(VALUES)) for _ in range(4)],
         )
-        for _ in range(150)
+        for _ in range(60)
     ]
     for path, pairs in asked:
         address = f"{path}?{urlencode(pairs, errors='surrogatepass')}"

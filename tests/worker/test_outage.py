@@ -34,7 +34,7 @@ from tests.support.workers import HANDLERS, FakeRunner, board_on
 
 Found = TypeVar("Found", bound=BoardEvent)
 
-WORKERS, LONG_ITEMS, SHORT_ITEMS = 16, 20, 40
+WORKERS, LONG_ITEMS, SHORT_ITEMS = 10, 12, 24
 SLOTS = 8
 CYCLE, AWAY, BACK_WITHIN = 10.0, 150.0, 30.0
 STEP = 0.25
