@@ -5,14 +5,15 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.ports import free_port
-from tests.support.processes import eventually
+from tests.support.processes import PATIENCE, eventually
 
 __all__ = ["blackboard"]
 
@@ -39,10 +40,12 @@ def _town(blackboard: CommandLine) -> CommandLine:
 
 def answers(port: int) -> bool:
     """Whether the pages are served there."""
-    try:
-        return httpx2.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
-    except httpx2.TransportError:
-        return False
+    with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
 
 
 def shell(folder: Path, line: str, **environ: str) -> subprocess.CompletedProcess[str]:

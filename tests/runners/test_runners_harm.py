@@ -30,68 +30,59 @@ from tests.support.runs import (
     with_processes,
 )
 
+DEATHS = {
+    "exit": ("the child process ended: exit code 3 (os._exit in the handler?); it printed", ""),
+    "segfault": ("the child process was killed by SIGSEGV", "crashing.py"),
+    "killed": ("the child process was killed by SIGKILL (out of memory?)", ""),
+    "terminated": ("the child process was killed by SIGTERM", ""),
+}
 
-@pytest.mark.parametrize(
-    ("how", "error", "printed"),
-    [
-        (
-            "exit",
-            "the child process ended: exit code 3 (os._exit in the handler?); it printed",
-            "",
-        ),
-        ("segfault", "the child process was killed by SIGSEGV", "crashing.py"),
-        ("killed", "the child process was killed by SIGKILL (out of memory?)", ""),
-        ("terminated", "the child process was killed by SIGTERM", ""),
-    ],
-)
-def test_a_child_that_dies_fails_the_run_with_the_reason_and_what_it_had_printed(
-    how: str, error: str, printed: str
-) -> None:
+
+def test_a_child_that_dies_fails_the_run_with_the_reason_and_what_it_had_printed() -> None:
     async def story(runner: ProcessRunner) -> None:
-        ended = await run(runner, "die", how=how)
-        assert ended.outcome is Outcome.FAILED
-        assert ended.error.startswith(error)
-        assert ended.output.startswith("about to\n")
-        assert printed in ended.output
-        assert (await run(runner, "describe")).outcome is Outcome.OK
+        for how, (error, printed) in DEATHS.items():
+            ended = await run(runner, "die", how=how)
+            assert ended.outcome is Outcome.FAILED, how
+            assert ended.error.startswith(error), how
+            assert ended.output.startswith("about to\n"), how
+            assert printed in ended.output, how
+            assert (await run(runner, "describe")).outcome is Outcome.OK, how
 
     with_processes(story)
 
 
-@pytest.mark.parametrize(
-    ("how", "error"),
-    [
-        ("close", "the child process ended: exit code 1"),
-        ("end", "the child process closed its connection"),
-        ("nonsense", "the child process sent an invalid message"),
-        ("too large", "the child process sent an invalid message: 4,294,967,295 bytes"),
-    ],
-)
-def test_a_handler_that_breaks_the_connection_fails_its_run_and_no_other(
-    how: str, error: str
-) -> None:
+BREAKS = {
+    "close": "the child process ended: exit code 1",
+    "end": "the child process closed its connection",
+    "nonsense": "the child process sent an invalid message",
+    "too large": "the child process sent an invalid message: 4,294,967,295 bytes",
+}
+
+
+def test_a_handler_that_breaks_the_connection_fails_its_run_and_no_other() -> None:
     async def story(runner: ProcessRunner) -> None:
-        ended = await run(runner, "break-the-connection", how=how)
-        assert ended.outcome is Outcome.FAILED
-        assert ended.error.startswith(error)
-        assert (await run(runner, "describe")).outcome is Outcome.OK
+        for how, error in BREAKS.items():
+            ended = await run(runner, "break-the-connection", how=how)
+            assert ended.outcome is Outcome.FAILED, how
+            assert ended.error.startswith(error), how
+            assert (await run(runner, "describe")).outcome is Outcome.OK, how
 
     with_processes(story, stop_timeout=0.5)
 
 
-@pytest.mark.parametrize("how", ["sleep", "spin", "regex", "hold-the-lock", "print"])
-def test_a_handler_that_never_ends_delays_nobody_and_is_killed_when_stopped(how: str) -> None:
+def test_a_handler_that_never_ends_delays_nobody_and_is_killed_when_stopped() -> None:
     async def story(runner: ProcessRunner) -> None:
-        execution, told = await started(runner, "never-ends", how=how)
-        ((pid, _),) = told.progressed
-        assert (await run(runner, "describe")).outcome is Outcome.OK
-        execution.stop(Outcome.TIMEOUT, "ran for longer than 10m")
-        execution.stop(Outcome.CANCELLED, "too late to say")
-        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
-        assert (ended.outcome, ended.error) == (Outcome.TIMEOUT, "ran for longer than 10m")
-        assert ("over and over\n" if how == "print" else "about to\n") in ended.output
-        assert not psutil.pid_exists(pid)
-        assert await execution.wait() == ended
+        for how in ("sleep", "spin", "regex", "hold-the-lock", "print"):
+            execution, told = await started(runner, "never-ends", how=how)
+            ((pid, _),) = told.progressed
+            assert (await run(runner, "describe")).outcome is Outcome.OK, how
+            execution.stop(Outcome.TIMEOUT, "ran for longer than 10m")
+            execution.stop(Outcome.CANCELLED, "too late to say")
+            ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+            assert (ended.outcome, ended.error) == (Outcome.TIMEOUT, "ran for longer than 10m"), how
+            assert ("over and over\n" if how == "print" else "about to\n") in ended.output, how
+            assert not psutil.pid_exists(pid), how
+            assert await execution.wait() == ended, how
 
     with_processes(story)
 
