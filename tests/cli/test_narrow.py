@@ -154,7 +154,7 @@ def test_no_line_is_wider_than_the_terminal(
         assert too_wide(said.out, columns) == [], line
 
 
-@pytest.mark.parametrize(("no_color", "lines"), [("", ON_A_TERMINAL), ("1", ON_A_TERMINAL[:4])])
+@pytest.mark.parametrize(("no_color", "lines"), [("", ON_A_TERMINAL), ("1", ON_A_TERMINAL[:2])])
 def test_colours_take_no_room_and_can_be_declined(
     town: CommandLine, no_color: str, lines: Sequence[str]
 ) -> None:
