@@ -311,9 +311,12 @@ def test_a_collector_that_is_away_keeps_no_worker_from_its_work(tmp_path: Path) 
     [
         (
             {"OTEL_TRACES_EXPORTER": "zipkin"},
-            "OTEL_TRACES_EXPORTER: 'zipkin' is none (one of otlp, console, none)",
+            "OTEL_TRACES_EXPORTER: there is no 'zipkin' (one of otlp, console, none)",
         ),
-        ({"OTEL_METRICS_EXPORTER": "prometheus"}, "OTEL_METRICS_EXPORTER: 'prometheus' is none"),
+        (
+            {"OTEL_METRICS_EXPORTER": "prometheus"},
+            "OTEL_METRICS_EXPORTER: there is no 'prometheus'",
+        ),
         (
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
             "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' is not spoken here (http/protobuf)",
