@@ -48,11 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Adapts timeouts to this machine. Lets SIGINT and SIGHUP end a process again: a shell ignores
     one for background processes, nohup the other, and processes that tests start would inherit
-    that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal, and TZ, the
-    zone of who runs the tests.
+    that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal, and what
+    belongs to who runs the tests: their zone, and the proxies on their way to other hosts.
     """
-    for name in ("COLUMNS", "TZ"):
-        os.environ.pop(name, None)
+    for name in list(os.environ):
+        if name in {"COLUMNS", "TZ"} or name.upper().endswith("_PROXY"):
+            del os.environ[name]
     time.tzset()
     if config.getoption("timeout") is None:
         config.option.timeout = patience(float(config.getini("timeout")))

@@ -91,10 +91,11 @@ class _Story(Story):
     async def _three_workers(self) -> tuple[DemoWorker, DemoWorker, DemoWorker]:
         self.output.title(f"1  Three workers and {PARTITIONS} partitions")
         self.output.say(
-            f"""Each partition has to be held: a pump works on it for as long as its worker has its
+            """Each partition has to be held: a pump works on it for as long as its worker has its
             lease. A, B and C start, look at the group, and come to the same shares, four each. No
-            worker directs the others. All files are in {self.folder.path}"""
+            worker directs the others. All files are in"""
         )
+        self.output.lines([str(self.folder.path)])
         started = [await self.workers.start(name, "worker") for name in "ABC"]
         await self._until(lambda group: self._shares(group) == dict.fromkeys("ABC", 4))
         self.output.pause()

@@ -103,9 +103,9 @@ class _Story(Story):
         self.output.title(f"1  A board: sixteen towns in one {table}")
         self.output.say(
             f"""Each row is a town. Every 8 hours its calendars are fetched and merged into one.
-            This machine serves them, slowly, and one of them is broken. {where} in
-            {folder.path}"""
+            This machine serves them, slowly, and one of them is broken. {where} in"""
         )
+        self.output.lines([str(folder.path)])
 
     async def _two_workers(self) -> tuple[DemoWorker, DemoWorker]:
         survivor = await self.workers.start("A")

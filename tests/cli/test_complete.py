@@ -1,6 +1,7 @@
 """Shell completion: commands without importing them, ids from the board, silence otherwise."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -144,7 +145,8 @@ asked 'blackboard worker --jobs=cal' blackboard worker --jobs = cal
 @pytest.mark.of_sqlite("it is about a shell")
 def test_bash_gets_what_it_has_to_put_for_its_own_words(blackboard: CommandLine) -> None:
     """An id with a colon is several words to bash, and one with a space must be quoted."""
-    command = blackboard.write(f'#!/bin/sh\nexec {sys.executable} -m blackboard "$@"\n', "command")
+    python = shlex.quote(sys.executable)
+    command = blackboard.write(f'#!/bin/sh\nexec {python} -m blackboard "$@"\n', "command")
     command.chmod(0o755)
     blackboard.write("", "calendar.py")
     blackboard("init")

@@ -1,6 +1,7 @@
 """The command line starts quickly, helps, and fails in one line."""
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -180,7 +181,7 @@ def interrupted(work: Coroutine[None, None, None]) -> None:
 def test_a_reader_that_has_enough_is_no_error(blackboard: CommandLine) -> None:
     text = "more than a pipe holds at once, together with all of the others: " * 40
     blackboard("add", *(f"town-{n}" for n in range(100)), "--type", "x", "--set", f"text={text}")
-    command = f"{sys.executable} -m blackboard export | head -1"
+    command = f"{shlex.quote(sys.executable)} -m blackboard export | head -1"
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, check=True, env=environment()
     )

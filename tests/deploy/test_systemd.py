@@ -23,7 +23,7 @@ def here(tmp_path: Path) -> Path:
     program = command.split()[0]
     copy = tmp_path / UNIT.name
     installed = Path(sys.executable).with_name("blackboard")
-    copy.write_text(UNIT.read_text().replace(program, str(installed)))
+    copy.write_text(UNIT.read_text().replace(program, str(installed).replace(" ", r"\x20")))
     return copy
 
 

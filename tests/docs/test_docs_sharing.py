@@ -4,6 +4,7 @@ commands are typed beside them.
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ TEXT, _, ELECTIONS = PAGE.read_text(encoding="utf-8").partition("## Elections\n"
 
 def typed(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        f"{sys.executable} -m {line}",
+        f"{shlex.quote(sys.executable)} -m {line}",
         shell=True,
         cwd=folder,
         env=own_environ(),

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -315,7 +316,7 @@ def test_a_command_that_does_not_end_is_killed_with_what_it_started(
     mkfifo = command("mkfifo", str(pipe), PATH="/usr/bin:/bin")
     run(mkfifo.send(PAYLOAD))
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    command_line = ("sh", "-c", f"sleep 600 > {pipe} & wait")
+    command_line = ("sh", "-c", f"sleep 600 > {quote(str(pipe))} & wait")
     channel = command(*command_line, seconds=patience(1.0), PATH="/usr/bin:/bin")
 
     async def send() -> bytes:
