@@ -1,1 +1,1 @@
-"""What workers share out among them: the partitions of groups, and the leads of elections."""
+"""What workers share out among them: the partitions of groups, and the leadership of elections."""
