@@ -46,9 +46,10 @@ and 15.5 requests a run for a hundred workers): there are tokens enough for all.
 
 import math
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from blackboard.model import LONG_AGO, Token
@@ -111,6 +112,10 @@ class Candidate:
             return self.token.ready
         return self.token.ready + self.turn.share * PREFERENCE
 
+    def takes_slot(self, slots: FreeSlots) -> bool:
+        """Takes one of some free slots for its run, if there is one for it."""
+        return slots.take(self.token.type, self.settings.slots, self.limit)
+
 
 class Missed(NamedTuple):
     """A ready token that is not to be run now, and what is done about its item instead."""
@@ -134,8 +139,10 @@ class Unread(NamedTuple):
 class _Shard:
     """The backlog of one shard."""
 
-    candidates: list[Candidate] = field(default_factory=list)
-    """In the order in which they are to be claimed."""
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    """By the ids of their items, in the order in which they are to be claimed."""
+    last_ready: datetime = LONG_AGO
+    """When the last of them is ready."""
     unread: list[Unread] = field(default_factory=list)
     read_at: list[datetime] = field(default_factory=list)
     """When to read the shard for what is unread, soonest first."""
@@ -144,9 +151,28 @@ class _Shard:
     pause: float = 0.0
     """Seconds for which this worker leaves the shard to others, at the most."""
 
-    def moment(self, one: Unread) -> datetime:
+    def put(self, candidates: Sequence[Candidate]) -> None:
+        """Replaces the candidates. Those of one urgency stay in the order given."""
+        self.candidates = {found.id: found for found in sorted(candidates, key=_urgency)}
+        self.last_ready = max((found.ready for found in candidates), default=LONG_AGO)
+
+    def ready(self, now: datetime) -> Collection[Candidate]:
+        """The candidates that are ready, in their order."""
+        candidates = self.candidates.values()
+        if self.last_ready <= now:  # a busy worker has hundreds of them, and asks for each batch
+            return candidates
+        return [candidate for candidate in candidates if candidate.ready <= now]
+
+    def next_ready(self, now: datetime) -> Iterator[datetime]:
+        """When the candidates are ready that are not ready yet."""
+        if self.last_ready <= now:
+            return iter(())
+        return (found.ready for found in self.candidates.values() if found.ready > now)
+
+    def moment(self, unread: Unread) -> datetime:
         """When to read the shard for these tokens, by the present pause."""
-        return max(one.ready + timedelta(seconds=self.pause * one.turn.share), one.turn.begins)
+        pause = timedelta(seconds=self.pause * unread.turn.share)
+        return max(unread.ready + pause, unread.turn.begins)
 
     def set_pause(self, seconds: float) -> None:
         self.pause = seconds
@@ -154,7 +180,7 @@ class _Shard:
 
     def waits_unread(self, now: datetime) -> bool:
         """Whether a token is ready that this worker can take and has not read."""
-        return any(one.claimable and one.ready <= now for one in self.unread)
+        return any(unread.claimable and unread.ready <= now for unread in self.unread)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,7 +206,8 @@ class Backlog:
         """Forgets all candidates: a walk over the board begins. Pauses stay."""
         self._walked = now
         for shard in self._of:
-            shard.candidates, shard.unread, shard.read_at = [], [], []
+            shard.put([])
+            shard.unread, shard.read_at = [], []
 
     def expire(self) -> None:
         """Requires a walk over the board before the next claim."""
@@ -193,18 +220,18 @@ class Backlog:
 
     # ---- what was read
 
-    def put(self, shard: int, candidates: list[Candidate]) -> None:
+    def put(self, shard: int, candidates: Sequence[Candidate]) -> None:
         """Replaces the candidates of a shard. Those of one urgency stay in the order given."""
-        self._of[shard].candidates = sorted(candidates, key=_urgency)
+        self._of[shard].put(candidates)
 
-    def drop(self, shard: int, ids: Collection[str]) -> None:
+    def drop(self, shard: int, ids: Iterable[str]) -> None:
         """Removes candidates that are claimed, or were tried in vain."""
-        kept = [one for one in self._of[shard].candidates if one.id not in ids]
-        self._of[shard].candidates = kept
+        for item_id in ids:
+            self._of[shard].candidates.pop(item_id, None)
 
     def has(self, shard: int, item_id: str) -> bool:
         """Whether a token of the item was read."""
-        return any(one.id == item_id for one in self._of[shard].candidates)
+        return item_id in self._of[shard].candidates
 
     def ready(self, now: datetime, *, but: Collection[int] = ()) -> list[Candidate]:
         """The candidates that are ready, without those of the shards in `but`: the highest priority
@@ -217,14 +244,14 @@ class Backlog:
             return self.ready_in(0, now)
         first = self.first_shard
         order = [*range(first, self.shards), *range(first)]
-        found = [one for shard in order if shard not in but for one in self.ready_in(shard, now)]
-        return sorted(
-            found, key=lambda one: (-one.settings.priority, one.counts_from.replace(microsecond=0))
+        ready = chain.from_iterable(
+            self.ready_in(shard, now) for shard in order if shard not in but
         )
+        return sorted(ready, key=_urgency_by_second)
 
     def ready_in(self, shard: int, now: datetime) -> list[Candidate]:
         """The candidates of one shard that are ready, in the same order."""
-        return [one for one in self._of[shard].candidates if one.ready <= now]
+        return list(self._of[shard].ready(now))
 
     # ---- what was not read
 
@@ -241,21 +268,21 @@ class Backlog:
     def expects(self, shard: int, now: datetime) -> bool:
         """Whether it is time to read the shard for a token that this worker can take."""
         part = self._of[shard]
-        return any(one.claimable and part.moment(one) <= now for one in part.unread)
+        return any(unread.claimable and part.moment(unread) <= now for unread in part.unread)
 
     def to_read(self, now: datetime) -> list[tuple[datetime, int]]:
         """The shards to read by now, and since when, most overdue first."""
-        parts = enumerate(self._of)
         return sorted(
-            (one.read_at[0], n) for n, one in parts if one.read_at and one.read_at[0] <= now
+            (part.read_at[0], number)
+            for number, part in enumerate(self._of)
+            if part.read_at and part.read_at[0] <= now
         )
 
     # ---- both
 
     def waiting(self, now: datetime) -> int:
         """How many tokens are ready for this worker, at the least, read or not."""
-        ready = sum(one.ready <= now for part in self._of for one in part.candidates)
-        return ready + sum(part.waits_unread(now) for part in self._of)
+        return sum(len(part.ready(now)) + part.waits_unread(now) for part in self._of)
 
     def is_empty(self, shard: int, now: datetime, slots: FreeSlots) -> bool:
         """Whether a shard has no ready token that the free slots take, read or not."""
@@ -265,7 +292,7 @@ class Backlog:
         """When there is something to do after `now`: a candidate is ready, or a shard is to be
         read.
         """
-        ready = [one.ready for part in self._of for one in part.candidates if one.ready > now]
+        ready = [moment for part in self._of for moment in part.next_ready(now)]
         reads = [moment for part in self._of for moment in part.read_at if moment > now]
         return min(ready + reads, default=None)
 
@@ -327,9 +354,7 @@ class Selection:
 
     def add(self, candidate: Candidate) -> bool:
         """Adds a token that is ready and is to be run, if there is room."""
-        settings, kind = candidate.settings, candidate.token.type
-        takes = self._to_fill.take(kind, settings.slots, candidate.limit)
-        if takes or len(self._ready) < self._most:
+        if candidate.takes_slot(self._to_fill) or len(self._ready) < self._most:
             self._ready[candidate.id] = candidate
             return True
         self.unread = self.unread or [(candidate.ready, True)]
@@ -368,47 +393,52 @@ class Selection:
         or once the slots are filled.
         """
         first, others, deferred = [], [], list(self._deferred)
-        for one in self._ready.values():
-            if one.turn is FIRST:
-                first.append(one)
-            elif one.turn.begins <= now:
-                others.append(one)
+        for candidate in self._ready.values():
+            if candidate.turn is FIRST:
+                first.append(candidate)
+            elif candidate.turn.begins <= now:
+                others.append(candidate)
             else:
-                deferred.append(one)
+                deferred.append(candidate)
         # The last of the others first: the workers that come first begin at the other end.
         order = sorted([*first, *reversed(others)], key=_urgency)
         kept, after_own = list[Candidate](), False
         again = [_next_turn(deferred)] if deferred else []
-        for place, one in enumerate(order):
+        for place, candidate in enumerate(order):
             is_free = self._slots.left > 0
-            takes = self._slots.take(one.token.type, one.settings.slots, one.limit)
-            if one.turn is FIRST:
+            takes = candidate.takes_slot(self._slots)
+            if candidate.turn is FIRST:
                 after_own |= takes
             elif not is_free or (takes and after_own):
-                latest = max((one.ready for one in kept), default=now)
+                latest = max((before.ready for before in kept), default=now)
                 after = now + HEAD_START if is_free else latest
                 again.append(_next_turn(order[place:], after=after))
                 break
-            kept.append(one)
+            kept.append(candidate)
         return [*kept, *self._later.values()], again
 
 
 def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]:
     """As many of the candidates, in their order, as the free slots take."""
     chosen: list[Candidate] = []
-    for one in candidates:
+    for candidate in candidates:
         if not slots.left:
             break
-        if slots.take(one.token.type, one.settings.slots, one.limit):
-            chosen.append(one)
+        if candidate.takes_slot(slots):
+            chosen.append(candidate)
     return chosen
 
 
 def _next_turn(some: Sequence[Candidate], after: datetime = LONG_AGO) -> Unread:
     """The first turn of this worker at one of some tokens, but not before `after`."""
-    turn = min((one.turn for one in some), key=lambda turn: turn.begins)
-    return Unread(min(one.ready for one in some), Turn(turn.share, max(turn.begins, after)))
+    turn = min((candidate.turn for candidate in some), key=lambda turn: turn.begins)
+    ready = min(candidate.ready for candidate in some)
+    return Unread(ready, Turn(turn.share, max(turn.begins, after)))
 
 
 def _urgency(candidate: Candidate) -> tuple[int, datetime]:
     return -candidate.settings.priority, candidate.counts_from
+
+
+def _urgency_by_second(candidate: Candidate) -> tuple[int, datetime]:
+    return -candidate.settings.priority, candidate.counts_from.replace(microsecond=0)
