@@ -117,8 +117,8 @@ class Candidate:
         return slots.take(self.token.type, self.settings.slots, self.limit)
 
 
-class Missed(NamedTuple):
-    """A ready token that is not to be run now, and what is done about its item instead."""
+class Judged(NamedTuple):
+    """A ready token that this worker may claim, and what is done about it."""
 
     candidate: Candidate
     move: Move
@@ -329,7 +329,7 @@ class Selection:
         `workers` is the number of all workers, with this one; `pace` how many tokens of the shard
         it claims in a cycle.
         """
-        self.missed: list[Missed] = []
+        self.missed: list[Judged] = []
         """Ready tokens that are not to be run now, some of the most overdue."""
         self._slots = free(1)
         self._ahead = AHEAD + AHEAD_OF_A_SLOT * max(total - FEW_SLOTS, 0)
@@ -372,7 +372,7 @@ class Selection:
             self._deferred.append(candidate)
         return True
 
-    def add_missed(self, missed: Missed) -> bool:
+    def add_missed(self, missed: Judged) -> bool:
         """Notes a ready token that is not to be run now."""
         if len(self.missed) < MOST_READ:
             self.missed.append(missed)

@@ -30,7 +30,7 @@ from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.permits import Grant, Permits
 from blackboard.worker.running import Runs
-from blackboard.worker.slots import Slots
+from blackboard.worker.slots import FreeSlots, Slots
 
 
 class NoPermit(NamedTuple):
@@ -62,6 +62,15 @@ class Claimer:
     @property
     def _slots(self) -> Slots:
         return self.runs.holdings.slots
+
+    def free_slots(self, times: int = 1) -> FreeSlots:
+        """The free slots, and what this worker has of the limits of the board; so many times."""
+        return self._slots.free(
+            self.permits.counts(),
+            self.permits.exhausted(),
+            paused=self.runs.paused_types(),
+            times=times,
+        )
 
     async def claim(self, shard: int, wanted: Sequence[Candidate]) -> ClaimedBatch:
         """Claims some tokens of a shard in one batch. Raises what the store raises."""

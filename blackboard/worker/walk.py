@@ -21,60 +21,43 @@ slot is taken by then.
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from blackboard.emitter import EventEmitter
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput
 from blackboard.events import (
-    BoardPaused,
-    BoardResumed,
-    ItemLeftAlone,
-    SlotPutOff,
-    SlotSkipped,
     StoreAway,
 )
 from blackboard.handlers.handler import Handler
 from blackboard.model import LONG_AGO, LOST_AFTER, Lock, Mark, Token
-from blackboard.protocol.board_pause import agree, is_paused
 from blackboard.protocol.board_table import BoardTable
-from blackboard.protocol.claims import Claim, Freed, claims_at_once, pass_over
+from blackboard.protocol.claims import Claim, claims_at_once
 from blackboard.protocol.keys import shard_of
-from blackboard.protocol.permits import LimitName
-from blackboard.protocol.planning import check_runnable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
-from blackboard.rules.due import Move, decide_lock, decide_token
+from blackboard.rules.due import Move
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Backlog, Candidate, Missed, Selection, Unread, choose
-from blackboard.worker.claimer import Claimer, NoPermit
+from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
+from blackboard.worker.claimer import Claimer
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.holdings import Latest
-from blackboard.worker.peers import FIRST, Peers, Turn
+from blackboard.worker.judge import Judge, LeftAlone
+from blackboard.worker.missed_slots import MissedSlots
+from blackboard.worker.paused_shards import PausedShards
+from blackboard.worker.peers import Peers, Turn
 from blackboard.worker.permits import Permits
 from blackboard.worker.running import Runs
 from blackboard.worker.shard_tasks import ShardTasks
-from blackboard.worker.slots import FreeSlots, Slots
+from blackboard.worker.slots import Slots
+from blackboard.worker.stale_locks import StaleLocks
 from blackboard.worker.store_breaker import StoreBreaker
 from blackboard.worker.wake import Wake
 
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
-EMPTY_SPEC = "{}"
-"""The spec of an item that sets nothing itself."""
 MOST_OVERDUE = 1_000
 """The most overdue tokens in one result."""
-MOST_LEFT = 100_000
-"""Items left alone whose ids are kept, so that each is reported once."""
-PASSED_OVER, PARTS = 50, 8
-"""The most items of a shard whose slots a walk skips or puts off: 50 or, of many, an eighth."""
-PASSES = frozenset({Move.SKIP, Move.PUT_OFF})
-"""The moves about a ready token that is not run now."""
-_Version = tuple[str, str]
-"""The item and the etag of a token or a lock. Rows that were written in one batch may have the same
-etag."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,8 +135,6 @@ class Walk:
     """The handlers of the types that this worker takes."""
     runs: Runs
     peers: Peers
-    takes_turns: bool = True
-    """Whether it leaves other workers their turn. One that walks once takes what it can."""
     permits: Permits
     heartbeat: Heartbeat
     breaker: StoreBreaker
@@ -166,32 +147,16 @@ class Walk:
     backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
     _claimer: Claimer = field(init=False)
+    judge: Judge = field(init=False)
+    _stale_locks: StaleLocks = field(init=False)
+    _missed: MissedSlots = field(init=False)
+    _paused: PausedShards = field(init=False)
     _result: WalkResult = field(init=False)
     """The result of the latest walk."""
     _claims: int = 0
     """Items claimed since the last walk over the board began."""
     _claims_before: int = 0
     """Items claimed from the beginning of the walk before until then."""
-    _unclaimable: set[_Version] = field(default_factory=set)
-    """Tokens that do not fit their items, or could not be skipped: they are not tried again before
-    the next walk over the board."""
-    _own_tokens: set[str] = field(default_factory=set)
-    """Items whose tokens this worker has written since the walk over the board."""
-    _failed_overrides: set[_Version] = field(default_factory=set)
-    """Stale locks that this walk over the board tried in vain to override."""
-    _failed_overrides_before: set[_Version] = field(default_factory=set)
-    """Those of the walk before."""
-    _waiting_locks: dict[str, Lock] = field(default_factory=dict)
-    """By nonce, the stale locks that wait for a free slot or a permit, as of the last reading of
-    their shards."""
-    _unpermitted: dict[str, frozenset[LimitName]] = field(default_factory=dict)
-    """By nonce of a waiting lock, the limits that had no permit for it."""
-    _paused: dict[int, Mark] = field(default_factory=dict)
-    """Shards in which nothing is claimed: the board is paused."""
-    _missed: dict[int, list[Missed]] = field(default_factory=dict)
-    """By shard, ready tokens that are not to be run now, as of its last reading."""
-    _reported: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
-    """Items that were reported as left alone."""
 
     def __post_init__(self) -> None:
         shards = self.board.shards
@@ -213,12 +178,25 @@ class Walk:
             permits=self.permits,
             events=self.events,
         )
+        left_alone = LeftAlone(self.events)
+        self.judge = Judge(
+            board=self.board, handlers=self.handlers, peers=self.peers, left_alone=left_alone
+        )
+        self._stale_locks = StaleLocks(
+            board=self.board,
+            owner=self.owner,
+            handlers=self.handlers,
+            claimer=self._claimer,
+            left_alone=left_alone,
+        )
+        self._missed = MissedSlots(board=self.board, events=self.events, judge=self.judge)
+        self._paused = PausedShards(board=self.board, events=self.events)
 
     def expect(self, item_id: str, ready: datetime) -> None:
         """Notes a token that this worker's own release has written. This worker is the first to
         take it: no other has read it.
         """
-        self._own_tokens.add(item_id)
+        self.judge.wrote(item_id)
         number = shard_of(item_id, self.board.shards)
         if not self.backlog.has(number, item_id):
             self.backlog.expect(number, Unread(ready))
@@ -230,22 +208,17 @@ class Walk:
         """
         begun = await self.board.table.now()
         self.backlog.begin(self.board.clock.monotonic())
-        self._unclaimable.clear()
-        self._own_tokens.clear()
+        self.judge.begin()
         self.permits.begin()
-        self._failed_overrides, self._failed_overrides_before = set(), self._failed_overrides
+        self._stale_locks.begin()
         self._claims, self._claims_before = 0, self._claims
         result = self._result = WalkResult(now=begun, whole=True)
         await self._in_shards(range(self.board.shards), self._read_and_take_over, result)
         await self._take_over_others(result)
-        self._unpermitted = {
-            nonce: limits
-            for nonce, limits in self._unpermitted.items()
-            if nonce in self._waiting_locks
-        }
         await self._claim_all(result)
-        await self._in_shards(tuple(self._missed), self._pass_over_some, result)
-        await self._finish_pause(result)
+        await self._in_shards(self._missed.shards, self._pass_over_some, result)
+        if result.answered:
+            await self._paused.finish()
         self._raise_if_all_failed(result)
         # From the beginning: tokens became ready while other shards were read.
         result.soonest = await self._until_next(begun)
@@ -257,7 +230,7 @@ class Walk:
         stale lock can be overridden, or the slot of a token is missed by now.
         """
         clock = self.board.clock.monotonic()
-        if not self.backlog.lasts(clock) or self._could_take_over():
+        if not self.backlog.lasts(clock) or self._stale_locks.may_take(but=self._tasks.late):
             return None
         now = await self.board.table.now()
         result = self._result = WalkResult(now=now, whole=False)
@@ -266,12 +239,11 @@ class Walk:
                 break
             await self._in_shards([number], self._read_again, result)
         self._raise_if_all_failed(result)
-        if any(
-            self._decide(candidate, result) is not Move.RUN for candidate in self._chosen(result)
-        ):
+        moves = (self.judge.decide(candidate, now) for candidate in self._chosen(result))
+        if any(move is not Move.RUN for move in moves):
             return None
         await self._claim_all(result)
-        await self._in_shards(tuple(self._missed), self._pass_over_some, result)
+        await self._in_shards(self._missed.shards, self._pass_over_some, result)
         self._raise_if_all_failed(result)
         until_walk = timedelta(seconds=self.backlog.lasts(clock))
         following = await self._until_next(now)
@@ -281,7 +253,7 @@ class Walk:
     async def result(self) -> WalkResult:
         """The result of the latest walk, with the late answers that have come since."""
         now, result = await self.board.table.now(), self._result
-        result.due = self.backlog.waiting(now) + len(self._waiting_locks)
+        result.due = self.backlog.waiting(now) + len(self._stale_locks)
         result.more = result.due > 0 or bool(self.backlog.to_read(now))
         return result
 
@@ -301,15 +273,6 @@ class Walk:
     @property
     def _slots(self) -> Slots:
         return self.runs.holdings.slots
-
-    def _free(self, times: int = 1) -> FreeSlots:
-        """The free slots, and what this worker has of the limits of the board; so many times."""
-        return self._slots.free(
-            self.permits.counts(),
-            self.permits.exhausted(),
-            paused=self.runs.paused_types(),
-            times=times,
-        )
 
     async def _in_shards(
         self,
@@ -340,8 +303,8 @@ class Walk:
     async def _failed(self, number: int, trouble: TableError, result: WalkResult) -> None:
         """Notes that a shard failed. Nothing of it is taken until it is read again, soon."""
         result.failed[number] = trouble
-        self._forget_waiting_locks(number)
-        self._missed.pop(number, None)
+        self._stale_locks.forget(number)
+        self._missed.put(number, [])
         pause = timedelta(seconds=self.pause_after(trouble, number))
         if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
             self.events.emit(StoreAway, message=f"walk: {trouble}")
@@ -374,7 +337,7 @@ class Walk:
         pace = -(-self._claims_before // self.board.shards) if result.whole else 0
         locks = await self._read(number, result, pace=pace)
         there = {lock.nonce for lock in locks}
-        self._forget_waiting_locks(number)
+        self._stale_locks.forget(number)
         for held in holdings:
             if held.claim.nonce not in there and not held.ended:
                 self.heartbeat.ask(held)
@@ -386,10 +349,14 @@ class Walk:
         gone, another worker was faster.
         """
         expected = self.backlog.expects(number, result.now)
-        before = result.claims + len(self._waiting_locks)
+        before = result.claims + len(self._stale_locks)
         await self._read_and_take_over(number, result)
-        took_none = result.claims + len(self._waiting_locks) <= before
-        if expected and took_none and self.backlog.is_empty(number, result.now, self._free()):
+        took_none = result.claims + len(self._stale_locks) <= before
+        if (
+            expected
+            and took_none
+            and self.backlog.is_empty(number, result.now, self._claimer.free_slots())
+        ):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
     async def _read(self, number: int, result: WalkResult, *, pace: int = 0) -> list[Lock]:
@@ -397,8 +364,10 @@ class Walk:
         for the free slots and some more, or `pace` of them: as many as are claimed in a cycle.
         """
         locks: list[Lock] = []
-        workers = self.peers.most + 1 if self.takes_turns else 1
-        selection = Selection(self._free, total=self._slots.total, workers=workers, pace=pace)
+        workers = self.peers.most + 1 if self.judge.takes_turns else 1
+        selection = Selection(
+            self._claimer.free_slots, total=self._slots.total, workers=workers, pace=pace
+        )
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
         async for found in self.board.read_shard(number, until=result.now + self.cycle):
@@ -412,9 +381,9 @@ class Walk:
                 break
             elif not self._select(found, selection, result):
                 break
-        if mark is not None and not await self._is_paused(number):
+        if mark is not None and not await self._paused.is_paused(number):
             return await self._read(number, result, pace=pace)
-        self._note_pause(number, mark)
+        self._paused.note(number, mark)
         self._put_into_backlog(number, selection, result)
         result.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
         return locks
@@ -424,35 +393,6 @@ class Walk:
             claimed = lock.since if lock.since <= now else LONG_AGO  # by a clock that was wrong
             self.peers.note(lock.owner, [lock.type], claimed)
 
-    async def _is_paused(self, number: int) -> bool:
-        """Whether a shard that has the row of a pause is paused: shard 0 decides. Also True where
-        the store does not answer.
-        """
-        if number == 0 or 0 in self._paused:
-            return True
-        try:
-            return await is_paused(self.board, number)
-        except TableError:
-            return True
-
-    async def _finish_pause(self, result: WalkResult) -> None:
-        """Pauses the shards that a pause has not reached because its command was killed."""
-        if 0 in self._paused and len(self._paused) < self.board.shards and result.answered:
-            with suppress(TableError, BlackboardError):  # the next walk tries again
-                await agree(self.board)
-
-    def _note_pause(self, number: int, mark: Mark | None) -> None:
-        """Notes whether the board is paused, as a shard says; reports when that changes."""
-        before = bool(self._paused)
-        if mark is None:
-            self._paused.pop(number, None)
-        else:
-            self._paused[number] = mark
-        if mark is not None and not before:
-            self.events.emit(BoardPaused, by=mark.by, reason=mark.reason)
-        elif before and not self._paused:
-            self.events.emit(BoardResumed)
-
     def _put_into_backlog(self, number: int, selection: Selection, result: WalkResult) -> None:
         """Puts what was selected of a shard into the backlog."""
         kept, again = selection.settle(result.now)
@@ -461,9 +401,7 @@ class Walk:
             self.backlog.expect(number, unread)
         for ready, claimable in selection.unread:
             self._expect_contended(number, ready, claimable=claimable)
-        self._missed.pop(number, None)
-        if selection.missed:
-            self._missed[number] = selection.missed
+        self._missed.put(number, selection.missed)
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Notes tokens that were not read and that other workers claim as well."""
@@ -475,98 +413,37 @@ class Walk:
     def _select(self, token: Token, selection: Selection, result: WalkResult) -> bool:
         """Selects a token, if this worker can claim it. Returns whether to read further tokens."""
         if token.ready > result.now:
-            return selection.add_later(token.ready, self._later_candidate(token))
+            return selection.add_later(token.ready, self.judge.later(token))
         if self._is_overdue(token, result) and len(result.overdue_by_id) < MOST_OVERDUE:
             result.overdue_by_id[token.id] = token
-        if token.type not in self.handlers or _version(token) in self._unclaimable:
+        judged = self.judge.ready(token, result.now)
+        if judged is None:
             return True
-        try:
-            candidate = self._candidate(token)
-            move = self._decide(candidate, result)
-            if move in PASSES and candidate.turn.begins > result.now:
-                return selection.defer(candidate)
-        except (BadInput, ValueError) as error:
-            self._report_left_alone(token, str(error))
-            return True
-        if move in PASSES:
-            return selection.add_missed(Missed(candidate, move))
-        return selection.add(candidate) if move is Move.RUN else True
+        if judged.move is Move.RUN:
+            return selection.add(judged.candidate)
+        if judged.candidate.turn.begins > result.now:
+            return selection.defer(judged.candidate)
+        return selection.add_missed(judged)
 
     def _is_overdue(self, token: Token, result: WalkResult) -> bool:
         after = self.overdue_after
         return after is not None and result.now - token.ready >= after
 
-    def _later_candidate(self, token: Token) -> Candidate | None:
-        """The candidate of a token that is not ready yet. None: this worker cannot claim it."""
-        if token.type not in self.handlers:
-            return None
-        try:
-            return self._candidate(token)
-        except (BadInput, ValueError):
-            return None  # reported once it is ready
-
-    def _candidate(self, token: Token) -> Candidate:
-        """The candidate of a token. Raises BadInput or ValueError where its settings cannot be
-        computed, or it is not `check_runnable`.
-        """
-        settings = self.board.resolve(token.type, token.spec)
-        limit = check_runnable(self.board, token, settings)
-        is_first = not self.takes_turns or token.id in self._own_tokens
-        turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
-        return Candidate(token, settings, limit, turn)
-
-    def _decide(self, candidate: Candidate, result: WalkResult) -> Move:
-        token, settings = candidate.token, candidate.settings
-        return decide_token(token, now=result.now, types=self.handlers, settings=settings)
-
     async def _pass_over_some(self, number: int, result: WalkResult) -> None:
-        """Skips or puts off the missed slots of a shard, not too many at a time. Of many, it begins
-        with those of which this worker is the first, at a random place: so workers do not all try
-        the same ones, and those that fail again and again do not block the others.
-        """
-        missed = self._missed.pop(number, [])
-        if len(missed) > PASSED_OVER:
-            begin = int(self.board.chance.fraction() * len(missed))
-            missed = missed[begin:] + missed[:begin]
-            missed.sort(key=lambda slot: slot.candidate.turn.share)
-        has_passed = False
-        for slot in missed[: max(PASSED_OVER, len(missed) // PARTS)]:
-            has_passed |= await self._pass_over(slot, result)
-        if has_passed:  # for their next tokens, and the rest
+        """Skips or puts off some of the missed slots of a shard."""
+        skipped = result.skipped
+        async for is_done in self._missed.pass_over_some(number):
+            result.missed += 1
+            result.skipped += is_done
+        if result.skipped > skipped:  # for their next tokens, and the rest
             self._expect_contended(number, result.now, claimable=False)
-
-    async def _pass_over(self, missed: Missed, result: WalkResult) -> bool:
-        """Skips or puts off the slot of an item. Returns whether that was done."""
-        token, move = missed.candidate.token, missed.move
-        result.missed += 1
-        try:
-            after = await pass_over(self.board, token, move=move)
-        except (BadInput, ValueError) as error:
-            self._report_left_alone(token, str(error))
-            return False
-        if after is None:
-            self._unclaimable.add(_version(token))
-            return False
-        result.skipped += 1
-        if move is Move.SKIP:
-            self.events.emit_of(token, SlotSkipped, due=token.slot)
-        else:
-            until = after.ready if after.waits and after.slot == token.slot else None
-            self.events.emit_of(token, SlotPutOff, due=token.slot, until=until)
-        return True
-
-    def _report_left_alone(self, row: Token | Lock, reason: str) -> None:
-        """Reports, once, why an item is left alone."""
-        if row.id not in self._reported:
-            self._reported.add(row.id)
-            self.events.emit_of(row, ItemLeftAlone, message=reason)
 
     # ---- claiming
 
     def _chosen(self, result: WalkResult) -> list[Candidate]:
         """The most overdue candidates, as many as the free slots take."""
         ready = self.backlog.ready(result.now, but=self._tasks.late)
-        return choose(ready, self._free())
+        return choose(ready, self._claimer.free_slots())
 
     def _fills_slots(self, result: WalkResult, *, before: datetime) -> bool:
         """Whether candidates that were ready before a moment fill the free slots."""
@@ -617,7 +494,7 @@ class Walk:
         """
         rereadings, left = 0, counts[number]
         while left > 0 and rereadings < REREADINGS and number not in self._tasks.late:
-            wanted = choose(self.backlog.ready_in(number, result.now), self._free())
+            wanted = choose(self.backlog.ready_in(number, result.now), self._claimer.free_slots())
             wanted = wanted[: min(left, claims_at_once(self.board))]
             if not wanted:
                 break
@@ -647,9 +524,9 @@ class Walk:
 
     def _set_aside(self, token: Token, refused: BadInput | None) -> None:
         """Excludes a token from this walk, and reports it if the store has `refused` its claim."""
-        self._unclaimable.add(_version(token))
+        self.judge.set_aside(token)
         if refused is not None:
-            self._report_left_alone(token, str(refused))
+            self.judge.left_alone.report(token, str(refused))
 
     def _start(self, taken: Sequence[Claim], result: WalkResult) -> None:
         self.runs.start(taken)
@@ -664,98 +541,31 @@ class Walk:
         """The nonces of every run and every batch of this worker."""
         return self.board.in_flight | self.runs.holdings.nonces
 
-    def _may_override(self, lock: Lock) -> bool:
-        """Whether there is a free slot for an override, and there may be a permit."""
-        of_type = self.board.resolve(lock.type, EMPTY_SPEC)
-        has_slot = self._free().take(lock.type, of_type.slots)
-        return has_slot and self.permits.may_have(self._unpermitted.get(lock.nonce, ()))
-
-    def _could_take_over(self) -> bool:
-        """Whether a waiting stale lock can be overridden now, in a shard that is not late."""
-        kinds = {
-            (lock.type, self._unpermitted.get(lock.nonce)): lock for lock in self._locks_in_time()
-        }
-        return any(map(self._may_override, kinds.values()))
-
-    def _locks_in_time(self) -> list[Lock]:
-        """The waiting stale locks of the shards that are not late."""
-        late = self._tasks.late
-        return [lock for lock in self._waiting_locks.values() if self._shard_of(lock) not in late]
-
-    def _forget_waiting_locks(self, number: int) -> None:
-        """Forgets the waiting stale locks of a shard, which is being read again."""
-        if self._waiting_locks:
-            self._waiting_locks = {
-                nonce: lock
-                for nonce, lock in self._waiting_locks.items()
-                if self._shard_of(lock) != number
-            }
-
     async def _take_over(self, lock: Lock, result: WalkResult, *, ours: set[str]) -> None:
         """Overrides a stale lock, or adopts a lock of this worker that none of its runs has. `ours`
         has the nonces of its runs, when the lock was read and since.
         """
-        self._waiting_locks.pop(lock.nonce, None)
-        move = decide_lock(
-            lock,
-            owner=self.owner,
-            types=self.handlers,
-            in_flight=ours,
-            given_up=self.runs.holdings.given_up,
-            resolution=self.board.table.resolution,
+        number = self._shard_of(lock)
+        is_paused, is_late = number in self._paused, number in self._tasks.late
+        attempt = await self._stale_locks.take(
+            lock, ours=ours, is_paused=is_paused, is_late=is_late
         )
-        if move is Move.ADOPT:
-            await self._adopt(lock, result)
-        elif move is Move.OVERRIDE and self._shard_of(lock) in self._paused:
-            result.locks.discard(lock.nonce)  # no run of it ends while the board is paused
-        elif move is Move.OVERRIDE:
-            await self._override(lock, result)
-
-    async def _adopt(self, lock: Lock, result: WalkResult) -> None:
-        """Adopts a lock of this worker."""
-        try:
-            claims = await self._claimer.adopt(lock)
-        except (BadInput, ValueError) as error:
-            self._report_left_alone(lock, str(error))
-        else:
-            if claims is not None:
-                self._start_taken(claims, result)
-
-    async def _override(self, lock: Lock, result: WalkResult) -> None:
-        """Overrides a stale lock. It waits where there is no slot or no permit."""
-        try:
-            if not self._may_override(lock):
-                self._waiting_locks[lock.nonce] = lock
-                return
-            is_late = self._shard_of(lock) in self._tasks.late
-            taken = await self._claimer.override(lock, reserves=not is_late)
-        except (BadInput, ValueError) as error:
-            self._report_left_alone(lock, str(error))
-            result.locks.discard(lock.nonce)  # no run of it will ever end
-            return
-        match taken:
-            case NoPermit(limits):
-                self._waiting_locks[lock.nonce] = lock
-                self._unpermitted[lock.nonce] = limits
-            case list(claims):
-                self._start_taken(claims, result)
-            case _:
-                if taken is Freed.FREED:
-                    result.freed.append(lock)
-                self._after_failed_override(lock, result)
-
-    def _start_taken(self, claims: Sequence[Claim], result: WalkResult) -> None:
-        """Runs the claim of an adopted or overridden lock. Without one the store is slow, and the
-        next walk adopts the lock, if it is this worker's.
-        """
-        self._start(claims, result)
-        result.crowded |= not claims
+        if attempt.claims is not None:
+            self._start(attempt.claims, result)
+            result.crowded |= not attempt.claims
+        if attempt.freed:
+            result.freed.append(lock)
+        if attempt.stuck:
+            result.locks.discard(lock.nonce)
+        if attempt.reread:
+            result.crowded = True
+            self._expect_contended(number, result.now, claimable=False)
 
     async def _take_over_others(self, result: WalkResult) -> None:
         """Tries once more to override the waiting stale locks, before tokens are claimed: a slot
         that was reserved for an override in another shard may be free after all.
         """
-        others = self._locks_in_time()
+        others = self._stale_locks.waiting(but=self._tasks.late)
         if not others or not self._slots.free().left:
             return
 
@@ -767,19 +577,6 @@ class Walk:
         numbers = {self._shard_of(lock) for lock in others}
         await self._in_shards(numbers, in_shard, result)
 
-    def _after_failed_override(self, lock: Lock, result: WalkResult) -> None:
-        """Handles a stale lock that was not overridden: it was freed, another worker was faster, or
-        it cannot be overridden. The first time, the shard is read again, because the item may be
-        ready. If the lock is still there and unchanged, it is left to the next walk.
-        """
-        if _version(lock) in self._failed_overrides | self._failed_overrides_before:
-            result.locks.discard(lock.nonce)
-        else:
-            result.crowded = True
-            number = self._shard_of(lock)
-            self._expect_contended(number, result.now, claimable=False)
-        self._failed_overrides.add(_version(lock))
-
     async def _until_next(self, begun: datetime) -> timedelta | None:
         """How long until the next token is ready, or a shard is to be read, after the walk began; 0
         if that time has come.
@@ -788,7 +585,3 @@ class Walk:
         if following is None:
             return None
         return max(following - await self.board.table.now(), timedelta(0))
-
-
-def _version(row: Token | Lock) -> _Version:
-    return row.id, row.etag

@@ -105,7 +105,7 @@ class Worker:
         FOREVER, which tries again for ever. Raises Remade when the board was made anew meanwhile.
         """
         self._began = self.board.clock.monotonic()
-        self.walk.takes_turns = mode is not Mode.ONCE
+        self.walk.judge.takes_turns = mode is not Mode.ONCE
         if mode is Mode.FOREVER:
             self.runs.starts_again = self.wake.now
         self.releases.slots_freed = self._fill_slots

@@ -31,7 +31,8 @@ from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.store import Written
 from blackboard.simulator.workers import WorkerProcess, Workers
 from blackboard.table import Conflict, Delete, Insert, Op, Replace, TableError
-from blackboard.worker.walk import EMPTY_SPEC, REREADINGS
+from blackboard.worker.stale_locks import EMPTY_SPEC
+from blackboard.worker.walk import REREADINGS
 
 SPARE = 10.0
 """Seconds beyond a bound, for requests to the store."""

@@ -26,8 +26,9 @@ from blackboard.worker import claimer, running
 from blackboard.worker.backlog import Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
+from blackboard.worker.judge import Judge
 from blackboard.worker.slots import Slots
-from blackboard.worker.walk import Walk, WalkResult
+from blackboard.worker.stale_locks import StaleLocks
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
 from tests.proof.planted.replacements import with_other
@@ -50,11 +51,11 @@ def passes_over_the_jitter(item: Item, *, settings: RunSettings, now: datetime) 
     return passed_over(item, settings=settings, now=now + settings.jitter)
 
 
-_honest_decide = Walk._decide
+_honest_decide = Judge.decide
 
 
-def begins_at_any_time(walk: Walk, candidate: Candidate, result: WalkResult) -> Move:
-    move = _honest_decide(walk, candidate, result)
+def begins_at_any_time(judge: Judge, candidate: Candidate, now: datetime) -> Move:
+    move = _honest_decide(judge, candidate, now)
     return Move.RUN if move is Move.PUT_OFF else move
 
 
@@ -252,7 +253,7 @@ OVERSIGHTS = (
     Planted(
         name="not put off",
         without="a slot that is ready in a time without runs is run",
-        patches=((Walk, "_decide", begins_at_any_time),),
+        patches=((Judge, "decide", begins_at_any_time),),
         shows="CLOSED",
         walks=False,
         draw=closed,
@@ -353,7 +354,7 @@ OVERSIGHTS = (
     Planted(
         name="stale and forgotten",
         without="a stale lock that was read without a free slot is not looked for again",
-        patches=((Walk, "_could_take_over", lambda _: False),),
+        patches=((StaleLocks, "may_take", lambda *_, **__: False),),
         shows="PRIORITY|STUCK",
         walks=False,
     ),

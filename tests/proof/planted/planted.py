@@ -18,10 +18,12 @@ from blackboard.protocol import (
 from blackboard.rules import applied, due, next_run, transitions
 from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
-from blackboard.worker import claimer, heartbeat, walk
+from blackboard.worker import claimer, heartbeat, stale_locks
 from blackboard.worker.backlog import Backlog
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings
+from blackboard.worker.judge import Judge
+from blackboard.worker.stale_locks import StaleLocks
 from blackboard.worker.store_breaker import GuardedTable, StoreBreaker
 from blackboard.worker.walk import Walk
 from tests.proof.planted import replacements as broken
@@ -102,7 +104,7 @@ THE_FOURTEEN = (
         without="a worker leaves a lock of its own that it does not hold in memory",
         patches=(
             (due, "decide_lock", broken.forgets_to_adopt),
-            (walk, "decide_lock", broken.forgets_to_adopt),
+            (stale_locks, "decide_lock", broken.forgets_to_adopt),
         ),
         shows="ORPHAN",
     ),
@@ -190,7 +192,7 @@ CONDITIONS = (
         without="a lock is overridden when two thirds of its lease are over",
         patches=(
             (due, "decide_lock", broken.overrides_too_soon),
-            (walk, "decide_lock", broken.overrides_too_soon),
+            (stale_locks, "decide_lock", broken.overrides_too_soon),
         ),
         shows="OVERRIDE",
     ),
@@ -214,7 +216,7 @@ MISTAKES = (
     Planted(
         name="remote clock",
         without="the age of a lock is computed with the worker's own clock",
-        patches=((Walk, "_take_over", broken.compares_two_clocks),),
+        patches=((StaleLocks, "take", broken.compares_two_clocks),),
         shows="OVERRIDE|STUCK",
         walks=False,
     ),
@@ -299,7 +301,7 @@ MISTAKES = (
     Planted(
         name="own missed",
         without="the worker's own clock decides whether a slot was missed",
-        patches=((Walk, "_decide", broken.misses_by_its_own_clock),),
+        patches=((Judge, "decide", broken.misses_by_its_own_clock),),
         shows="PASSED",
         walks=False,
     ),
@@ -336,7 +338,7 @@ MISTAKES = (
         without="a stale lock is never overridden",
         patches=(
             (due, "decide_lock", broken.forgets_to_override),
-            (walk, "decide_lock", broken.forgets_to_override),
+            (stale_locks, "decide_lock", broken.forgets_to_override),
         ),
         shows="STUCK",
         walks=False,

@@ -23,7 +23,6 @@ from blackboard.simulator.changes import Saved, saved_of, text_of_saved
 from blackboard.simulator.invariants import Violation
 from blackboard.spec import Spec
 from blackboard.table import Busy, Unknown
-from blackboard.worker.walk import PASSES
 from tests.proof.planted.steps import PARTITION, Doing, StepClock, StepTable, step
 from tests.support.boards import settings_of
 from tests.support.clocks import SeededChance
@@ -165,7 +164,7 @@ class World:
             for token in (row for row in found if not isinstance(row, Lock)):
                 settings = settings_of(token.type, token.spec)
                 move = claims.decide_token(token, now=now, types=TYPES, settings=settings)
-                if move in PASSES:
+                if move in (Move.SKIP, Move.PUT_OFF):
                     await pass_over(board, token, move=move)
                 elif move is Move.RUN:
                     tokens.append(token)

@@ -26,6 +26,8 @@ from blackboard.tables.memory import Contents
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.judge import Judge
+from blackboard.worker.stale_locks import Attempt, StaleLocks
 from blackboard.worker.store_breaker import GuardedTable, Request, StoreBreaker
 from blackboard.worker.walk import Walk, WalkResult
 
@@ -252,16 +254,14 @@ def rounds_against_the_holder(lock: Lock, *, resolution: float) -> bool:
     return lock.age > lock.stale_after - resolution
 
 
-_honest_take_over = Walk._take_over
+_honest_take = StaleLocks.take
 
 
-async def compares_two_clocks(
-    walk: Walk, lock: Lock, result: WalkResult, *, ours: set[str]
-) -> None:
+async def compares_two_clocks(locks: StaleLocks, lock: Lock, **about: Any) -> Attempt:
     """The store's stamp, and the worker's own time."""
-    ahead = walk.board.clock.now() - await walk.board.table.now()
+    ahead = locks.board.clock.now() - await locks.board.table.now()
     lock = replace(lock, age=lock.age + ahead.total_seconds())
-    await _honest_take_over(walk, lock, result, ours=ours)
+    return await _honest_take(locks, lock, **about)
 
 
 def forgets_to_override(lock: Lock, **about: Any) -> Move:
@@ -327,12 +327,12 @@ async def asks_its_own_clock(table: GuardedTable) -> datetime:
     return table._breaker._clock.now()
 
 
-_honest_decide = Walk._decide
+_honest_decide = Judge.decide
 
 
-def misses_by_its_own_clock(walk: Walk, candidate: Candidate, result: WalkResult) -> Move:
-    move = _honest_decide(walk, candidate, result)
-    now = walk.board.clock.now()
+def misses_by_its_own_clock(judge: Judge, candidate: Candidate, now: datetime) -> Move:
+    move = _honest_decide(judge, candidate, now)
+    now = judge.board.clock.now()
     missed = is_missed(candidate.token, now=now, settings=candidate.settings)
     return Move.SKIP if move is Move.RUN and missed else move
 
