@@ -118,6 +118,7 @@ async def _longest_pause(folder: Path, count: int) -> float:
         holdings=holdings,
         heartbeat=Heartbeat(board=board, saving=board, holdings=holdings, events=events),
         ended=lambda _held, _how: ended.set(),
+        starts_again=lambda: None,
         environ={"TOKEN": "0123456789abcdefghijklmnopqrstuvwxyz"},
     )
     try:

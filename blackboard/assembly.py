@@ -5,7 +5,7 @@ The parts take long to import, and are imported when the first worker is made.
 
 import asyncio
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,14 +26,16 @@ from blackboard.stores import open_table
 from blackboard.table import TableError
 
 if TYPE_CHECKING:
+    from blackboard.model import Ended
     from blackboard.notify.settings import NotifyTable
+    from blackboard.protocol.releases import Released
     from blackboard.runners.loop import RunOfLoop
     from blackboard.runners.process import ProcessRunner
     from blackboard.runners.runner import Runner
     from blackboard.sharing.partitions import GroupWorker
     from blackboard.sharing.races import Races
     from blackboard.worker.heartbeat import Heartbeat
-    from blackboard.worker.holdings import Holdings
+    from blackboard.worker.holdings import Holding, Holdings
     from blackboard.worker.release_queue import ReleaseQueue
     from blackboard.worker.running import Runs
     from blackboard.worker.store_breaker import StoreBreaker
@@ -197,6 +199,10 @@ def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | N
     return Races(open_bus=open_bus, times=declared.times())
 
 
+def _nothing() -> None:
+    """Nothing is to be done."""
+
+
 class _Parts(NamedTuple):
     """The objects that every part of a worker that holds runs needs."""
 
@@ -212,8 +218,19 @@ class _Parts(NamedTuple):
 
 
 def _parts(
-    board: BoardTable, setup: WorkerSetup, *, slots: int, handlers: Mapping[str, Handler]
+    board: BoardTable,
+    setup: WorkerSetup,
+    *,
+    slots: int,
+    handlers: Mapping[str, Handler],
+    landed: "Callable[[Mapping[str, Released]], Awaitable[None]]",
+    ended: "Callable[[Holding, Ended], None] | None" = None,
+    slots_freed: Callable[[], None] = _nothing,
+    starts_again: Callable[[], None] = _nothing,
 ) -> _Parts:
+    """The parts. The callables are those of `Runs` and `ReleaseQueue`; a run that has `ended` is
+    queued for its release where no `ended` is given.
+    """
     from blackboard.rules.breaker import Need
     from blackboard.worker.heartbeat import Heartbeat, no_watchdog
     from blackboard.worker.holdings import Holdings
@@ -223,9 +240,9 @@ def _parts(
 
     events = setup.events
     breaker = StoreBreaker(board.clock, board.chance, events, board=board.name)
+    holdings = Holdings(slots)
     renewing = breaker.board(board, Need.RENEWAL)
     board = breaker.board(board, Need.OTHER)
-    holdings = Holdings(slots)
     heartbeat = Heartbeat(
         board=renewing,
         saving=board,
@@ -234,7 +251,12 @@ def _parts(
         watchdog=setup.watchdog or no_watchdog,
     )
     releases = ReleaseQueue(
-        board=board, events=events, holdings=holdings, retention=setup.settings.retention
+        board=board,
+        events=events,
+        holdings=holdings,
+        retention=setup.settings.retention,
+        landed=landed,
+        slots_freed=slots_freed,
     )
     runs = Runs(
         board=board,
@@ -245,7 +267,8 @@ def _parts(
         events=events,
         holdings=holdings,
         heartbeat=heartbeat,
-        ended=releases.add,
+        ended=ended or releases.add,
+        starts_again=starts_again,
     )
     return _Parts(breaker, board, renewing, holdings, heartbeat, releases, runs)
 
@@ -263,8 +286,15 @@ def group_worker(
     """
     from blackboard.sharing.partitions import MOST_PUMPS, GroupWorker
 
-    parts = _parts(board, setup, slots=MOST_PUMPS, handlers={pump.type: pump})
-    return GroupWorker(
+    parts = _parts(
+        board,
+        setup,
+        slots=MOST_PUMPS,
+        handlers={pump.type: pump},
+        ended=lambda held, ended: worker.ended(held, ended),
+        landed=lambda batch: worker.landed(batch),
+    )
+    worker = GroupWorker(
         board=parts.board,
         parent=parent,
         handler=pump,
@@ -277,6 +307,7 @@ def group_worker(
         steady=parts.breaker.steady,
         races=races,
     )
+    return worker
 
 
 def assemble(
@@ -288,14 +319,27 @@ def assemble(
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
     """Assembles a worker on `board`. `handlers` are those of the types it takes."""
+    from blackboard.worker.claimer import Claimer
+    from blackboard.worker.judge import Judge, LeftAlone
     from blackboard.worker.membership import Membership, new_member, types_as_text
+    from blackboard.worker.missed_slots import MissedSlots
+    from blackboard.worker.paused_shards import PausedShards
     from blackboard.worker.peers import Peers
     from blackboard.worker.permits import Permits
+    from blackboard.worker.stale_locks import StaleLocks
     from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
 
     settings, events, owner = setup.settings, setup.events, setup.events.worker
-    parts = _parts(board, setup, slots=settings.slots, handlers=handlers)
+    parts = _parts(
+        board,
+        setup,
+        slots=settings.slots,
+        handlers=handlers,
+        landed=lambda batch: worker.landed(batch),
+        slots_freed=lambda: worker.fill_slots(),
+        starts_again=wake.now,
+    )
     board = parts.board
     notifier = None
     if notify is not None:
@@ -319,14 +363,20 @@ def assemble(
     permits = Permits(
         board=board, renewing=parts.renewing, owner=owner, holdings=parts.holdings, freed=wake.now
     )
-    peers = Peers(owner, handlers)
+    claimer = Claimer(board=board, owner=owner, runs=parts.runs, permits=permits, events=events)
+    peers, left_alone = Peers(owner, handlers), LeftAlone(events)
+    judge = Judge(board=board, handlers=handlers, peers=peers, left_alone=left_alone)
     walk = Walk(
         board=board,
-        owner=owner,
-        handlers=handlers,
         runs=parts.runs,
         peers=peers,
-        permits=permits,
+        claimer=claimer,
+        judge=judge,
+        stale_locks=StaleLocks(
+            board=board, owner=owner, handlers=handlers, claimer=claimer, left_alone=left_alone
+        ),
+        missed=MissedSlots(board=board, events=events, judge=judge),
+        paused=PausedShards(board=board, events=events),
         heartbeat=parts.heartbeat,
         breaker=parts.breaker,
         events=events,
@@ -341,7 +391,7 @@ def assemble(
         cycle=settings.cycle.total_seconds(),
         slots=settings.slots,
     )
-    return Worker(
+    worker = Worker(
         board=board,
         events=events,
         wake=wake,
@@ -357,3 +407,4 @@ def assemble(
         steady=parts.breaker.steady,
         grace=settings.grace.total_seconds(),
     )
+    return worker

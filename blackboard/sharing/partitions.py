@@ -15,7 +15,7 @@ that has a limit, however long the store takes to answer.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -159,7 +159,6 @@ class GroupWorker:
     """Whether other workers are there to take what it releases."""
 
     def __post_init__(self) -> None:
-        self.runs.ended, self.releases.landed = self._ended, self._released
         group = self.handler.type
         names = PartitionNames(
             self.pump.partitions,
@@ -548,7 +547,7 @@ class GroupWorker:
         if not held.ended:
             held.cut_short(f"{reason}, and it did not end within {drain:g} s")
 
-    def _ended(self, held: Holding, ended: Ended) -> None:
+    def ended(self, held: Holding, ended: Ended) -> None:
         """Releases the partition of a pump that has ended. One that was asked to, or that lost its
         lock, has not failed; not even if it lost that while it saved, and raised.
         """
@@ -601,7 +600,7 @@ class GroupWorker:
         finally:
             self.releases.cancel()
 
-    async def _released(self, _batch: Sequence[Released]) -> None:
+    async def landed(self, _batch: Mapping[str, Released]) -> None:
         self.holdings.changed.set()
         if self._racing is not None:
             self._racing.node.ended(self.holdings.ids)

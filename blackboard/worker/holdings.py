@@ -1,7 +1,7 @@
 """The runs that a worker holds: claimed, and not yet released."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from blackboard.model import Outcome
@@ -98,10 +98,6 @@ class Holding:
             self.execution.stop(Outcome.CANCELLED, f"stopped: {self.cut}")
 
 
-def _ignored(_nonce: str) -> None:
-    """Does nothing: there are no permits to give back."""
-
-
 class Holdings:
     """All runs that a worker holds, by the nonce of their claims."""
 
@@ -111,8 +107,6 @@ class Holdings:
         """Nonces of runs that ended and could not be released: their locks are left to go stale."""
         self.changed = asyncio.Event()
         """Set when a run was released, or a claim that was answered late is settled."""
-        self.released: Callable[[str], None] = _ignored
-        """Called with the nonce of each run that is held no longer."""
         self._held: dict[str, Holding] = {}
 
     def __iter__(self) -> Iterator[Holding]:
@@ -139,7 +133,6 @@ class Holdings:
         """Drops a run, and frees its slot."""
         del self._held[nonce]
         self.slots.vacate(nonce)
-        self.released(nonce)
 
     @property
     def frees_slots(self) -> bool:

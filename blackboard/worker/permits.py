@@ -107,9 +107,6 @@ class Permits:
     _renewal: asyncio.Task[None] | None = None
     """The latest renewal, which may be under way."""
 
-    def __post_init__(self) -> None:
-        self.holdings.released = self.release
-
     # ---- asking
 
     def begin(self) -> None:

@@ -8,7 +8,7 @@ end meanwhile are written concurrently: a run that the store does not accept del
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,11 +67,11 @@ class ReleaseQueue:
     events: EventEmitter
     holdings: Holdings
     retention: Retention
-    slots_freed: Callable[[], None] = field(init=False, repr=False)
+    landed: Callable[[Mapping[str, Released]], Awaitable[None]]
+    """Called with runs as soon as they are released, by the nonces of their claims."""
+    slots_freed: Callable[[], None]
     """Called when runs whose release takes long give up their slots; never on a board of one shard.
-    Set by the worker, as is `landed`."""
-    landed: Callable[[Sequence[Released]], Awaitable[None]] = field(init=False, repr=False)
-    """Called with runs as soon as they are released."""
+    """
     runs: int = 0
     """How many were released so far."""
     _shards: list[_Shard] = field(init=False)
@@ -128,19 +128,19 @@ class ReleaseQueue:
     async def _landed(self, shard: _Shard, results: Sequence[tuple[FinishedRun, Released]]) -> None:
         """Notes that runs were released, unless that was noted before."""
         new = [
-            (finished_run, done)
-            for finished_run, done in results
-            if self.holdings.has(finished_run.claim.nonce)
+            (finished, released)
+            for finished, released in results
+            if self.holdings.has(finished.claim.nonce)
         ]
-        for finished_run, released in new:
+        for finished, released in new:
             self.runs += 1
-            self.holdings.release(finished_run.claim.nonce)
+            self.holdings.release(finished.claim.nonce)
             if released.how is ReleaseOutcome.DROPPED:
-                self.holdings.given_up.add(finished_run.claim.nonce)
-            self._emit(finished_run, released)
+                self.holdings.given_up.add(finished.claim.nonce)
+            self._emit(finished, released)
             self._may_prune(shard, released)
         if new:
-            await self.landed([released for _, released in new])
+            await self.landed({finished.claim.nonce: released for finished, released in new})
 
     def _not_late(self, shard: _Shard) -> None:
         shard.late -= 1

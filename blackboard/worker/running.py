@@ -53,11 +53,13 @@ class Runs:
     heartbeat: Heartbeat
     ended: Callable[[Holding, Ended], None]
     """Called with each run that has ended, or was not begun."""
+    starts_again: Callable[[], None]
+    """Called when child processes can be started again."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    starts_again: Callable[[], None] | None = None
-    """Called when child processes can be started again. None: a run for which none can be started
-    fails, because its worker is to end and cannot wait, or because it is a pump: its partition is
-    this worker's, which would take it again at once."""
+    waits: bool = False
+    """Whether runs wait until child processes can be started. Where not, a run for which none can
+    be started fails, because its worker is to end and cannot wait, or because it is a pump: its
+    partition is this worker's, which would take it again at once."""
     _limits: "TimeLimits" = field(init=False)
     _mask: Mask = field(init=False)
     """The mask of runs without secrets of their own."""
@@ -123,13 +125,13 @@ class Runs:
         out without a claim, so what is due becomes overdue, unless others run it.
         """
         self._limits.drop(report.held)
-        if how.begun or self.starts_again is None:
+        if how.begun or not self.waits:
             return how
         if not self._is_probing:
             report.log(logging.ERROR, f"{how.error}; runs that need one wait until it can be")
-            wake, probing = self.starts_again, self._probe(call.handler.source)
+            probing = self._probe(call.handler.source)
             self._probing = asyncio.get_running_loop().create_task(probing)
-            self._probing.add_done_callback(lambda _: wake())
+            self._probing.add_done_callback(lambda _: self.starts_again())
         return replace(how, outcome=Outcome.CANCELLED, error=f"put back: {how.error}")
 
     @property
@@ -179,7 +181,7 @@ class Runs:
 
     async def close(self) -> None:
         self._limits.close()
-        self.starts_again = None
+        self.waits = False
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.wait([self._probing])

@@ -31,7 +31,6 @@ from blackboard.errors import BadInput
 from blackboard.events import (
     StoreAway,
 )
-from blackboard.handlers.handler import Handler
 from blackboard.model import LONG_AGO, LOST_AFTER, Lock, Mark, Token
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claims_at_once
@@ -42,11 +41,10 @@ from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.claimer import Claimer
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.judge import Judge, LeftAlone
+from blackboard.worker.judge import Judge
 from blackboard.worker.missed_slots import MissedSlots
 from blackboard.worker.paused_shards import PausedShards
 from blackboard.worker.peers import Peers, Turn
-from blackboard.worker.permits import Permits
 from blackboard.worker.running import Runs
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.slots import Slots
@@ -130,12 +128,13 @@ class Walk:
     """Walks the board for one worker."""
 
     board: BoardTable
-    owner: str
-    handlers: Mapping[str, Handler]
-    """The handlers of the types that this worker takes."""
     runs: Runs
     peers: Peers
-    permits: Permits
+    claimer: Claimer
+    judge: Judge
+    stale_locks: StaleLocks
+    missed: MissedSlots
+    paused: PausedShards
     heartbeat: Heartbeat
     breaker: StoreBreaker
     events: EventEmitter
@@ -146,11 +145,6 @@ class Walk:
     """For how long a token is ready until it is overdue; None: overdue tokens are not reported."""
     backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
-    _claimer: Claimer = field(init=False)
-    judge: Judge = field(init=False)
-    _stale_locks: StaleLocks = field(init=False)
-    _missed: MissedSlots = field(init=False)
-    _paused: PausedShards = field(init=False)
     _result: WalkResult = field(init=False)
     """The result of the latest walk."""
     _claims: int = 0
@@ -171,26 +165,6 @@ class Walk:
             became_late=self._slots.unreserve,
             answered=self._answered_late,
         )
-        self._claimer = Claimer(
-            board=self.board,
-            owner=self.owner,
-            runs=self.runs,
-            permits=self.permits,
-            events=self.events,
-        )
-        left_alone = LeftAlone(self.events)
-        self.judge = Judge(
-            board=self.board, handlers=self.handlers, peers=self.peers, left_alone=left_alone
-        )
-        self._stale_locks = StaleLocks(
-            board=self.board,
-            owner=self.owner,
-            handlers=self.handlers,
-            claimer=self._claimer,
-            left_alone=left_alone,
-        )
-        self._missed = MissedSlots(board=self.board, events=self.events, judge=self.judge)
-        self._paused = PausedShards(board=self.board, events=self.events)
 
     def expect(self, item_id: str, ready: datetime) -> None:
         """Notes a token that this worker's own release has written. This worker is the first to
@@ -209,16 +183,16 @@ class Walk:
         begun = await self.board.table.now()
         self.backlog.begin(self.board.clock.monotonic())
         self.judge.begin()
-        self.permits.begin()
-        self._stale_locks.begin()
+        self.claimer.permits.begin()
+        self.stale_locks.begin()
         self._claims, self._claims_before = 0, self._claims
         result = self._result = WalkResult(now=begun, whole=True)
         await self._in_shards(range(self.board.shards), self._read_and_take_over, result)
         await self._take_over_others(result)
         await self._claim_all(result)
-        await self._in_shards(self._missed.shards, self._pass_over_some, result)
+        await self._in_shards(self.missed.shards, self._pass_over_some, result)
         if result.answered:
-            await self._paused.finish()
+            await self.paused.finish()
         self._raise_if_all_failed(result)
         # From the beginning: tokens became ready while other shards were read.
         result.soonest = await self._until_next(begun)
@@ -230,7 +204,7 @@ class Walk:
         stale lock can be overridden, or the slot of a token is missed by now.
         """
         clock = self.board.clock.monotonic()
-        if not self.backlog.lasts(clock) or self._stale_locks.may_take(but=self._tasks.late):
+        if not self.backlog.lasts(clock) or self.stale_locks.may_take(but=self._tasks.late):
             return None
         now = await self.board.table.now()
         result = self._result = WalkResult(now=now, whole=False)
@@ -243,7 +217,7 @@ class Walk:
         if any(move is not Move.RUN for move in moves):
             return None
         await self._claim_all(result)
-        await self._in_shards(self._missed.shards, self._pass_over_some, result)
+        await self._in_shards(self.missed.shards, self._pass_over_some, result)
         self._raise_if_all_failed(result)
         until_walk = timedelta(seconds=self.backlog.lasts(clock))
         following = await self._until_next(now)
@@ -253,7 +227,7 @@ class Walk:
     async def result(self) -> WalkResult:
         """The result of the latest walk, with the late answers that have come since."""
         now, result = await self.board.table.now(), self._result
-        result.due = self.backlog.waiting(now) + len(self._stale_locks)
+        result.due = self.backlog.waiting(now) + len(self.stale_locks)
         result.more = result.due > 0 or bool(self.backlog.to_read(now))
         return result
 
@@ -303,8 +277,8 @@ class Walk:
     async def _failed(self, number: int, trouble: TableError, result: WalkResult) -> None:
         """Notes that a shard failed. Nothing of it is taken until it is read again, soon."""
         result.failed[number] = trouble
-        self._stale_locks.forget(number)
-        self._missed.put(number, [])
+        self.stale_locks.forget(number)
+        self.missed.put(number, [])
         pause = timedelta(seconds=self.pause_after(trouble, number))
         if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
             self.events.emit(StoreAway, message=f"walk: {trouble}")
@@ -337,7 +311,7 @@ class Walk:
         pace = -(-self._claims_before // self.board.shards) if result.whole else 0
         locks = await self._read(number, result, pace=pace)
         there = {lock.nonce for lock in locks}
-        self._stale_locks.forget(number)
+        self.stale_locks.forget(number)
         for held in holdings:
             if held.claim.nonce not in there and not held.ended:
                 self.heartbeat.ask(held)
@@ -349,13 +323,13 @@ class Walk:
         gone, another worker was faster.
         """
         expected = self.backlog.expects(number, result.now)
-        before = result.claims + len(self._stale_locks)
+        before = result.claims + len(self.stale_locks)
         await self._read_and_take_over(number, result)
-        took_none = result.claims + len(self._stale_locks) <= before
+        took_none = result.claims + len(self.stale_locks) <= before
         if (
             expected
             and took_none
-            and self.backlog.is_empty(number, result.now, self._claimer.free_slots())
+            and self.backlog.is_empty(number, result.now, self.claimer.free_slots())
         ):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
@@ -366,7 +340,7 @@ class Walk:
         locks: list[Lock] = []
         workers = self.peers.most + 1 if self.judge.takes_turns else 1
         selection = Selection(
-            self._claimer.free_slots, total=self._slots.total, workers=workers, pace=pace
+            self.claimer.free_slots, total=self._slots.total, workers=workers, pace=pace
         )
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
@@ -381,11 +355,11 @@ class Walk:
                 break
             elif not self._select(found, selection, result):
                 break
-        if mark is not None and not await self._paused.is_paused(number):
+        if mark is not None and not await self.paused.is_paused(number):
             return await self._read(number, result, pace=pace)
-        self._paused.note(number, mark)
+        self.paused.note(number, mark)
         self._put_into_backlog(number, selection, result)
-        result.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
+        result.locks |= {lock.nonce for lock in locks if lock.type in self.judge.handlers}
         return locks
 
     def _note_peer(self, lock: Lock, now: datetime) -> None:
@@ -401,7 +375,7 @@ class Walk:
             self.backlog.expect(number, unread)
         for ready, claimable in selection.unread:
             self._expect_contended(number, ready, claimable=claimable)
-        self._missed.put(number, selection.missed)
+        self.missed.put(number, selection.missed)
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Notes tokens that were not read and that other workers claim as well."""
@@ -432,7 +406,7 @@ class Walk:
     async def _pass_over_some(self, number: int, result: WalkResult) -> None:
         """Skips or puts off some of the missed slots of a shard."""
         skipped = result.skipped
-        async for is_done in self._missed.pass_over_some(number):
+        async for is_done in self.missed.pass_over_some(number):
             result.missed += 1
             result.skipped += is_done
         if result.skipped > skipped:  # for their next tokens, and the rest
@@ -443,7 +417,7 @@ class Walk:
     def _chosen(self, result: WalkResult) -> list[Candidate]:
         """The most overdue candidates, as many as the free slots take."""
         ready = self.backlog.ready(result.now, but=self._tasks.late)
-        return choose(ready, self._claimer.free_slots())
+        return choose(ready, self.claimer.free_slots())
 
     def _fills_slots(self, result: WalkResult, *, before: datetime) -> bool:
         """Whether candidates that were ready before a moment fill the free slots."""
@@ -494,11 +468,11 @@ class Walk:
         """
         rereadings, left = 0, counts[number]
         while left > 0 and rereadings < REREADINGS and number not in self._tasks.late:
-            wanted = choose(self.backlog.ready_in(number, result.now), self._claimer.free_slots())
+            wanted = choose(self.backlog.ready_in(number, result.now), self.claimer.free_slots())
             wanted = wanted[: min(left, claims_at_once(self.board))]
             if not wanted:
                 break
-            batch, answer, taken = await self._claimer.claim(number, wanted)
+            batch, answer, taken = await self.claimer.claim(number, wanted)
             result.refused += len(wanted) - len(batch)
             if not batch:
                 continue  # their limits are exhausted now
@@ -546,10 +520,8 @@ class Walk:
         has the nonces of its runs, when the lock was read and since.
         """
         number = self._shard_of(lock)
-        is_paused, is_late = number in self._paused, number in self._tasks.late
-        attempt = await self._stale_locks.take(
-            lock, ours=ours, is_paused=is_paused, is_late=is_late
-        )
+        is_paused, is_late = number in self.paused, number in self._tasks.late
+        attempt = await self.stale_locks.take(lock, ours=ours, is_paused=is_paused, is_late=is_late)
         if attempt.claims is not None:
             self._start(attempt.claims, result)
             result.crowded |= not attempt.claims
@@ -565,7 +537,7 @@ class Walk:
         """Tries once more to override the waiting stale locks, before tokens are claimed: a slot
         that was reserved for an override in another shard may be free after all.
         """
-        others = self._stale_locks.waiting(but=self._tasks.late)
+        others = self.stale_locks.waiting(but=self._tasks.late)
         if not others or not self._slots.free().left:
             return
 

@@ -11,10 +11,9 @@ and puts them back: due again at once. Asked twice, it gives no grace.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from blackboard.emitter import EventEmitter
@@ -85,6 +84,7 @@ class Worker:
     """Seconds that runs have once the worker is asked to stop."""
     requests: Counter[str] = field(default_factory=Counter)
     """Requests to the store, by kind, as far as this worker has reported them."""
+    _mode: Mode = Mode.FOREVER
     _began: float = 0.0
     """When it began, in monotonic seconds."""
     _asked_to_stop: int = 0
@@ -106,10 +106,8 @@ class Worker:
         """
         self._began = self.board.clock.monotonic()
         self.walk.judge.takes_turns = mode is not Mode.ONCE
-        if mode is Mode.FOREVER:
-            self.runs.starts_again = self.wake.now
-        self.releases.slots_freed = self._fill_slots
-        self.releases.landed = partial(self._released, mode)
+        self.runs.waits = mode is Mode.FOREVER
+        self._mode = mode
         self.wake.start()
         try:
             async with asyncio.TaskGroup() as group:
@@ -301,19 +299,23 @@ class Worker:
         while True:
             await self.releases.next(number, hurry=self.stopping)
 
-    async def _released(self, mode: Mode, batch: Sequence[Released]) -> None:
-        """Wakes the worker for slots that became free, and for tokens that are soon due again."""
+    async def landed(self, batch: Mapping[str, Released]) -> None:
+        """Gives back the permits of runs that were released, by their nonces, and wakes the worker
+        for slots that became free, and for tokens that are soon due again.
+        """
+        for nonce in batch:
+            self.permits.release(nonce)
         now = await self.board.table.now()
-        for released in batch:
+        for released in batch.values():
             if released.ready is not None and released.ready - now < self.walk.cycle:
                 # A retry, or a short interval, may be due before the next beat.
                 self.walk.expect(released.run.id, released.ready)
                 self.wake.within((released.ready - now).total_seconds())
-        if (self._more or mode is Mode.UNTIL_IDLE) and self._frees_no_more():
+        if (self._more or self._mode is Mode.UNTIL_IDLE) and self._frees_no_more():
             self.wake.now()
         self.holdings.changed.set()
 
-    def _fill_slots(self) -> None:
+    def fill_slots(self) -> None:
         """Wakes the worker for slots that became free before their runs could be released."""
         if self._more:
             self.wake.now()

@@ -21,7 +21,7 @@ from blackboard.protocol import edits, keys
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, override
 from blackboard.table import Delete, Insert, Merge
-from blackboard.worker import walk
+from blackboard.worker import missed_slots
 from blackboard.worker.peers import FIRST, HEAD_START, LONGEST
 from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
@@ -266,7 +266,7 @@ async def test_what_is_due_does_not_wait_for_missed_slots_to_be_passed_over(
 ) -> None:
     """After an outage there may be thousands: some are passed over after each claim."""
     most, many = 3, 8
-    monkeypatch.setattr(walk, "PASSED_OVER", most)
+    monkeypatch.setattr(missed_slots, "PASSED_OVER", most)
     for number in range(many):
         await place.add(f"hourly-{number}", cron="0 * * * *", missed="none", missed_after="5m")
     place.later(minutes=30)
@@ -293,7 +293,7 @@ async def test_of_many_missed_slots_a_worker_passes_over_those_first_that_it_is_
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So other workers, who do the same, pass over others."""
-    monkeypatch.setattr(walk, "PASSED_OVER", 5)
+    monkeypatch.setattr(missed_slots, "PASSED_OVER", 5)
     for number in range(40):
         await place.add(f"hourly-{number}", cron="0 * * * *", missed="none", missed_after="5m")
     place.later(minutes=30)
