@@ -73,9 +73,13 @@ class Judge:
         """
         self._own_tokens.add(item_id)
 
-    def set_aside(self, token: Token) -> None:
-        """Excludes a token until the next walk over the board."""
+    def set_aside(self, token: Token, *, refused: BadInput | None = None) -> None:
+        """Excludes a token until the next walk over the board, and reports it if the store has
+        `refused` its claim.
+        """
         self._set_aside.add(version(token))
+        if refused is not None:
+            self.left_alone.report(token, str(refused))
 
     def ready(self, token: Token, now: datetime) -> Judged | None:
         """Judges a token that is ready. None: this worker leaves it alone."""

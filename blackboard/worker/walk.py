@@ -1,17 +1,17 @@
 """The walk of a worker over the board: it reads the shards, overrides stale locks, claims tokens.
 
-A walk reads each shard's locks and ready tokens in one range, overrides stale locks, and claims the
-most overdue tokens, as many as it has free slots. A token is judged when it is read, and again when
-it is claimed later (`rules/due.py`). Tokens of a type without a handler here, or whose slots are
-full, are not selected, so that one slow or failing item never blocks the others.
+A walk reads each shard's locks and ready tokens in one range, overrides stale locks
+(`stale_locks.py`), and claims the most overdue tokens, as many as it has free slots. A token is
+judged when it is read, and again when it is claimed later (`judge.py`). Tokens of a type without a
+handler here, or whose slots are full, are not selected, so that one slow or failing item never
+blocks the others.
 
 Tokens that were read and not claimed go into the backlog (`backlog.py`). Until the next walk they
 are claimed when a slot becomes free or their time comes, and only shards that have more tokens are
 read (`go_on`). For each token one worker is the first to claim it (`peers.py`).
 
-An item whose slot is missed, or put off, gets its next token without a run. That costs two requests
-for each item, so it is done after the claims, for a limited number of items of each shard; the
-shard is read again soon for the others.
+An item whose slot is missed, or put off, gets its next token without a run, after the claims
+(`missed_slots.py`).
 
 Shards are read, and their tokens claimed, concurrently (`shard_tasks.py`). A shard that does not
 answer is read again when the circuit breaker allows it. A slow shard is not waited for: the others
@@ -27,10 +27,7 @@ from functools import partial
 from typing import Any
 
 from blackboard.emitter import EventEmitter
-from blackboard.errors import BadInput
-from blackboard.events import (
-    StoreAway,
-)
+from blackboard.events import StoreAway
 from blackboard.model import LONG_AGO, LOST_AFTER, Lock, Mark, Token
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claims_at_once
@@ -382,7 +379,7 @@ class Walk:
         turn = Turn(self.board.chance.fraction(), ready)
         self.backlog.expect(number, Unread(ready, turn, claimable))
 
-    # ---- judging a token
+    # ---- selecting a token
 
     def _select(self, token: Token, selection: Selection, result: WalkResult) -> bool:
         """Selects a token, if this worker can claim it. Returns whether to read further tokens."""
@@ -485,7 +482,7 @@ class Walk:
             if taken:
                 self.backlog.won(number, now)
             if answer.broken is not None:  # it is not selected again, so this comes to an end
-                self._set_aside(answer.broken, answer.refused)
+                self.judge.set_aside(answer.broken, refused=answer.refused)
             elif answer.reread:
                 rereadings += 1
                 result.lost += 1
@@ -495,12 +492,6 @@ class Walk:
             if answer.reread:
                 await self._read(number, result)
         result.crowded |= left > 0 and rereadings == REREADINGS
-
-    def _set_aside(self, token: Token, refused: BadInput | None) -> None:
-        """Excludes a token from this walk, and reports it if the store has `refused` its claim."""
-        self.judge.set_aside(token)
-        if refused is not None:
-            self.judge.left_alone.report(token, str(refused))
 
     def _start(self, taken: Sequence[Claim], result: WalkResult) -> None:
         self.runs.start(taken)
