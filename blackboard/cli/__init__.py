@@ -195,9 +195,9 @@ def _end_when_asked() -> None:
     """Lets SIGTERM and SIGHUP end this process at once until a command handles them. The kernel
     does so by itself, except to process 1 of a container.
     """
-    for one in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(one) is signal.SIG_DFL:
-            signal.signal(one, lambda number, _frame: os._exit(128 + number))
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:
+            signal.signal(ending, lambda number, _frame: os._exit(128 + number))
 
 
 def _open_streams() -> None:
@@ -231,7 +231,7 @@ def _leave_threads(code: int) -> None:
     import threading  # noqa: PLC0415 - not for --help
 
     this = threading.current_thread()
-    if all(one.daemon or one is this for one in threading.enumerate()):
+    if all(thread.daemon or thread is this for thread in threading.enumerate()):
         return
     problem = sys.exc_info()[1]
     if problem is not None:
@@ -309,7 +309,7 @@ def _usage(error: click.ClickException) -> str:
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
-    takes_any = any(isinstance(one, click.Argument) for one in error.ctx.command.params)
+    takes_any = any(isinstance(param, click.Argument) for param in error.ctx.command.params)
     if isinstance(error, click.NoSuchOption) and takes_any:
         message += " An argument that begins with - stands after --."
     return f"{message} See `{error.ctx.command_path} --help`."

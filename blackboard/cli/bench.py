@@ -66,26 +66,26 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
                 else:
                     note(f"measuring {what} ...")
 
-            async for one in bench.measure(session.store, measuring, seconds=seconds):
-                found.append(one)  # noqa: PERF401 - one by one: it may end by an error
+            async for measurement in bench.measure(session.store, measuring, seconds=seconds):
+                found.append(measurement)  # noqa: PERF401 - one by one: it may end by an error
 
     try:
         completed(measure())
     finally:  # what was measured is shown, whatever ended it
         if found and chosen.json:
-            emit([view(one) for one in found])
+            emit([view(measurement) for measurement in found])
         elif found:
-            click.echo(table_text(COLUMNS, [line(one) for one in found], fold=True))
+            click.echo(table_text(COLUMNS, [line(measurement) for measurement in found], fold=True))
     return 0
 
 
-def line(one: "Measurement") -> Line:
+def line(measurement: "Measurement") -> Line:
     return (
-        (one.name, Style.PLAIN),
-        (f"{number_text(one.value):>8} {one.unit}", Style.TITLE),
-        (f"{number_text(one.beside):>8}", Style.QUIET),
-        (f"{one.ratio:.2g}", Style.PLAIN),
-        (one.reference, Style.QUIET),
+        (measurement.name, Style.PLAIN),
+        (f"{number_text(measurement.value):>8} {measurement.unit}", Style.TITLE),
+        (f"{number_text(measurement.beside):>8}", Style.QUIET),
+        (f"{measurement.ratio:.2g}", Style.PLAIN),
+        (measurement.reference, Style.QUIET),
     )
 
 
@@ -93,5 +93,5 @@ def number_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def view(one: "Measurement") -> dict[str, Any]:
-    return {**asdict(one), "ratio": one.ratio}
+def view(measurement: "Measurement") -> dict[str, Any]:
+    return {**asdict(measurement), "ratio": measurement.ratio}

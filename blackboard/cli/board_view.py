@@ -72,7 +72,7 @@ class BoardView:
         limit: int | None = None,
     ) -> None:
         self.state = Watching(
-            filter=" ".join(f"state:{one}" for one in query.states),
+            filter=" ".join(f"state:{state}" for state in query.states),
             sort=query.sort,
             reverse=query.reverse,
             most=limit,
@@ -133,7 +133,7 @@ class BoardView:
     async def _read_item(self, item_id: str) -> None:
         item = await self._table.found(item_id)
         status, why = await explained(self._table, item, await workers(self._table))
-        runs = [one async for one in self._table.runs(item_id, limit=NEWEST)]
+        runs = [run async for run in self._table.runs(item_id, limit=NEWEST)]
         opened = self.state.opened
         if opened is not None and opened.item.id == item_id:
             now = await self._table.table.now()
@@ -198,7 +198,7 @@ class BoardView:
             return [[(words, Style.QUIET)]]
         some = state.items[state.top : state.top + state.page]
         times = ShownTimes(found.now, self._absolute)
-        rows = [item_cells(one, times, held=found.held) for one in some]
+        rows = [item_cells(status, times, held=found.held) for status in some]
         lines = list(table(times.columns(ITEM_COLUMNS), rows, width=max(width - len(MARK), 1)))
         marked = [_marked(line, " " * len(MARK)) for line in lines]
         at = state.chosen - state.top + 1
@@ -279,7 +279,7 @@ def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
     if not opened.runs:
         return [*lines, (), [("no runs yet", Style.QUIET)]]
     times = ShownTimes(opened.now, absolute)
-    cells = [run_cells(one, times) for one in opened.runs]
+    cells = [run_cells(run, times) for run in opened.runs]
     columns, rows = titled(times.columns(RUN_COLUMNS), cells, OF_AN_ITEM)
     lines += [(), *table(columns, rows, width=width), ()]
     for text in in_full(opened.runs[0]):

@@ -42,7 +42,7 @@ def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
                 return _like(available_timezones(), start)
             case _:
                 found = asyncio.run(_on_board(what, _chosen(ctx), start))
-                return [CompletionItem(one) for one in found]
+                return [CompletionItem(value) for value in found]
     return []
 
 
@@ -50,17 +50,17 @@ async def _on_board(what: str, chosen: Chosen, start: str) -> list[str]:
     async with asyncio.timeout(PATIENCE), Session.start(chosen).open() as board:
         match what:
             case "groups":
-                return [one for one in await group_names(board) if one.startswith(start)]
+                return [known for known in await group_names(board) if known.startswith(start)]
             case "elections":
                 return await _ids_like(await open_elections(board), start)
             case "ids" if is_label(f"{start}*"):
                 kind, colon, name = start.partition(":")
-                return [f"{kind}{colon}{one}" for one in await _named(board, kind, name)]
+                return [f"{kind}{colon}{value}" for value in await _named(board, kind, name)]
             case "ids":
                 return await _ids_like(board, start)
             case _:
                 before, comma, name = start.rpartition(",")  # of several tags, the last
-                return [f"{before}{comma}{one}" for one in await _named(board, what, name)]
+                return [f"{before}{comma}{value}" for value in await _named(board, what, name)]
 
 
 async def _named(board: BoardTable, kind: str, start: str) -> list[str]:
@@ -71,18 +71,20 @@ async def _named(board: BoardTable, kind: str, start: str) -> list[str]:
         read += 1
         if read == MOST_READ:
             break
-    return sorted(one for one in found if one and one.startswith(start) and one.isprintable())
+    return sorted(
+        value for value in found if value and value.startswith(start) and value.isprintable()
+    )
 
 
 def _like(values: Iterable[str], start: str) -> list[CompletionItem]:
-    found = sorted(one for one in set(values) if one.lower().startswith(start.lower()))
-    return [CompletionItem(one) for one in found]
+    found = sorted(value for value in set(values) if value.lower().startswith(start.lower()))
+    return [CompletionItem(value) for value in found]
 
 
 def _types(session: Session) -> set[str]:
     with suppress(Exception):
         session = session.with_types()
-    return {*session.types, *(one.type for one in session.settings.items)}
+    return {*session.types, *(item.type for item in session.settings.items)}
 
 
 def _chosen(ctx: click.Context) -> Chosen:

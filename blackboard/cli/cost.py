@@ -94,7 +94,7 @@ def cost_command(
 
     async def read() -> Estimate:
         async with reading(session.board(), "reading items") as board:
-            at_work = 0 if count else sum(not one.lost for one in await workers(board))
+            at_work = 0 if count else sum(not worker.lost for worker in await workers(board))
             now = await board.table.now()
             rhythms = [
                 rhythm

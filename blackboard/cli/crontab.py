@@ -326,7 +326,7 @@ def _users() -> set[str]:
     import pwd  # noqa: PLC0415 - not everywhere
 
     commands = {"sync", "mail", "man", "backup", "games", "news", "list", "lp"}
-    return {one.pw_name for one in pwd.getpwall()} - commands
+    return {account.pw_name for account in pwd.getpwall()} - commands
 
 
 def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
@@ -379,7 +379,7 @@ def _name_of(command: str) -> str:
         words = shlex.split(_command_and_input(command)[0], comments=False)
     except ValueError:
         words = command.split()
-    words = [one for one in words if "=" not in one.partition("/")[0]]
+    words = [word for word in words if "=" not in word.partition("/")[0]]
     if words[:1] == ["cd"] and "&&" in words:
         words = words[words.index("&&") + 1 :]
     return Path(words[0]).stem if words else ""
@@ -387,7 +387,7 @@ def _name_of(command: str) -> str:
 
 def _one_line(text: str) -> str:
     """The part of a text that a label may have."""
-    return "".join(one for one in " ".join(text.split()) if is_of_a_line(one))
+    return "".join(character for character in " ".join(text.split()) if is_of_a_line(character))
 
 
 def _unquoted(text: str) -> str:
@@ -454,8 +454,8 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
     users = [] if user else found.check_users(system=system)
     _tell_of_others(found, file)
-    for one in found.left_out:
-        warn(f"{file}:{one}")
+    for line in found.left_out:
+        warn(f"{file}:{line}")
     if found.problems:
         for number, problem in sorted(found.problems.items()):
             note(f"{file}:{number}: {problem}")

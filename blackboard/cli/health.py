@@ -73,8 +73,10 @@ def check_command(
             status = await read_selected(board, ids, exact=chosen.exact, overdue_after=overdue)
             found, there = await read_alarms(board, status, types=types, with_groups=not ids)
         if not ids:
-            unmatched = [one for one in types if one not in there]
-            check_types(session, unmatched, {one.item.type for one in status.statuses})
+            unmatched = [name for name in types if name not in there]
+            check_types(
+                session, unmatched, {item_status.item.type for item_status in status.statuses}
+            )
         return found
 
     found = asyncio.run(read())
@@ -97,7 +99,7 @@ def check_command(
 def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
     if not alarms:
         yield f"all well: {plural(items, 'item')}"
-    for alarm, more in first_of_each(alarms, lambda one: one.kind):
+    for alarm, more in first_of_each(alarms, lambda each: each.kind):
         problem = alarm.problem if alarm.kind == "failing" else as_typed(alarm.problem)
         words = f"{shown(alarm.id)}  {shown(problem)}"
         yield wrapped(words, first=f"{alarm.kind:<9}")
@@ -154,7 +156,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
     report = completed(examined())
     if chosen.json:
         counts = {name: getattr(report, name) for name in COUNTED}
-        findings = [asdict(one) for one in report.findings]
+        findings = [asdict(finding) for finding in report.findings]
         emit({"clean": report.clean, "version": VERSION, **counts, "findings": findings})
     else:
         click.echo("\n".join(_report_lines(report, session)))
@@ -162,23 +164,25 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 
 
 def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
-    for one, more in first_of_each(report.findings, lambda one: (one.code, _fate(one))):
-        words = f"{shown(one.subject)}  {shown(as_typed(one.problem))}{_fate(one)}"
-        yield wrapped(words, first=f"{one.code:<8}")
+    for first, more in first_of_each(
+        report.findings, lambda finding: (finding.code, _fate(finding))
+    ):
+        words = f"{shown(first.subject)}  {shown(as_typed(first.problem))}{_fate(first)}"
+        yield wrapped(words, first=f"{first.code:<8}")
         if more:
-            yield f"{one.code:<8}... and {more:,} more{_fate(one)} (--json has all)"
+            yield f"{first.code:<8}... and {more:,} more{_fate(first)} (--json has all)"
     counts = (plural(getattr(report, name), noun) for name, noun in COUNTED.items())
-    broken = sum(one.grave and not one.repaired for one in report.findings)
-    repaired = sum(one.repaired for one in report.findings)
+    broken = sum(finding.grave and not finding.repaired for finding in report.findings)
+    repaired = sum(finding.repaired for finding in report.findings)
     verdict = "clean" if report.clean else plural(broken, "finding")
     verdict += f", {repaired:,} repaired" if repaired else ""
     yield wrapped(f"{verdict}: {', '.join(counts)} in {shown(session.store)} (version {VERSION})")
 
 
-def _fate(one: Finding) -> str:
-    if one.repaired:
+def _fate(finding: Finding) -> str:
+    if finding.repaired:
         return "  [repaired]"
-    return "" if one.grave else "  [for your information]"
+    return "" if finding.grave else "  [for your information]"
 
 
 @cli_command("""\
@@ -202,12 +206,12 @@ def notify_command(*, chosen: Chosen, test: bool) -> int:
     if chosen.json:
         emit(tried)
     else:
-        width = 1 + max((len(one["channel"]) for one in tried), default=0)
-        for one in tried:
-            outcome = "sent" if one["sent"] else one["problem"]
-            words = f"{shown(one['to'])}  {shown(outcome)}"
-            click.echo(wrapped(words, first=f"{one['channel']:<{width}}"))
-    return 0 if all(one["sent"] for one in tried) else 1
+        width = 1 + max((len(answer["channel"]) for answer in tried), default=0)
+        for answer in tried:
+            outcome = "sent" if answer["sent"] else answer["problem"]
+            words = f"{shown(answer['to'])}  {shown(outcome)}"
+            click.echo(wrapped(words, first=f"{answer['channel']:<{width}}"))
+    return 0 if all(answer["sent"] for answer in tried) else 1
 
 
 async def _tried(session: Session) -> list[JSON]:

@@ -37,7 +37,7 @@ class ItemFile:
 
     @cached_property
     def declared(self) -> list[Declaration]:
-        return [Declaration(item=one, by=self.by) for one in self.settings.items]
+        return [Declaration(item=item, by=self.by) for item in self.settings.items]
 
     @property
     def declares(self) -> bool:
@@ -75,9 +75,9 @@ def read_items(name: str, source: str | None, *, field: str) -> ItemFile:
 
 def session_for(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
     """A session with the settings of the source that has any, or the usual ones."""
-    whole = [one for one in sources if not one.settings.is_of_items_alone]
+    whole = [source for source in sources if not source.settings.is_of_items_alone]
     if len(whole) > 1:
-        names = " and ".join(str(one.file) for one in whole)
+        names = " and ".join(str(source.file) for source in whole)
         raise BadInput("file", f"{names} have settings", "keep them in one; items in any number")
     if not whole:
         return Session.start(chosen)
@@ -110,8 +110,8 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
     """
     places: dict[str, Path] = {}
     resolve = session.resolve
-    for source, number, one in each_item(sources):
-        item = one.item
+    for source, number, declaration in each_item(sources):
+        item = declaration.item
         with source.at(number):
             if item.id in places:
                 problem = f"{item.id!r} is declared in {places[item.id]}, too"
@@ -119,29 +119,29 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
             places[item.id] = source.file
             check_params_size(item.params)
             session.check_params(item.type, item.params)
-            check_held(session.name, one.spec, item_type=item.type)
-            settings = one.settings(resolve)
+            check_held(session.name, declaration.spec, item_type=item.type)
+            settings = declaration.settings(resolve)
             check_no_pump(session.name, item.type, settings)
             checked_first(item.first, settings)
-    declared = [one for _, _, one in each_item(sources)]
-    warn_unknown(session, [one.item.type for one in declared])
+    declared = [declaration for _, _, declaration in each_item(sources)]
+    warn_unknown(session, [declaration.item.type for declaration in declared])
     warn_misspelt(session.settings, session.handlers)
-    warn_idle_steps([one.spec for one in declared])
+    warn_idle_steps([declaration.spec for declaration in declared])
 
 
 def each_item(sources: Sequence[ItemFile]) -> Iterator[tuple[ItemFile, int, Declaration]]:
     for source in sources:
-        for number, one in enumerate(source.declared):
-            yield source, number, one
+        for number, declaration in enumerate(source.declared):
+            yield source, number, declaration
 
 
 def check_against(there: Mapping[str, Item], sources: Sequence[ItemFile], *, limit: int) -> None:
     """Checks the items of the files against those of the board. Raises BadInput with the line."""
-    for source, number, one in each_item(sources):
+    for source, number, declaration in each_item(sources):
         with source.at(number):
-            check_size(one.spec, limit=limit)
-            other = there.get(one.id)
-            if other is not None and other.type != one.item.type:
+            check_size(declaration.spec, limit=limit)
+            other = there.get(declaration.id)
+            if other is not None and other.type != declaration.item.type:
                 problem = f"{other.id!r} is on the board with the type {other.type!r}"
-                edit = command(f"edit --type {shlex.quote(one.item.type)}", other.id)
+                edit = command(f"edit --type {shlex.quote(declaration.item.type)}", other.id)
                 raise BadInput("type", problem, f"{shown(edit)} first")

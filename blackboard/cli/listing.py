@@ -122,8 +122,8 @@ async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
     found, times = await _announced(board), ShownTimes(await board.table.now(), absolute)
     return Listing(
         columns=times.columns(WORKER_COLUMNS),
-        rows=[worker_cells(one, times) for one in found],
-        records=[worker_record(one) for one in found],
+        rows=[worker_cells(worker, times) for worker in found],
+        records=[worker_record(worker) for worker in found],
         empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
         summary=worker_words(found),
     )
@@ -132,7 +132,7 @@ async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
 async def _announced(board: BoardTable) -> list[Member]:
     """The workers, with the number of locks they hold: their own count may be a minute old."""
     held = Counter([lock.owner async for lock in board.locks()])
-    return [replace(one, running=held[one.owner]) for one in await workers(board)]
+    return [replace(worker, running=held[worker.owner]) for worker in await workers(board)]
 
 
 NO_ELECTIONS = "no elections yet: workers make one, and so does `async with board.election(NAME)`"
@@ -162,20 +162,20 @@ def leader_command(*, chosen: Chosen, name: str | None) -> int:
 async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
     found = await read_elections(board, name)
     times = ShownTimes(found.now, absolute)
-    records = [election_record(one, found.now) for one in found.statuses]
+    records = [election_record(status, found.now) for status in found.statuses]
     leaders = leaders_board(board.name)
     doctor = f"`blackboard --board {leaders} doctor`"
-    problems = [f"{one.problem} ({doctor})" for one in records if one.problem]
+    problems = [f"{record.problem} ({doctor})" for record in records if record.problem]
     lost = unreadable_words(leaders, found.unreadable)
     problems += [lost] if lost else []
     return Listing(
         columns=times.columns(LEADER_COLUMNS),
-        rows=[leader_cells(one, times) for one in found.statuses],
+        rows=[leader_cells(status, times) for status in found.statuses],
         records=[*records, *map(unreadable_election, found.unreadable)],
         empty="; ".join(problems) or NO_ELECTIONS,
         summary="; ".join([plural(len(records), "election"), *problems]),
         prints_summary=bool(problems),
-        is_well=not problems and not any(one.late for one in records),
+        is_well=not problems and not any(record.late for record in records),
     )
 
 
@@ -201,26 +201,26 @@ def leases_command(*, chosen: Chosen, group: str | None) -> int:
 
 async def leases_of(board: BoardTable, group: str | None) -> Listing:
     found = await read_groups(board, group)
-    records = [group_record(one) for one in found]
-    is_well = all(one.well for one in records)
-    problems = [problem for one in records if (problem := one.problem)]
+    records = [group_record(listed) for listed in found]
+    is_well = all(record.well for record in records)
+    problems = [problem for record in records if (problem := record.problem)]
     if group is None:
         return Listing(
             columns=GROUP_COLUMNS,
-            rows=[group_cells(one) for one in found],
+            rows=[group_cells(listed) for listed in found],
             records=records,
             empty="no groups: a worker with a pump makes its group (docs/sharing.md)",
             summary="; ".join([plural(len(found), "group"), *problems]),
             prints_summary=bool(problems),
             is_well=is_well,
         )
-    one = found[0]
+    chosen_group = found[0]
     return Listing(
         columns=PARTITION_COLUMNS,
-        rows=[partition_cells(one, each) for each in one.partitions],
+        rows=[partition_cells(chosen_group, each) for each in chosen_group.partitions],
         records=records[0],
         empty="no partitions",
-        summary="; ".join([leases_summary(one), *problems]),
+        summary="; ".join([leases_summary(chosen_group), *problems]),
         prints_summary=True,
         is_well=is_well,
     )

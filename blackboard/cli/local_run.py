@@ -193,8 +193,8 @@ class LocalRun:
             try:
                 ended = self._call(item, context, mask)
             finally:  # a thread that waits for one would keep this process from ending
-                for one in (lost, stopping):
-                    one.set("the run has ended")
+                for event in (lost, stopping):
+                    event.set("the run has ended")
         report.end()
         return self._notes.added_to(replace(ended, output=mask.output(tail.text())))
 
@@ -268,8 +268,8 @@ class LocalRun:
         """Keeps the lock and the permit while the handler is called; then releases the run."""
         loop = asyncio.get_running_loop()
         keeping = [
-            loop.create_task(one)
-            for one in (beat.run(), permits.keep_renewing(), permits.keep_giving_back())
+            loop.create_task(work)
+            for work in (beat.run(), permits.keep_renewing(), permits.keep_giving_back())
         ]
 
         def save(checkpoint: str) -> Future[None]:
@@ -284,8 +284,8 @@ class LocalRun:
         try:
             return (await release(board, [finished], renewals=HeldRenewals([holding])))[0]
         finally:
-            for one in keeping:
-                one.cancel()
+            for task in keeping:
+                task.cancel()
             await asyncio.gather(*keeping, return_exceptions=True)
 
 
@@ -390,7 +390,7 @@ class _Kept:
 def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
     """Redirects stdout to `out`, and keeps what is printed there and on stderr in `tail`."""
     kept_out, kept_err = (
-        cast(TextIO, staying_alive(_Kept(one, tail, mask))) for one in (out, sys.stderr)
+        cast(TextIO, staying_alive(_Kept(stream, tail, mask))) for stream in (out, sys.stderr)
     )
     with redirect_stdout(kept_out), redirect_stderr(kept_err):
         yield

@@ -133,7 +133,7 @@ async def _of_items(
     async with session.board() as board:
         now = await board.table.now()
         items = await select(board, ids, exact=session.chosen.exact)
-        return {one.id: _of_item(board, one, now=now, after=after, count=count) for one in items}
+        return {item.id: _of_item(board, item, now=now, after=after, count=count) for item in items}
 
 
 async def _of_board(
@@ -159,7 +159,7 @@ async def _of_board(
                 problems[item.id] = f"{problem}; its next runs are left out"
 
         def first_of(items: Sequence[Item]) -> list[tuple[datetime, Item]]:
-            active = [coming(one) for one in items if one.state is State.ACTIVE]
+            active = [coming(item) for item in items if item.state is State.ACTIVE]
             return list(islice(heapq.merge(*active, key=_place), count))
 
         few, last = await soonest_items(board, count + SPARE) or ((), "")
@@ -228,9 +228,9 @@ def _upcoming(
 def _print_times(found: NextTimes | Mapping[str, NextTimes], *, json: bool) -> None:
     by_id = {"": found} if isinstance(found, NextTimes) else found
     if not json:
-        click.echo("\n".join(line for one in by_id.values() for line in one.lines()))
+        click.echo("\n".join(line for item_times in by_id.values() for line in item_times.lines()))
         return
-    times = {key: [iso(one) for one in each.moments] for key, each in by_id.items()}
+    times = {key: [iso(moment) for moment in each.moments] for key, each in by_id.items()}
     emit(times[""] if by_id is not found else times)
 
 
@@ -250,7 +250,7 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     if chosen.json:
         emit(found)
     else:
-        lines = (why_lines(one.headline, one.facts.items(), width()) for one in found)
+        lines = (why_lines(reasons.headline, reasons.facts.items(), width()) for reasons in found)
         click.echo("\n\n".join(texts_of(some, colour=False) for some in lines))
     return 0
 

@@ -161,18 +161,20 @@ def cli_command(epilog: str) -> Callable[[Callable[..., Any]], click.Command]:
 
 def typed(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
     """The options and arguments of a command that were given to it, with their values."""
-    for one in ctx.command.params:
-        name = one.name or ""
+    for param in ctx.command.params:
+        name = param.name or ""
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and ctx.params[name] != ():
-            yield one, ctx.params[name]
+            yield param, ctx.params[name]
 
 
 def _refuse_empty(ctx: click.Context) -> None:
     """Raises BadInput for an option without a text: of a variable that is not set, say."""
-    for one, value in typed(ctx):
+    for param, value in typed(ctx):
         texts = value if isinstance(value, tuple) else (value,)
-        if isinstance(one, click.Option) and "" in texts and one.default != "":
-            raise BadInput(one.opts[0].lstrip("-"), "it is empty", "give a value, or leave it out")
+        if isinstance(param, click.Option) and "" in texts and param.default != "":
+            raise BadInput(
+                param.opts[0].lstrip("-"), "it is empty", "give a value, or leave it out"
+            )
 
 
 def refuse_beside(option: str, problem: str, *, allowed: Collection[str]) -> None:
@@ -180,9 +182,9 @@ def refuse_beside(option: str, problem: str, *, allowed: Collection[str]) -> Non
     command has do.
     """
     fitting = {option, *allowed, "as_json", "config", "board", "store"}
-    given = [one for one, _ in typed(click.get_current_context()) if one.name not in fitting]
+    given = [param for param, _ in typed(click.get_current_context()) if param.name not in fitting]
     if given:
-        raise BadInput(option, problem, f"leave out {', '.join(one.opts[0] for one in given)}")
+        raise BadInput(option, problem, f"leave out {', '.join(param.opts[0] for param in given)}")
 
 
 # ---- options that several commands have

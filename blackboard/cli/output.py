@@ -90,11 +90,11 @@ def first_of_each(
     those that are left out.
     """
     total, seen = Counter(map(kind_of, found)), Counter[object]()
-    for one in found:
-        kind = kind_of(one)
+    for record in found:
+        kind = kind_of(record)
         seen[kind] += 1
         if seen[kind] <= MOST_LINES:
-            yield one, total[kind] - MOST_LINES if seen[kind] == MOST_LINES else 0
+            yield record, total[kind] - MOST_LINES if seen[kind] == MOST_LINES else 0
 
 
 def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = False) -> str:

@@ -58,7 +58,7 @@ async def _report(session: Session, ids: Sequence[str]) -> int:
     if session.chosen.json:
         emit([report for _item, report in found])
     elif found:
-        click.echo("\n\n".join(picture(*one, now=now, absolute=absolute) for one in found))
+        click.echo("\n\n".join(picture(*pair, now=now, absolute=absolute) for pair in found))
     for words in missing:
         note(words)
     return 1 if missing else 0
@@ -68,8 +68,8 @@ def picture(item: Item, report: Mapping[str, Any], *, now: datetime, absolute: b
     """A line about the run, and the table of its report."""
     columns, rows = report_table(report)
     layout = [
-        Column(title=one.title, least=len(one.title), usual=24, worth=-n)
-        for n, one in enumerate(columns)
+        Column(title=column.title, least=len(column.title), usual=24, worth=-n)
+        for n, column in enumerate(columns)
     ]
 
     def words(value: Any, column: ReportColumn) -> str:

@@ -87,7 +87,7 @@ class Followed:
 def is_pending(item: Item, slot: datetime) -> bool:
     """Whether the run for `slot` is queued, running, or to be retried."""
     alive = item.running or item.state is State.ACTIVE
-    return alive and any(serves(one, slot) for one in slots_in_line(item))
+    return alive and any(serves(queued, slot) for queued in slots_in_line(item))
 
 
 Report = Callable[[str, str], None]
@@ -105,11 +105,11 @@ async def follow(
     takes the type. What is waited for is reported once it takes a second.
     """
     began = board.clock.monotonic()
-    following = left = [Followed(asked=one, alone_since=began) for one in requests]
+    following = left = [Followed(asked=request, alone_since=began) for request in requests]
     pause = FIRST_PAUSE
 
-    async def read(one: Followed) -> None:
-        one.item = await board.existing(one.asked.item.id)
+    async def read(followed: Followed) -> None:
+        followed.item = await board.existing(followed.asked.item.id)
 
     while True:
         # Items are read first: when one shows that its run is over, the history has the run.
@@ -125,7 +125,7 @@ async def follow(
             report=report,
         )
         await in_turns(deque(left), around.look, at_once=AT_ONCE)
-        left = [one for one in left if one.end is None]
+        left = [followed for followed in left if followed.end is None]
         if not left:
             return following
         wait = max(pause, len(left) / MOST_READ)
@@ -150,32 +150,32 @@ class _Around:
     patience: float | None
     report: Report
 
-    async def look(self, one: Followed) -> None:
+    async def look(self, followed: Followed) -> None:
         """Sets the result where there is one, else reports what the run waits for."""
-        item, waited = one.item, self.now - self.began
-        if item is None or item.born != one.asked.item.born:
-            one.has("gone", "was removed meanwhile")
+        item, waited = followed.item, self.now - self.began
+        if item is None or item.born != followed.asked.item.born:
+            followed.has("gone", "was removed meanwhile")
             return
-        if not is_pending(item, one.asked.slot):
-            await _ended(self.board, one, item)
+        if not is_pending(item, followed.asked.slot):
+            await _ended(self.board, followed, item)
             return
         able = () if item.running else takers(self.present, item.type)
         if item.running or able:
-            one.alone_since = self.now
+            followed.alone_since = self.now
         if waited >= SILENT:
             words = self._what_it_waits_for(item, able)
-            if words != one.reported:
+            if words != followed.reported:
                 self.report(item.id, words)
-            one.reported = words
-        if self.now - one.alone_since > NO_WORKER_WAIT:
+            followed.reported = words
+        if self.now - followed.alone_since > NO_WORKER_WAIT:
             start = "start one with `blackboard worker`"
-            one.has("no worker", f"waits: no worker takes {item.type!r}; {start}")
+            followed.has("no worker", f"waits: no worker takes {item.type!r}; {start}")
         elif self.patience is not None and waited > self.patience:
             after = span(self.patience)
             words = f"has not been started after {after}; it stays due"
             if item.running:
                 words = f"still runs ({item.owner}) after {after}, and goes on"
-            one.has("still waiting", words)
+            followed.has("still waiting", words)
 
     def _what_it_waits_for(self, item: Item, able: Sequence[Member]) -> str:
         if item.running:
@@ -188,7 +188,7 @@ class _Around:
         if self.paused:
             resume = as_typed("`blackboard resume --board`")
             return f"waits: the board is paused by {self.paused.by} ({resume})"
-        within = span(max(one.cycle for one in able))
+        within = span(max(worker.cycle for worker in able))
         return (
             f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
         )
@@ -196,9 +196,9 @@ class _Around:
 
 async def _ended(board: BoardTable, followed: Followed, item: Item) -> None:
     asked = followed.asked
-    async for one in board.runs(item.id):
-        if serves(one.slot, asked.slot) and one.fence > asked.item.fence - asked.item.running:
-            followed.has("ended", _outcome_words(one), one)
+    async for run in board.runs(item.id):
+        if serves(run.slot, asked.slot) and run.fence > asked.item.fence - asked.item.running:
+            followed.has("ended", _outcome_words(run), run)
             return
     if item.state is State.PAUSED:
         followed.has("gone", "was paused meanwhile")
@@ -289,7 +289,7 @@ async def _request(
         items = await select(board, ids, exact=session.chosen.exact)
         if paused := [item for item in items if item.is_paused]:
             answers = [
-                Answer(item=one, words=_refusal(one), changed=False, no=True) for one in paused
+                Answer(item=item, words=_refusal(item), changed=False, no=True) for item in paused
             ]
             return await print_answers(session, board, answers)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
@@ -307,22 +307,22 @@ async def _request(
             requests = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
         if not wait:
             answers = [
-                Answer(item=one.item, words=_due(one, trigger), changed=one.changed)
-                for one in requests
+                Answer(item=request.item, words=_due(request, trigger), changed=request.changed)
+                for request in requests
             ]
             code = await print_answers(session, board, answers)
             await note_pause(board)
             return code
         followed = await follow(board, requests, patience=seconds, report=_report)
     if session.chosen.json:
-        emit([_record(item, one) for item, one in zip(items, followed, strict=True)])
-    for item, one in zip(items, followed, strict=True):
-        line = f"{item.id} {one.words}"
-        if one.run is None:
+        emit([_record(item, result) for item, result in zip(items, followed, strict=True)])
+    for item, result in zip(items, followed, strict=True):
+        line = f"{item.id} {result.words}"
+        if result.run is None:
             note(line)
         elif not session.chosen.json:
             click.echo(one_line(line))
-    return 0 if all(one.good for one in followed) else 1
+    return 0 if all(result.good for result in followed) else 1
 
 
 def _report(item_id: str, words: str) -> None:
@@ -359,9 +359,9 @@ def _due(asked: Requested, trigger: str) -> str:
     return f"{state}; the run of this request follows {plural(ahead, 'run')}"
 
 
-def _record(item: Item, one: Followed) -> dict[str, Any]:
-    run = one.run and run_record(one.run)
-    return {"id": item.id, "end": one.end, "message": one.words, "run": run}
+def _record(item: Item, followed: Followed) -> dict[str, Any]:
+    run = followed.run and run_record(followed.run)
+    return {"id": item.id, "end": followed.end, "message": followed.words, "run": run}
 
 
 def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:

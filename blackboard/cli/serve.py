@@ -163,7 +163,7 @@ def _own_names(host: str) -> tuple[str, ...]:
     if host in {"127.0.0.1", "::1"}:
         return ("localhost",)
     own = (host, socket.gethostname(), socket.getfqdn())
-    return ("localhost", *(one for one in own if one.strip(".")))
+    return ("localhost", *(name for name in own if name.strip(".")))
 
 
 async def serve(

@@ -125,15 +125,15 @@ def completed(work: Coroutine[Any, Any, Result]) -> Result:
 @contextmanager
 def interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
     """These signals raise KeyboardInterrupt here, but for those that are ignored."""
-    before = {one: signal.getsignal(one) for one in numbers}
-    changed = [one for one, handler in before.items() if handler is not signal.SIG_IGN]
-    for one in changed:
-        signal.signal(one, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in numbers}
+    changed = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in changed:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for one in changed:
-            signal.signal(one, before[one])
+        for number in changed:
+            signal.signal(number, before[number])
 
 
 def confirmed(question: str) -> bool:

@@ -116,11 +116,11 @@ def _watched(session: Session, query: ItemQuery, *, limit: int | None) -> int:
 async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain: bool) -> None:
     async with reading(session.board(), "reading items") as board:
         found = await query.read(board, limit=limit)
-        unmatched = {*query.types} - {one.item.type for one in found.items}
+        unmatched = {*query.types} - {status.item.type for status in found.items}
         if unmatched and not query.ids:
             check_types(session, unmatched, {item.type async for item in board.items()})
     if session.chosen.json:
-        emit([item_record(one, board.labels(one.item)) for one in found.items])
+        emit([item_record(status, board.labels(status.item)) for status in found.items])
     elif plain:
         echo_paged("\n\n".join(map(plain_record, found.items)))
     elif not (found.total or found.paused):
@@ -137,7 +137,7 @@ def picture(found: ItemsFound, *, absolute: bool) -> str:
         words = paused_words(found.paused, found.now)
         head = paragraph(words, columns, margin="  ", style=Style.LATE)
     times = ShownTimes(found.now, absolute)
-    rows = [item_cells(one, times, held=found.held) for one in found.items]
+    rows = [item_cells(status, times, held=found.held) for status in found.items]
     lines = table(times.columns(ITEM_COLUMNS), rows, width=columns) if rows else []
     if found.left:
         lines = [*lines, [(f"... and {found.left:,} more", Style.QUIET)]]

@@ -245,7 +245,7 @@ async def _read(session: Session, takes: float | None) -> Simulable:
     if left_out:
         why = "paused, run once, or with settings that cannot be computed here"
         note(f"left out: {plural(left_out, 'item')} ({why})")
-    at_work = sum(not one.lost for one in present)
+    at_work = sum(not worker.lost for worker in present)
     return Simulable(items=items, rhythms=rhythms, shards=board.shards, workers=at_work)
 
 
@@ -256,9 +256,9 @@ def _first(schedule: Schedule | None, item: Item, now: datetime) -> datetime | N
 
 
 def _types(found: Simulable, session: Session) -> SimulatedTypes:
-    handlers, names = session.handlers, sorted({one.type for one in found.items})
+    handlers, names = session.handlers, sorted({item.type for item in found.items})
     return SimulatedTypes(
-        handlers={one: handlers.get(one) or handler_of(one) for one in names},
+        handlers={name: handlers.get(name) or handler_of(name) for name in names},
         settings=session.settings,
     )
 

@@ -54,7 +54,7 @@ def story_of(item_id: str, lines: Sequence[str], *, scenario: Scenario) -> list[
     """
     mine = re.compile(rf"(?<![\w-]){re.escape(item_id)}(?![\w-])" if item_id else "")
     actors = {_who(line) for line in lines if mine.search(line)} | SHARED_ACTORS
-    ids = {one.id for one in scenario.items}
+    ids = {item.id for item in scenario.items}
     chosen = [
         line
         for line in lines
@@ -146,11 +146,11 @@ class Simulated:
 
     @cached_property
     def faults(self) -> Mapping[str, int]:
-        counts = {one: self.figures.troubles[name] for one, name in COUNTED.items()}
-        fates = Counter(one.fate for one in self.world.fated)
-        counts |= {one: sum(fates[fate] for fate in some) for one, some in FATES.items()}
+        counts = {trouble: self.figures.troubles[name] for trouble, name in COUNTED.items()}
+        fates = Counter(message.fate for message in self.world.fated)
+        counts |= {trouble: sum(fates[fate] for fate in some) for trouble, some in FATES.items()}
         chosen = self.scenario.faults - {Fault.SKEW}
-        return {one.value: counts[one] for one in Fault if one in chosen}
+        return {fault.value: counts[fault] for fault in Fault if fault in chosen}
 
     @cached_property
     def story(self) -> Sequence[str]:
@@ -184,7 +184,7 @@ def lines(found: Simulated) -> Iterator[str]:
 
 def _rows(found: Simulated) -> list[Line]:
     figures, requests = found.figures, found.figures.requests
-    ends = ", ".join(f"{figures.outcomes[one]:,} {one.value}" for one in ENDS)
+    ends = ", ".join(f"{figures.outcomes[outcome]:,} {outcome.value}" for outcome in ENDS)
     cycle = f"of {span(found.scenario.cycle.total_seconds())}"
     beside = f"{span(figures.overlapped)}, {found.overlap:.2%} of the running time of handlers"
     taken = f"stale locks that were taken over; {figures.late:,} of their runs ended later"
@@ -233,7 +233,7 @@ def view(found: Simulated) -> dict[str, Any]:
         },
         "seconds": figures.seconds,
         "runs": found.runs,
-        "outcomes": {one.value: figures.outcomes[one] for one in Outcome},
+        "outcomes": {outcome.value: figures.outcomes[outcome] for outcome in Outcome},
         "late": {
             "p50": figures.lag(0.5),
             "p99": figures.lag(0.99),

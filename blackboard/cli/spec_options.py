@@ -168,7 +168,9 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def schedule_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that make a schedule without an item, handed to the command as `options`."""
-    return _with_options(function, [one for one in _OPTIONS if _field(one[0]) in OF_ITS_SCHEDULE])
+    return _with_options(
+        function, [option for option in _OPTIONS if _field(option[0]) in OF_ITS_SCHEDULE]
+    )
 
 
 def _with_options(
@@ -201,7 +203,7 @@ def edited(
 ) -> Spec:
     """`spec` with the values of the options, checked. Raises BadInput naming the field."""
     params = laid_over(spec.params, parse_pairs(pairs), parse_keys(unset))
-    tags = [one.strip() for one in str(options.get("tags", "")).split(",")]
+    tags = [tag.strip() for tag in str(options.get("tags", "")).split(",")]
     return changed(spec, {**options, "tags": tags} if any(tags) else options, params=params)
 
 

@@ -83,9 +83,9 @@ def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[L
     counted = found.counted
     if counted.by_type:
         yield ()
-        rows = [type_cells(one) for one in counted.by_type]
+        rows = [type_cells(type_counts) for type_counts in counted.by_type]
         yield from table(TYPE_COLUMNS, rows, width=columns)
-    others = counted.items - sum(one.items for one in counted.by_type)
+    others = counted.items - sum(type_counts.items for type_counts in counted.by_type)
     if others:
         yield [(f"... and {plural(others, 'item')} of other types", Style.PLAIN)]
 
@@ -115,7 +115,7 @@ def _line(found: Overview, session: Session) -> str:
     """The board in one line, without counts that are zero."""
     counted = found.counted
     states = ("running", "stale", "overdue", "failing", "warned", "paused")
-    counts = _numbers(counted, *(one for one in states if getattr(counted, one)))
+    counts = _numbers(counted, *(state for state in states if getattr(counted, state)))
     items, shares = ", ".join([plural(counted.items, "item"), *counts]), _partitions(found)
     bad = [name for name in ("unowned", "failing") if shares[name]]
     partitions = "".join(f"; {plural(shares[name], 'partition')} {name}" for name in bad)
@@ -126,9 +126,9 @@ def _line(found: Overview, session: Session) -> str:
 
 def _partitions(found: Overview) -> Mapping[str, int]:
     return {
-        "held": sum(sum(one.counts) for one in found.groups),
-        "unowned": sum(len(one.unowned) for one in found.groups),
-        "failing": sum(len(one.failing) for one in found.groups),
+        "held": sum(sum(group.counts) for group in found.groups),
+        "unowned": sum(len(group.unowned) for group in found.groups),
+        "failing": sum(len(group.failing) for group in found.groups),
     }
 
 
@@ -143,15 +143,14 @@ def _earliest(counted: Statistics) -> str:
 
 
 def _coordinator(found: Overview) -> str:
-    one, trouble = found.elections.coordinator, found.elections.trouble
+    coordinator, trouble = found.elections.coordinator, found.elections.trouble
     if trouble:
         return f"not known: {shown(trouble)}"
-    if one is None or one.item.start is None:
+    if coordinator is None or (start := coordinator.item.start) is None:
         return "none"
-    since = (found.counted.at - one.item.start).total_seconds() + found.age
-    return (
-        f"{shown(worker_name(one.item.owner))} for {span(max(since, 0.0))}, term {one.item.fence}"
-    )
+    since = (found.counted.at - start).total_seconds() + found.age
+    item = coordinator.item
+    return f"{shown(worker_name(item.owner))} for {span(max(since, 0.0))}, term {item.fence}"
 
 
 def _view(found: Overview, session: Session) -> JSON:
@@ -163,7 +162,9 @@ def _view(found: Overview, session: Session) -> JSON:
         "board_paused": found.paused,
         **_counts(counted),
         "earliest": counted.earliest,
-        "types": [{"type": one.type, **_counts(one)} for one in counted.by_type],
+        "types": [
+            {"type": type_counts.type, **_counts(type_counts)} for type_counts in counted.by_type
+        ],
         "partitions": _partitions(found),
         "workers": worker_count(found.present),
         "coordinator": coordinator_record(found.elections.coordinator),

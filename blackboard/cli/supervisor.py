@@ -23,7 +23,7 @@ from blackboard.runners.interpreter import python
 
 STOPPING = (
     *(signal.SIGTERM, signal.SIGINT),
-    *(one for one in [signal.SIGHUP] if signal.getsignal(one) is not signal.SIG_IGN),
+    *(number for number in [signal.SIGHUP] if signal.getsignal(number) is not signal.SIG_IGN),
 )
 """Signals that ask a worker to stop; SIGHUP is one unless it is ignored, as under `nohup`."""
 
@@ -32,9 +32,9 @@ def ignore_signals() -> None:
     """Ignores signals to stop after the work is done: they must not change the exit code."""
     loop = asyncio.get_running_loop()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-    for one in STOPPING:
-        loop.remove_signal_handler(one)
-        signal.signal(one, signal.SIG_IGN)
+    for number in STOPPING:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
@@ -52,11 +52,11 @@ def without(option: str, arguments: Sequence[str]) -> list[str]:
     """A command line without an option that has a value."""
     kept: list[str] = []
     rest = iter(arguments)
-    for one in rest:
-        if one == option:
+    for arg in rest:
+        if arg == option:
             next(rest, None)
-        elif not one.startswith(f"{option}="):
-            kept.append(one)
+        elif not arg.startswith(f"{option}="):
+            kept.append(arg)
     return kept
 
 
@@ -104,8 +104,8 @@ class _Supervisor:
 
     async def run(self, count: int) -> int:
         loop = asyncio.get_running_loop()
-        for one in STOPPING:
-            loop.add_signal_handler(one, self._pass_on, one)
+        for number in STOPPING:
+            loop.add_signal_handler(number, self._pass_on, number)
         return max(await asyncio.gather(*map(self._keep, range(count))))
 
     def _pass_on(self, number: int) -> None:

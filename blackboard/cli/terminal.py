@@ -93,17 +93,17 @@ class KeyReader:
     def flush(self) -> list[str]:
         """The incomplete rest of the input, as keys."""
         text, self._left = self._left, ""
-        return [key for one in text for key in _plain(one)]
+        return [key for part in text for key in _plain(part)]
 
 
-def _plain(one: str) -> list[str]:
-    if one == ESC:
+def _plain(text: str) -> list[str]:
+    if text == ESC:
         return ["esc"]
-    if one in KEYS:
-        return [KEYS[one]]
-    if "\x01" <= one <= "\x1a":
-        return [f"ctrl-{chr(ord(one) + 96)}"]
-    return [one] if one.isprintable() else []
+    if text in KEYS:
+        return [KEYS[text]]
+    if "\x01" <= text <= "\x1a":
+        return [f"ctrl-{chr(ord(text) + 96)}"]
+    return [text] if text.isprintable() else []
 
 
 class Terminal:
@@ -201,11 +201,11 @@ class Terminal:
             self._later = loop.call_later(ESC_ALONE, lambda: self._heard(self._keys.flush()))
 
     def _heard(self, keys: Sequence[str]) -> None:
-        for one in keys:
-            if one == "ctrl-l":
+        for key in keys:
+            if key == "ctrl-l":
                 self._anew()
             else:
-                self._listener.pressed(one)
+                self._listener.pressed(key)
 
     def _anew(self) -> None:
         self.forget()

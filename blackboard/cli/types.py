@@ -30,48 +30,48 @@ def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
     manifest = described(entries, base) if check else manifest_of(entries, base)
     warn_misspelt(session.settings, manifest.handlers)
     if chosen.json:
-        emit([_record(one) for one in manifest.types])
+        emit([_record(entry) for entry in manifest.types])
     else:
         nothing = f"no jobs: name some with --jobs or [board] jobs; shipped: {', '.join(shipped())}"
         click.echo("\n\n".join(map(_text, manifest.types)) or nothing)
     return 0
 
 
-def _record(one: TypeEntry) -> JSON:
+def _record(entry: TypeEntry) -> JSON:
     return {
-        "type": one.type,
-        "runs": _runner(one),
-        "defaults": _defaults(one),
-        "params": one.schema,
-        "defined": one.place,
+        "type": entry.type,
+        "runs": _runner(entry),
+        "defaults": _defaults(entry),
+        "params": entry.schema,
+        "defined": entry.place,
     }
 
 
-def _runner(one: TypeEntry) -> str:
-    kind = "a coroutine" if one.is_async else "in a child process"
-    return f"a pump, {kind}" if one.pump else kind
+def _runner(entry: TypeEntry) -> str:
+    kind = "a coroutine" if entry.is_async else "in a child process"
+    return f"a pump, {kind}" if entry.pump else kind
 
 
-def _defaults(one: TypeEntry) -> JSON:
-    found: JSON = msgspec.to_builtins(one.spec)
-    if one.pump:  # its partitions have no schedule
+def _defaults(entry: TypeEntry) -> JSON:
+    found: JSON = msgspec.to_builtins(entry.spec)
+    if entry.pump:  # its partitions have no schedule
         found.pop("every", None)
     more = {
-        "slots": one.slots,
-        "concurrency": one.concurrency,
-        "key": one.key,
-        "fenced": one.fenced or None,
-        "first": one.first,
+        "slots": entry.slots,
+        "concurrency": entry.concurrency,
+        "key": entry.key,
+        "fenced": entry.fenced or None,
+        "first": entry.first,
     }
     return found | {name: value for name, value in more.items() if value is not None}
 
 
-def _text(one: TypeEntry) -> str:
+def _text(entry: TypeEntry) -> str:
     facts = {
-        "runs": _runner(one),
-        "defaults": ", ".join(lines_of(_defaults(one))),
-        "params": ", ".join(Params(schema=one.schema).summary()) if one.schema else "",
-        "defined": one.place,
+        "runs": _runner(entry),
+        "defaults": ", ".join(lines_of(_defaults(entry))),
+        "params": ", ".join(Params(schema=entry.schema).summary()) if entry.schema else "",
+        "defined": entry.place,
     }
     lines = [wrapped(shown(fact), first=f"  {name:<8}  ") for name, fact in facts.items() if fact]
-    return "\n".join([wrapped(shown(one.type)), *lines])
+    return "\n".join([wrapped(shown(entry.type)), *lines])

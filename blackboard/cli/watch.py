@@ -109,19 +109,19 @@ class WatchLoop:
         self._draw()
         self._hurry.set()
         tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._act())]
-        for one in tasks:
-            one.add_done_callback(lambda _: self._news.set())
+        for task in tasks:
+            task.add_done_callback(lambda _: self._news.set())
         try:
             while self.ended_by is None and not (self._view.is_over and self._left == 0):
                 self._draw()
                 await self._news.wait()
                 self._news.clear()
-                for one in tasks:
-                    if one.done():
-                        one.result()
+                for task in tasks:
+                    if task.done():
+                        task.result()
         finally:
-            for one in tasks:
-                one.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def pressed(self, key: str) -> None:
@@ -307,10 +307,10 @@ class PageView:
 def fitting(parts: Sequence[str], width: int) -> str:
     """The parts that fit into a line; the last ones are left out first."""
     kept: list[str] = []
-    for one in filter(None, parts):
-        if kept and measure("   ".join([*kept, one])) > width:
+    for part in filter(None, parts):
+        if kept and measure("   ".join([*kept, part])) > width:
             break
-        kept.append(one)
+        kept.append(part)
     return "   ".join(kept)
 
 

@@ -215,7 +215,7 @@ def read(state: Watching, found: ItemsFound) -> Watching:
         found = replace(found, left=min(found.left, max(state.most - len(found.items), 0)))
     before, chosen = state.selected, state.chosen
     if before is not None and chosen:
-        ids = [one.item.id for one in found.items]
+        ids = [status.item.id for status in found.items]
         if before.item.id in ids:
             chosen = ids.index(before.item.id)
     moved_by = chosen - state.chosen
@@ -270,10 +270,10 @@ def _listed(state: Watching, key: str) -> Watching:
         case "S":
             return _from_top(replace(state, reverse=not state.reverse))
         case "enter" | "right":
-            one = state.selected
-            if one is None:
+            status = state.selected
+            if status is None:
                 return state
-            return replace(state, opened=one, scroll=Scroll(page=state.page))
+            return replace(state, opened=status, scroll=Scroll(page=state.page))
         case _:
             to = moved(state.chosen, key, page=state.page)
             last = max(state.total - 1, 0)
@@ -297,10 +297,10 @@ def _next_filter(text: str) -> str:
 
 
 def _asked(state: Watching, key: str) -> Watching:
-    one = state.opened or state.selected
-    if one is None:
+    status = state.opened or state.selected
+    if status is None:
         return replace(state, message="no item is chosen", bad=True)
-    item = one.item
+    item = status.item
     match key:
         case "p":
             act = Act(verb="resume" if item.is_paused else "pause", id=item.id)

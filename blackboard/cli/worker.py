@@ -275,8 +275,8 @@ async def _work(
         )
         stopping = _Stopping(worker)
         loop = asyncio.get_running_loop()
-        for one in STOPPING:
-            loop.add_signal_handler(one, stopping.asked)
+        for number in STOPPING:
+            loop.add_signal_handler(number, stopping.asked)
         change = loop.create_task(_change()) if reload else None
         if change is not None:
             change.add_done_callback(stopping.changed)
