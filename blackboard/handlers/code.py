@@ -73,7 +73,7 @@ def claim(folder: Path, field: str, *, whole: bool = True, others: Sequence[Path
     _read(real, field, whole=whole)
     if name_of(str(real)) == name or not name.isidentifier() or keyword.iskeyword(name):
         return
-    same = [str(one) for one in others if one.name == name and one.resolve() != real]
+    same = [str(other) for other in others if other.name == name and other.resolve() != real]
     taken = next(iter(same), None) or _module_elsewhere(name, real)
     if taken and whole:
         problem = f"two modules have the name {name!r}: {folder} and {taken}"
@@ -123,7 +123,7 @@ def changed() -> list[str]:
     for folder, whole in _own.folders.items():
         with suppress(OSError):
             there.update(_files_in(folder, whole=whole))
-    return sorted((there ^ set(_own.stamps)) | {one for one in _own.stamps if _differs(one)})
+    return sorted((there ^ set(_own.stamps)) | {path for path in _own.stamps if _differs(path)})
 
 
 def folders() -> dict[str, bool]:

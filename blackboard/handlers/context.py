@@ -125,7 +125,7 @@ def progress_of(done: int, total: int) -> tuple[int, int]:
         found = int(done), int(total)
     except OverflowError:
         found = MOST + 1, 0
-    if not all(-MOST <= one <= MOST for one in found):
+    if not all(-MOST <= number <= MOST for number in found):
         raise ValueError(f"progress is two whole numbers up to {MOST:,}")
     return found
 
@@ -172,7 +172,7 @@ def _check_depth(values: Iterable[Any], field: str) -> None:
             raise BadInput(field, "nested too deeply", f"{DEEPEST} levels at the most")
         if isinstance(value, dict | list):
             inner = value.values() if isinstance(value, dict) else value
-            left += [(one, depth + 1) for one in inner]
+            left += [(child, depth + 1) for child in inner]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -202,9 +202,11 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
         case str():
             return _VARIABLE.sub(replaced, value)
         case dict():
-            return {key: _expanded(one, environ, f"{where}.{key}") for key, one in value.items()}
+            return {
+                key: _expanded(inner, environ, f"{where}.{key}") for key, inner in value.items()
+            }
         case list():
-            return [_expanded(one, environ, f"{where}[{n}]") for n, one in enumerate(value)]
+            return [_expanded(inner, environ, f"{where}[{n}]") for n, inner in enumerate(value)]
         case _:
             return value
 

@@ -209,10 +209,10 @@ def _of_handler(name: str) -> Iterator[None]:
 def _check_options(name: str, options: HandlerOptions, *, is_async: bool) -> None:
     slots, fenced = options.get("slots"), options.get("fenced", False)
     known = HandlerOptions.__annotations__
-    for one in options:
-        if one not in known:
-            near = get_close_matches(one, known, n=1) or sorted(known)
-            raise BadInput(name, f"there is no option {one!r}", f"there is {', '.join(near)}")
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, n=1) or sorted(known)
+            raise BadInput(name, f"there is no option {option!r}", f"there is {', '.join(near)}")
     with _of_handler(name):
         if slots is not None:
             check_count("slots", slots, most=MOST_SLOTS)
@@ -319,9 +319,9 @@ def is_partition(name: object) -> bool:
 def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tuple[str, ...]:
     """The names of the partitions of a group. Raises BadInput naming `name`."""
     found = tuple(names)
-    for one in found:
-        if not is_partition(one):
-            raise BadInput(name, f"partition {reprlib.repr(one)} is not a name", A_NAME)
+    for given in found:
+        if not is_partition(given):
+            raise BadInput(name, f"partition {reprlib.repr(given)} is not a name", A_NAME)
     if len(set(found)) != len(found):
         raise BadInput(name, "two partitions have one name", "a name for each")
     if not least <= len(found) <= MOST_PARTITIONS:
@@ -356,19 +356,19 @@ def handlers_of(function: Callable[..., Any], source: Source | None = None) -> l
     marks: tuple[Handler, ...] = getattr(function, _MARK, ())
     return [
         replace(
-            one,
+            mark,
             function=function,  # a decorator may have wrapped what was marked
-            is_async=_is_async(f"handler {one.type!r} ({place(function)})", function),
-            source=source or one.source,
+            is_async=_is_async(f"handler {mark.type!r} ({place(function)})", function),
+            source=source or mark.source,
         )
-        for one in marks
+        for mark in marks
     ]
 
 
 def handlers_in(module: ModuleType, source: Source) -> list[Handler]:
     """The handlers among the names of a module."""
-    functions = [one for one in vars(module).values() if isinstance(one, FunctionType)]
-    return [found for one in functions for found in handlers_of(one, source)]
+    functions = [value for value in vars(module).values() if isinstance(value, FunctionType)]
+    return [found for function in functions for found in handlers_of(function, source)]
 
 
 def place(function: Callable[..., Any]) -> str:

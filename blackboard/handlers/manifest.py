@@ -76,7 +76,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        return {one.type: one.handler() for one in self.types}
+        return {entry.type: entry.handler() for entry in self.types}
 
     def is_fresh(self) -> bool:
         """Whether its files are as they were."""
@@ -159,7 +159,7 @@ def described(jobs: Sequence[str], base: Path) -> Manifest:
     """The types of jobs that are imported here. Raises BadInput as `load` does."""
     handlers = load(jobs, base)
     return Manifest(
-        types=tuple(_entry(one) for one in handlers.values()),
+        types=tuple(_entry(handler) for handler in handlers.values()),
         folders=code.folders(),
         # A file that was saved since it was read, while the import took its time, is not fresh.
         files=code.stamps({}, _imported()) | code.stamps_as_read(),
@@ -176,12 +176,12 @@ def _imported() -> Iterator[str]:
             yield file
 
 
-def _entry(one: Handler) -> TypeEntry:
+def _entry(handler: Handler) -> TypeEntry:
     return TypeEntry(
-        **one.declared,
-        place=place(one.function),
-        schema=None if one.params is None else dict(one.params.schema),
-        pump=None if one.pump is None else PumpEntry.of(one.pump),
+        **handler.declared,
+        place=place(handler.function),
+        schema=None if handler.params is None else dict(handler.params.schema),
+        pump=None if handler.pump is None else PumpEntry.of(handler.pump),
     )
 
 

@@ -37,13 +37,16 @@ _AT = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
 _STEPS = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 """A step to a place: the name of a field or number of an element; `...` is a key of a mapping."""
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "string": ("text", lambda one: isinstance(one, str)),
-    "boolean": ("true or false", lambda one: isinstance(one, bool)),
-    "integer": ("a whole number", lambda one: isinstance(one, int) and not isinstance(one, bool)),
+    "string": ("text", lambda value: isinstance(value, str)),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "integer": (
+        "a whole number",
+        lambda value: isinstance(value, int) and not isinstance(value, bool),
+    ),
     "number": ("a number", _is_number),
-    "array": ("a list", lambda one: isinstance(one, list | tuple)),
-    "object": ("a table", lambda one: isinstance(one, Mapping)),
-    "null": ("nothing", lambda one: one is None),
+    "array": ("a list", lambda value: isinstance(value, list | tuple)),
+    "object": ("a table", lambda value: isinstance(value, Mapping)),
+    "null": ("nothing", lambda value: value is None),
 }
 """The types of JSON: each in words, and the test whether a value has it."""
 _ANY = "a value", lambda _: True
@@ -54,18 +57,18 @@ _FORMATS: Mapping[str, tuple[type, str]] = {
 }
 """Formats of text: the type of each, and the words for it."""
 _LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "minimum": ("at least", lambda one, limit: one >= limit),
-    "maximum": ("at most", lambda one, limit: one <= limit),
-    "exclusiveMinimum": ("more than", lambda one, limit: one > limit),
-    "exclusiveMaximum": ("less than", lambda one, limit: one < limit),
-    "multipleOf": ("a multiple of", lambda one, limit: one % limit == 0),
-    "minLength": ("a length of at least", lambda one, limit: len(one) >= limit),
-    "maxLength": ("a length of at most", lambda one, limit: len(one) <= limit),
-    "minItems": ("a number of at least", lambda one, limit: len(one) >= limit),
-    "maxItems": ("a number of at most", lambda one, limit: len(one) <= limit),
-    "minProperties": ("a number of at least", lambda one, limit: len(one) >= limit),
-    "maxProperties": ("a number of at most", lambda one, limit: len(one) <= limit),
-    "pattern": ("text that matches", lambda one, limit: re.search(limit, one) is not None),
+    "minimum": ("at least", lambda value, limit: value >= limit),
+    "maximum": ("at most", lambda value, limit: value <= limit),
+    "exclusiveMinimum": ("more than", lambda value, limit: value > limit),
+    "exclusiveMaximum": ("less than", lambda value, limit: value < limit),
+    "multipleOf": ("a multiple of", lambda value, limit: value % limit == 0),
+    "minLength": ("a length of at least", lambda value, limit: len(value) >= limit),
+    "maxLength": ("a length of at most", lambda value, limit: len(value) <= limit),
+    "minItems": ("a number of at least", lambda value, limit: len(value) >= limit),
+    "maxItems": ("a number of at most", lambda value, limit: len(value) <= limit),
+    "minProperties": ("a number of at least", lambda value, limit: len(value) >= limit),
+    "maxProperties": ("a number of at most", lambda value, limit: len(value) <= limit),
+    "pattern": ("text that matches", lambda value, limit: re.search(limit, value) is not None),
 }
 """Limits, by their key in a schema: each in words, and the test whether a value keeps to it."""
 
@@ -121,8 +124,8 @@ class Params(Struct, frozen=True, kw_only=True):
         for step in _STEPS.findall(place):
             found = [
                 inner
-                for one in found
-                for way in self._ways(one)
+                for schema in found
+                for way in self._ways(schema)
                 if isinstance(inner := _inner(way, *step), Mapping)
             ]
         return self._wanted({"anyOf": found})
@@ -130,10 +133,12 @@ class Params(Struct, frozen=True, kw_only=True):
     def summary(self) -> list[str]:
         """Each field in a few words: its name, with * if it must be given, its kind and default."""
         body, found = self.referred(self.schema), []
-        for name, one in body.get("properties", {}).items():
-            kinds = [_TYPES.get(each.get("type", ""), _ANY)[0] for each in self._ways(one)]
+        for name, schema in body.get("properties", {}).items():
+            kinds = [_TYPES.get(each.get("type", ""), _ANY)[0] for each in self._ways(schema)]
             text = f"{name}{'*' * (name in body.get('required', ()))} ({' or '.join(kinds)})"
-            found.append(f"{text} = {json.dumps(one['default'])}" if "default" in one else text)
+            found.append(
+                f"{text} = {json.dumps(schema['default'])}" if "default" in schema else text
+            )
         return found
 
     def _check(self, value: Any, schema: Schema, where: str) -> None:
@@ -145,7 +150,7 @@ class Params(Struct, frozen=True, kw_only=True):
         if "anyOf" in schema:
             self._check_any(value, schema["anyOf"], where)
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
-        if choices is not None and not any(_is_same(value, one) for one in choices):
+        if choices is not None and not any(_is_same(value, choice) for choice in choices):
             named = ", ".join(map(str, choices))
             raise BadInput(where, f"{value!r} is not one of its values", f"give one of {named}")
         words, is_one = _TYPES.get(schema.get("type", ""), _ANY)
@@ -165,27 +170,29 @@ class Params(Struct, frozen=True, kw_only=True):
         wrong.
         """
         problems: list[BadInput] = []
-        for one in schemas:
+        for schema in schemas:
             try:
-                self._check(value, one, where)
+                self._check(value, schema, where)
             except BadInput as problem:
                 problems.append(problem)
             else:
                 return
-        inner = [one for one in problems if one.field != where]
+        inner = [problem for problem in problems if problem.field != where]
         if len(inner) == 1:
             raise inner[0]
-        remedies = " or ".join(dict.fromkeys(one.remedy.removeprefix("give ") for one in problems))
+        remedies = " or ".join(
+            dict.fromkeys(problem.remedy.removeprefix("give ") for problem in problems)
+        )
         raise BadInput(where, f"{value!r} fits nothing that it may be", f"give {remedies}")
 
     def _check_object(self, value: Mapping[str, Any], schema: Schema, where: str) -> None:
         fields: Mapping[str, Schema] = schema.get("properties", {})
         others = schema.get("additionalProperties", "properties" not in schema)
-        for key, one in value.items():
+        for key, inner in value.items():
             if key in fields:
-                self._check(one, fields[key], f"{where}.{key}")
+                self._check(inner, fields[key], f"{where}.{key}")
             elif isinstance(others, Mapping):
-                self._check(one, others, f"{where}.{key}")
+                self._check(inner, others, f"{where}.{key}")
             elif not others:
                 raise BadInput(f"{where}.{key}", "there is no such field", _instead(key, fields))
         for key in schema.get("required", ()):
@@ -196,13 +203,13 @@ class Params(Struct, frozen=True, kw_only=True):
     def _check_list(self, value: Sequence[Any], schema: Schema, where: str) -> None:
         first: Sequence[Schema] = schema.get("prefixItems", ())
         rest = schema.get("items", {})
-        for number, one in enumerate(value):
+        for number, member in enumerate(value):
             inner = first[number] if number < len(first) else rest
             if isinstance(inner, Mapping):
-                self._check(one, inner, f"{where}[{number}]")
+                self._check(member, inner, f"{where}[{number}]")
 
     def _wanted(self, schema: Schema) -> str:
-        words = dict.fromkeys(_words(one) for one in self._ways(schema))
+        words = dict.fromkeys(_words(way) for way in self._ways(schema))
         return f"give {' or '.join(words) or 'another'}"
 
     def _ways(self, schema: Schema) -> list[Schema]:
@@ -210,7 +217,7 @@ class Params(Struct, frozen=True, kw_only=True):
         schema = self.referred(schema)
         if "anyOf" not in schema:
             return [schema]
-        return [one for each in schema["anyOf"] for one in self._ways(each)]
+        return [way for each in schema["anyOf"] for way in self._ways(each)]
 
     def referred(self, schema: Schema) -> Schema:
         """The schema itself, where this one only refers to it."""
@@ -249,8 +256,8 @@ def _leave_out_nulls(value: Any, written: Any) -> None:
                 written.pop(field.encode_name, None)
             elif field.encode_name in written:
                 pairs.append((inner, written[field.encode_name]))
-    for one, inner in pairs:
-        _leave_out_nulls(one, inner)
+    for part, inner in pairs:
+        _leave_out_nulls(part, inner)
 
 
 def described(kind: Any, name: str) -> Params:
@@ -267,8 +274,8 @@ def described(kind: Any, name: str) -> Params:
     except (TypeError, NameError) as problem:
         remedy = "use what JSON has, and dates, enumerations and classes of these"
         raise BadInput(name, f"params {kind.__name__}: {problem}", remedy) from None
-    for named, one in schema["$defs"].items():
-        _check_kept(one, named, name)
+    for named, definition in schema["$defs"].items():
+        _check_kept(definition, named, name)
     params = Params(schema=schema, kind=kind)
     if params.referred(schema).get("type") == "array":
         listed = f"params {kind.__name__}: it is written as a list"
@@ -282,13 +289,13 @@ def _check_kept(schema: Schema, where: str, name: str, *, is_field: bool = False
     """
     kinds = schema.get("anyOf", [schema])
     is_left_out = is_field and schema.get("default", ...) is None
-    if not is_left_out and any(one.get("type") == "null" for one in kinds):
+    if not is_left_out and any(form.get("type") == "null" for form in kinds):
         problem = f"params {where}: it may be None, which no row can keep"
         raise BadInput(name, problem, "make None the default of a field, which is left out then")
-    for one in kinds:
-        for field, inner in one.get("properties", {}).items():
+    for form in kinds:
+        for field, inner in form.get("properties", {}).items():
             _check_kept(inner, f"{where}.{field}", name, is_field=True)
-        others = one.get("items"), one.get("additionalProperties"), *one.get("prefixItems", ())
+        others = form.get("items"), form.get("additionalProperties"), *form.get("prefixItems", ())
         for inner in others:
             if isinstance(inner, Mapping):
                 _check_kept(inner, f"{where}[...]", name)

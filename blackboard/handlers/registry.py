@@ -59,14 +59,14 @@ def by_type(handlers: Iterable[Handler]) -> Handlers:
     twice, because another module imports it, is one handler.
     """
     found: dict[str, Handler] = {}
-    for one in handlers:
-        other = found.setdefault(one.type, one)
-        if other.function is not one.function:
-            first, second = place(other.function), place(one.function)
+    for handler in handlers:
+        other = found.setdefault(handler.type, handler)
+        if other.function is not handler.function:
+            first, second = place(other.function), place(handler.function)
             both = f"{first} and {second}"
             if first == second:
                 both = f"{first}, which was imported or defined twice: name it once"
-            raise BadInput("jobs", f"the type {one.type!r} has two handlers: {both}")
+            raise BadInput("jobs", f"the type {handler.type!r} has two handlers: {both}")
     return found
 
 
@@ -76,7 +76,9 @@ def load(jobs: Sequence[str], base: Path) -> Handlers:
     Raises BadInput naming the entry and what is wrong with it, and when a type has two handlers.
     """
     folders: list[Path] = []
-    return by_type(one for entry in jobs for one in _handlers_at(entry, base.resolve(), folders))
+    return by_type(
+        found for entry in jobs for found in _handlers_at(entry, base.resolve(), folders)
+    )
 
 
 def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]]) -> Handlers:
@@ -85,15 +87,15 @@ def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]])
         raise BadInput("handlers", f"{handlers!r} is not a list", "such as [feed, 'jobs']")
     found: list[Handler] = []
     folders: list[Path] = []
-    for one in handlers:
-        if isinstance(one, str | os.PathLike):
-            found += _handlers_at(os.fspath(one), Path.cwd(), folders)
-        elif some := handlers_of(one):
+    for source in handlers:
+        if isinstance(source, str | os.PathLike):
+            found += _handlers_at(os.fspath(source), Path.cwd(), folders)
+        elif some := handlers_of(source):
             found += some
         else:
-            is_module = isinstance(one, ModuleType)
+            is_module = isinstance(source, ModuleType)
             remedy = "name its functions" if is_module else "put @handler above it"
-            raise BadInput("handlers", f"{one!r} is not a handler", remedy)
+            raise BadInput("handlers", f"{source!r} is not a handler", remedy)
     return by_type(found)
 
 
@@ -127,34 +129,35 @@ def find_handler(source: Source, type_: str) -> Handler:
     return found
 
 
-def check_importable(one: Handler) -> None:
+def check_importable(handler: Handler) -> None:
     """Refuse a plain function that a child process could not import, or where none can be started.
     Raises BadInput naming the remedy. A coroutine function runs in this process and may be any.
     """
-    if one.is_async:
+    if handler.is_async:
         return
     executable()
-    if problem := _not_importable(one):
-        name = f"handler {one.type!r} ({place(one.function)})"
-        remedy = IN_A_MODULE if one.source == NO_FILE else AT_TOP_LEVEL
+    if problem := _not_importable(handler):
+        name = f"handler {handler.type!r} ({place(handler.function)})"
+        remedy = IN_A_MODULE if handler.source == NO_FILE else AT_TOP_LEVEL
         raise BadInput(name, f"a child process cannot import it: {problem}", remedy)
 
 
-def _not_importable(one: Handler) -> str:
+def _not_importable(handler: Handler) -> str:
     """What keeps a child process from finding a plain function; "" if nothing does."""
-    function, name = one.function, getattr(one.function, "__qualname__", "")
+    function, name = handler.function, getattr(handler.function, "__qualname__", "")
     is_main = function.__module__ == MAIN
-    if one.source == NO_FILE:
+    if handler.source == NO_FILE:
         return "its program is not a Python file that can be imported by its name"
-    module = sys.modules[MAIN] if is_main else import_source(one.source)
-    if not one.source.folder and not _is_found(one.source.module, module):
-        return f"no import finds the module {one.source.module}, which this process has made itself"
+    source = handler.source
+    module = sys.modules[MAIN] if is_main else import_source(source)
+    if not source.folder and not _is_found(source.module, module):
+        return f"no import finds the module {source.module}, which this process has made itself"
     if all(value is not function for value in vars(module).values()):
         if "<lambda>" in name:
             return "it is a lambda"
         if "<locals>" in name:
             return f"it is defined inside another function, {name.partition('.<locals>')[0]}"
-        named = one.source.module or one.source.folder
+        named = source.module or source.folder
         return f"the module {named} has another object, or nothing, under this name"
     if is_main and _is_below_main(function):
         return 'it is defined below `if __name__ == "__main__"`, which does not run there'
@@ -182,10 +185,15 @@ def _is_below_main(function: Callable[..., Any]) -> bool:
     except (OSError, SyntaxError):
         return False
     return any(
-        isinstance(one, ast.If)
-        and one.lineno <= compiled.co_firstlineno <= (one.end_lineno or one.lineno)
-        and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(one.test))
-        for one in statements
+        isinstance(statement, ast.If)
+        and statement.lineno
+        <= compiled.co_firstlineno
+        <= (statement.end_lineno or statement.lineno)
+        and any(
+            isinstance(node, ast.Name) and node.id == "__name__"
+            for node in ast.walk(statement.test)
+        )
+        for statement in statements
     )
 
 
@@ -217,7 +225,7 @@ def _remedy(problem: BaseException, source: Source) -> str:
     """How a module beside this one is imported, if that is what failed."""
     name = problem.name or "" if isinstance(problem, ModuleNotFoundError) else ""
     places = (Path(source.folder, f"{name}.py"), Path(source.folder, name, "__init__.py"))
-    if not (source.folder and name.isidentifier() and any(one.is_file() for one in places)):
+    if not (source.folder and name.isidentifier() and any(path.is_file() for path in places)):
         return ""
     return f"write `from . import {name}`, or `from {Path(source.folder).name} import {name}`"
 
@@ -254,7 +262,7 @@ def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     for name in sorted(_modules_in(folder)):
         is_package = (folder / name / "__init__.py").is_file()
         inner = _modules_below(folder / name, (*above, here)) if is_package else [""]
-        found += [f"{name}.{one}".rstrip(".") for one in inner]
+        found += [f"{name}.{below}".rstrip(".") for below in inner]
     return found
 
 
@@ -288,7 +296,7 @@ def _sources_of_module(entry: str, base: Path) -> list[Source]:
     code.claim_module(top, f"jobs {entry!r}")
     names = {entry: None}
     for folder in spec.submodule_search_locations or ():
-        names |= {f"{entry}.{one}".rstrip("."): None for one in _modules_below(Path(folder))}
+        names |= {f"{entry}.{module}".rstrip("."): None for module in _modules_below(Path(folder))}
     return [Source("", name) for name in names]
 
 
@@ -306,7 +314,7 @@ def _shipped_folder() -> Path | None:
     package = Path(__file__).resolve().parents[1]
     # In a wheel the jobs are inside the package; in a checkout they are beside it.
     places = package / "_jobs", package.parent / "jobs"
-    return next((one for one in places if one.is_dir()), None)
+    return next((path for path in places if path.is_dir()), None)
 
 
 def _in_a_line(problem: BaseException) -> str:
