@@ -77,16 +77,23 @@ async def read_alarms(
     the board; and the types that there are.
     """
     groups = await read_groups(board) if with_groups else ()
-    statuses = [one for one in status.statuses if not types or one.item.type in types]
+    statuses = [
+        item_status
+        for item_status in status.statuses
+        if not types or item_status.item.type in types
+    ]
     nothing = Elections(statuses=(), now=status.now)
     around = Around(
         present=await workers(board),
         paused=await paused_by(board),
-        groups=[one for one in groups if not types or one.name in types],
+        groups=[group for group in groups if not types or group.name in types],
         elections=await read_leaders(board) if with_groups and not types else nothing,
     )
     found = checked(board, BoardStatus(statuses=statuses, now=status.now), around)
-    return found, {*(one.item.type for one in statuses), *(one.name for one in groups)}
+    return found, {
+        *(item_status.item.type for item_status in statuses),
+        *(group.name for group in groups),
+    }
 
 
 def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
@@ -94,18 +101,22 @@ def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
     served, lost = served_types(around.present), lost_since(around.present)
     alarms = [
         alarm
-        for one in status.statuses
+        for item_status in status.statuses
         for alarm in alarms_of(
-            one, planning_of(board, one.item), served=served, lost=lost, now=status.now
+            item_status,
+            planning_of(board, item_status.item),
+            served=served,
+            lost=lost,
+            now=status.now,
         )
         if around.paused is None or alarm.kind not in OF_A_PAUSE
     ]
     alarms += [
         Alarm(id=item.id, type=item.type, kind="damaged", since=None, problem=f"{UNPLANNED}: {why}")
-        for item in (one.item for one in status.statuses)
+        for item in (item_status.item for item_status in status.statuses)
         if item.state is State.ACTIVE and (why := why_unplanned(board, item))
     ]
-    alarms += [alarm for one in around.groups for alarm in alarms_of_group(one)]
+    alarms += [alarm for group in around.groups for alarm in alarms_of_group(group)]
     alarms += _damaged_elections(board, around.elections)
     alarms += [
         Alarm(id=key, type="", kind="damaged", since=None, problem=UNREADABLE)
@@ -118,7 +129,7 @@ def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
 
 
 def alarms_of(
-    one: ItemStatus,
+    status: ItemStatus,
     planning: Planning | None,
     *,
     served: TypesTaken,
@@ -128,29 +139,29 @@ def alarms_of(
     """The alarms about an item. `planning` is None where its settings cannot be computed; `served`
     are the types that live workers take, `lost` the others (`lost_since`).
     """
-    item = one.item
+    item = status.item
     alarm = partial(Alarm, id=item.id, type=item.type)
     if (renaming := renaming_of(item)) and renaming.is_interrupted(now=now):
         yield alarm(kind="renaming", since=renaming.mark.at, problem=renaming.words)
     if item.is_paused and not item.running:
         return
     alone = item.type not in served
-    if one.overdue or (one.waiting and alone and item.ready <= now):
+    if status.overdue or (status.waiting and alone and item.ready <= now):
         words = f"ready for {span((now - item.ready).total_seconds())}"
         if item.version > VERSION:
             words += f": {NEWER}"
         elif alone:
             words += f", and no live worker takes {item.type}"
-        kind = "overdue" if one.overdue else "unserved"
+        kind = "overdue" if status.overdue else "unserved"
         yield alarm(kind=kind, since=item.ready, problem=words)
-    silent = with_silence(one, lost).silent
-    if one.stale and one.lock is not None:
-        words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
+    silent = with_silence(status, lost).silent
+    if status.stale and status.lock is not None:
+        words = f"{item.owner} has not renewed its lock {since(status.lock.age)}"
         yield alarm(kind="stale", since=item.start, problem=words)
     elif silent is not None:
         words = f"{item.owner} was last seen {last_seen(silent)}"
         yield alarm(kind="silent", since=item.start, problem=words)
-    if one.failing and not item.is_acknowledged:
+    if status.failing and not item.is_acknowledged:
         words = plural(item.failures, "failure") + " in a row"
         error = first_line(item.error)
         words += f": {error}" if error else ""
@@ -164,11 +175,13 @@ def _damaged_elections(board: BoardTable, found: Elections) -> list[Alarm]:
     name = leaders_board(board.name)
     if found.trouble:
         return [Alarm(id=name, type="", kind="damaged", since=None, problem=found.trouble)]
-    problems = [(one.item.id, why) for one in found.statuses if (why := election_problem(one))]
+    problems = [
+        (status.item.id, why) for status in found.statuses if (why := election_problem(status))
+    ]
     problems += [(key, unreadable_words(name, [key])) for key in found.unreadable]
     return [
-        Alarm(id=f"{LEADERS}/{one}", type="", kind="damaged", since=None, problem=why)
-        for one, why in problems
+        Alarm(id=f"{LEADERS}/{item_id}", type="", kind="damaged", since=None, problem=why)
+        for item_id, why in problems
     ]
 
 
@@ -182,26 +195,26 @@ def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
     ]
     for name, why in problems:
         yield Alarm(id=name, type=group.name, kind="damaged", since=None, problem=why)
-    for one in group.partitions:
+    for partition in group.partitions:
         words = f"a partition of {group.name} without a worker"
         since: datetime | None = None
-        match one.state:
+        match partition.state:
             case PartitionState.SET_BACK:
                 kind = "clock"
                 words += (
                     ", released in the future: a clock was wrong (its next worker puts that right)"
                 )
             case PartitionState.FAILING:
-                kind, since = "failing", one.item.stop
-                words = f"the pump {failure_words(one)}"
+                kind, since = "failing", partition.item.stop
+                words = f"the pump {failure_words(partition)}"
             case PartitionState.UNOWNED:
-                kind, since = "unowned", group.now - one.free
-                words += f" for {span(one.free.total_seconds())}"
-                if one.item.state is State.DONE:
-                    words += f": it is done, and {brings_back(group, one.item.id)}"
+                kind, since = "unowned", group.now - partition.free
+                words += f" for {span(partition.free.total_seconds())}"
+                if partition.item.state is State.DONE:
+                    words += f": it is done, and {brings_back(group, partition.item.id)}"
             case _:
                 continue
-        name = f"{group.name}/{one.item.id}"
+        name = f"{group.name}/{partition.item.id}"
         yield Alarm(id=name, type=group.name, kind=kind, since=since, problem=words)
 
 
@@ -232,7 +245,7 @@ class CoordinatorRecord(Struct, frozen=True, kw_only=True):
 
 
 def worker_count(present: Sequence[Member]) -> WorkerCount:
-    lost = sum(one.lost for one in present)
+    lost = sum(worker.lost for worker in present)
     return WorkerCount(alive=len(present) - lost, lost=lost)
 
 

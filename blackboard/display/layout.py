@@ -17,7 +17,9 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+    return "".join(
+        character if character.isprintable() else _escaped(character) for character in text
+    )
 
 
 def one_line(text: str) -> str:
@@ -29,8 +31,8 @@ def shown_lines(text: str) -> list[str]:
     return [shown(line.expandtabs(4)) for line in text.rstrip("\n").split("\n")]
 
 
-def _escaped(one: str) -> str:
-    return one.encode("unicode_escape").decode()
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 BETWEEN = 2
@@ -179,8 +181,8 @@ def fitted(text: str, size: int, *, words: bool = False) -> str:
 def _fitting(text: str, size: int) -> int:
     """How many characters of `text` fit into `size` cells."""
     used = 0
-    for number, one in enumerate(text):
-        used += measure(one)
+    for number, character in enumerate(text):
+        used += measure(character)
         if used > size:
             return number
     return len(text)
@@ -239,10 +241,10 @@ def measure(text: str) -> int:
     return sum(map(_cells, text))
 
 
-def _cells(one: str) -> int:
-    if unicodedata.category(one) in {"Mn", "Me"}:
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me"}:
         return 0
-    return 2 if unicodedata.east_asian_width(one) in {"W", "F"} else 1
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
 
 
 def paragraph(

@@ -63,8 +63,8 @@ async def read_report(board: BoardTable, item: Item) -> dict[str, Any]:
 async def _report_path(board: BoardTable, item: Item) -> Path:
     named = report_in(item.result)
     if not named:
-        async for one in board.runs(item.id, limit=_RUNS):
-            if named := report_in(one.result):
+        async for run in board.runs(item.id, limit=_RUNS):
+            if named := report_in(run.result):
                 break
     if named:
         return Path(named)
@@ -110,19 +110,26 @@ def report_table(report: Mapping[str, Any]) -> tuple[list[ReportColumn], list[Re
     if not isinstance(described, dict):
         return [], []
     columns = [
-        ReportColumn(str(one.get("title", one["key"])), str(one["key"]), one.get("signed") is True)
-        for one in _objects(described.get("columns"))
-        if "key" in one
+        ReportColumn(
+            str(column.get("title", column["key"])),
+            str(column["key"]),
+            column.get("signed") is True,
+        )
+        for column in _objects(described.get("columns"))
+        if "key" in column
     ][:_MOST_COLUMNS]
     rows = list(_objects(report.get(str(described.get("rows")))))
-    used = [one for one in columns if any(_value_of(row, one) is not None for row in rows)]
+    used = [column for column in columns if any(_value_of(row, column) is not None for row in rows)]
     return used, [
-        ReportRow(str(row.get("level", "")), [_value_of(row, one) for one in used]) for row in rows
+        ReportRow(str(row.get("level", "")), [_value_of(row, column) for column in used])
+        for row in rows
     ]
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, dict))
+    return (
+        entry for entry in (value if isinstance(value, list) else ()) if isinstance(entry, dict)
+    )
 
 
 def _value_of(row: Mapping[str, Any], column: ReportColumn) -> Any:

@@ -43,7 +43,7 @@ def value_text(value: Any, where: str) -> str:
         case int() | float():
             return json.dumps(value, allow_nan=False)
         case list():
-            return f"[{', '.join(value_text(one, where) for one in value)}]"
+            return f"[{', '.join(value_text(inner, where) for inner in value)}]"
         case dict():
             pairs = (f"{key_text(k)} = {value_text(v, f'{where}.{k}')}" for k, v in value.items())
             return f"{{ {', '.join(pairs)} }}" if value else "{}"
@@ -61,7 +61,7 @@ def _top_level(value: Any, key: str) -> str:
         raise BadInput(key, "it is nested too deeply", "use --json") from None
     if not isinstance(value, list) or len(line) <= LINE:
         return line
-    inner = "".join(f"  {value_text(one, key)},\n" for one in value)
+    inner = "".join(f"  {value_text(entry, key)},\n" for entry in value)
     return f"[\n{inner}]"
 
 
@@ -70,8 +70,8 @@ def _text(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    one = match[0]
-    return f"\\{one}" if one in '"\\' else f"\\u{ord(one):04X}"
+    character = match[0]
+    return f"\\{character}" if character in '"\\' else f"\\u{ord(character):04X}"
 
 
 # ---- lines
