@@ -185,7 +185,7 @@ def cookie_name(scope: Scope) -> str:
         port = None
     root = root_of(scope)
     mark = hashlib.sha256(root.encode("utf-8", "replace")).hexdigest()[:8] if root else ""
-    return "_".join(str(one) for one in (COOKIE, port, mark) if one)
+    return "_".join(str(part) for part in (COOKIE, port, mark) if part)
 
 
 def is_address(host: str) -> bool:
@@ -247,7 +247,9 @@ class Sessions:
     def end(self, session: str) -> None:
         """Sign its visitor out, in other windows and with a copy of the cookie too."""
         now, until = self._clock.now().timestamp(), float(_parts(session.partition(".")[0])[1])
-        self._ended = {one: end for one, end in self._ended.items() if end > now} | {session: until}
+        self._ended = {ended: end for ended, end in self._ended.items() if end > now} | {
+            session: until
+        }
 
     def is_ended(self, session: str) -> bool:
         """Whether its visitor has signed out."""
@@ -350,7 +352,7 @@ class Gate:
         if address is None:
             return False
         mapped = getattr(address, "ipv4_mapped", None) or address  # of a socket for both versions
-        return any(address in one or mapped in one for one in self._access.proxies)
+        return any(address in network or mapped in network for network in self._access.proxies)
 
 
 def _bearer(headers: Headers) -> str:

@@ -105,7 +105,7 @@ OF_MANY = {name: verb.words for name, verb in VERBS.items() if verb.words}
 def said_in(verb: str, form: Form) -> dict[str, Any]:
     """The arguments of a verb that a form has. Raises BadInput."""
     said = {"reason": form.get("reason", "")}
-    return said | {k: v for one in VERBS[verb].fields for k, v in FIELDS[one](form).items()}
+    return said | {k: v for name in VERBS[verb].fields for k, v in FIELDS[name](form).items()}
 
 
 def fence_in(form: Form) -> int | None:
@@ -255,7 +255,7 @@ class BulkChanges:
         where the store does not take the record.
         """
         entries = site.snapshot.entries
-        fences = {one: entries[one].item.fence for one in ids if one in entries}
+        fences = {item_id: entries[item_id].item.fence for item_id in ids if item_id in entries}
         reason, warn = said["reason"], _log.warning
         recording = recording_action(
             site.board, by=by, verb=verb, ids=ids, reason=reason, via="web", warn=warn
@@ -277,15 +277,15 @@ class BulkChanges:
     async def close(self, clock: Clock) -> None:
         """Wait for those under way; after a while they begin no other item."""
         ending = asyncio.gather(
-            *(one.task for one in self._latest.values() if one.task is not None),
+            *(action.task for action in self._latest.values() if action.task is not None),
             return_exceptions=True,
         )
         await until_one_ends(asyncio.shield(ending), clock.sleep(LAST_CHANGES))
-        for one in self._latest.values():
-            if one.left:
-                left = f"{len(one.left):,} of {one.total:,} items are left as they are"
-                _log.warning("%s by %s: %s: the server ends", one.verb, one.by, left)
-                one.left.clear()
+        for action in self._latest.values():
+            if action.left:
+                left = f"{len(action.left):,} of {action.total:,} items are left as they are"
+                _log.warning("%s by %s: %s: the server ends", action.verb, action.by, left)
+                action.left.clear()
         await ending
 
 
@@ -337,7 +337,7 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     picked = list(dict.fromkeys(form.getlist("pick")))  # an empty one does not stand for all items
     filters = Filter.of(form)
     await site.snapshot.look()
-    chosen = picked or [one.item.id for one in await site.chooser.all(filters)]
+    chosen = picked or [entry.item.id for entry in await site.chooser.all(filters)]
     if len(chosen) > MOST_ITEMS:
         problem = f"{plural(len(chosen), 'item')} at once are too many"
         raise BadInput("items", problem, f"at most {MOST_ITEMS:,}: choose fewer by a filter")

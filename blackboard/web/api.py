@@ -107,15 +107,15 @@ async def _fresh(site: Site) -> None:
         raise copy(site.snapshot.problem)
 
 
-def _record(site: Site, one: ItemStatus, lost: Mapping[str, float]) -> BoardItem:
+def _record(site: Site, status: ItemStatus, lost: Mapping[str, float]) -> BoardItem:
     """An item, with whether its worker is `lost` (`lost_since`)."""
-    return item_record(with_silence(one, lost), site.board.labels(one.item))
+    return item_record(with_silence(status, lost), site.board.labels(status.item))
 
 
 async def _shown(site: Site, item_id: str) -> BoardItem:
-    one, _ = await read_one(site.board, await site.board.found(item_id))
-    present = await workers(site.board) if one.running else ()
-    return _record(site, one, lost_since(present))
+    status, _ = await read_one(site.board, await site.board.found(item_id))
+    present = await workers(site.board) if status.running else ()
+    return _record(site, status, lost_since(present))
 
 
 async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:
@@ -130,7 +130,7 @@ async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.
         at=snapshot.at or await site.board.table.now(),
         board_paused=snapshot.paused,
         items=len(snapshot.entries),
-        states={one: snapshot.counts["state", one] for one in STATES},
+        states={state: snapshot.counts["state", state] for state in STATES},
         types=dict(facet_counts(snapshot.counts, "type")),
         tags=dict(facet_counts(snapshot.counts, "tag")),
         workers=worker_count(snapshot.present),
@@ -154,7 +154,7 @@ async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shap
     lost = lost_since(site.snapshot.present)
     return shapes.ItemsAnswer(
         at=site.snapshot.at or await site.board.table.now(),
-        items=[_record(site, one.status, lost) for one in entries],
+        items=[_record(site, entry.status, lost) for entry in entries],
         total=found.total,
         page=query.page,
         pages=found.pages,
@@ -198,7 +198,7 @@ async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes
     elif (item := await site.board.item(query.id)) is None:
         raise Missing(query.id)
     found, following = await page_of(site, item, wanted, size=query.limit)
-    return shapes.RunsAnswer(runs=[run_summary(one) for one in found], next=following or None)
+    return shapes.RunsAnswer(runs=[run_summary(run) for run in found], next=following or None)
 
 
 async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> BoardRun:
@@ -209,16 +209,20 @@ async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> Board
 
 
 async def _workers(site: Site, request: Request, query: shapes.NoQuery) -> shapes.WorkersAnswer:
-    return shapes.WorkersAnswer(workers=[worker_record(one) for one in await workers(site.board)])
+    return shapes.WorkersAnswer(
+        workers=[worker_record(worker) for worker in await workers(site.board)]
+    )
 
 
 async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeasesAnswer:
-    return shapes.LeasesAnswer(groups=[group_record(one) for one in await read_groups(site.board)])
+    return shapes.LeasesAnswer(
+        groups=[group_record(group) for group in await read_groups(site.board)]
+    )
 
 
 async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:
     found = await read_leaders(site.board)
-    shown = [election_record(one, found.now) for one in found.statuses]
+    shown = [election_record(status, found.now) for status in found.statuses]
     shown += map(unreadable_election, found.unreadable)
     return shapes.LeadersAnswer(elections=shown, problem=found.trouble or None)
 
@@ -242,7 +246,7 @@ async def _actions(
     site: Site, request: Request, query: shapes.ActionsQuery
 ) -> shapes.ActionsAnswer:
     found = await actions(site.board, limit=query.limit)
-    return shapes.ActionsAnswer(actions=[action_record(one) for one in found])
+    return shapes.ActionsAnswer(actions=[action_record(action) for action in found])
 
 
 async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
@@ -313,8 +317,8 @@ OPERATIONS: Sequence[Operation] = (
 
 def api_app(site: Site) -> Starlette:
     by_path: dict[str, dict[str, Operation]] = {}
-    for one in OPERATIONS:
-        by_path.setdefault(one.path, {})[one.method] = one
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
     app = Starlette(
         routes=[
             Route(f"{VERSION}{path}", partial(_answer, site, methods), methods=[*methods])

@@ -137,8 +137,8 @@ def web_app(
         },
     )
     app.router.redirect_slashes = False
-    places = [one.path for one in app.routes if isinstance(one, Route | Mount)]
-    addresses = {"/".join(one.split("/")[:2]) for one in places}
+    places = [route.path for route in app.routes if isinstance(route, Route | Mount)]
+    addresses = {"/".join(path.split("/")[:2]) for path in places}
     gate = Gate(app, site.sessions, unknown=partial(_unknown, site))
     return WebPages(gate, close, addresses - {"/"})
 

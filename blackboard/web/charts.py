@@ -22,9 +22,9 @@ MOST_LANES = 8
 MOST_ROWS = 60
 """Of a timeline."""
 STEPS = (
-    *(timedelta(seconds=one) for one in (1, 5, 15)),
-    *(timedelta(minutes=one) for one in (1, 5, 15, 30)),
-    *(timedelta(hours=one) for one in (1, 2, 3, 6, 12, 24, 48, 168)),
+    *(timedelta(seconds=count) for count in (1, 5, 15)),
+    *(timedelta(minutes=count) for count in (1, 5, 15, 30)),
+    *(timedelta(hours=count) for count in (1, 2, 3, 6, 12, 24, 48, 168)),
 )
 """Between two marks of an axis."""
 MOST_MARKS = 9
@@ -157,9 +157,9 @@ def timeline(
     the order of the names; those with the most runs are drawn where there are too many.
     """
     rows: defaultdict[str, list[RunSpan]] = defaultdict(list)
-    for one in spans:
-        if one.stop >= since and one.start <= until:
-            rows[one.id if by == "item" else worker_name(one.worker)].append(one)
+    for span in spans:
+        if span.stop >= since and span.start <= until:
+            rows[span.id if by == "item" else worker_name(span.worker)].append(span)
     names = sorted(rows, key=lambda name: (-len(rows[name]), name))
     found: list[TimelineRow] = []
     height = 0.0
@@ -180,41 +180,41 @@ def _row(
     """Runs at the same time lie in lanes, one below the other."""
     placed: list[tuple[RunSpan, int]] = []
     ends: list[datetime] = []
-    for one in sorted(spans, key=lambda one: (one.start, one.stop)):
-        lane = next((n for n, end in enumerate(ends) if end <= one.start), len(ends))
+    for span in sorted(spans, key=lambda each: (each.start, each.stop)):
+        lane = next((n for n, end in enumerate(ends) if end <= span.start), len(ends))
         lane = min(lane, MOST_LANES - 1)
         if lane == len(ends):
-            ends.append(one.stop)
+            ends.append(span.stop)
         else:
-            ends[lane] = max(ends[lane], one.stop)
-        placed.append((one, lane))
+            ends[lane] = max(ends[lane], span.stop)
+        placed.append((span, lane))
     lanes = len(ends)
     height = max(lanes * (LANE + LANE_GAP) - LANE_GAP + ROW_GAP, LEAST_ROW)
     thick = LANE if lanes > 1 else height - ROW_GAP
     whole = (until - since) / timedelta(seconds=1)
 
-    def bar(one: RunSpan, lane: int) -> Bar:
-        begin = max((one.start - since).total_seconds(), 0.0) / whole * WIDTH
-        end = min((one.stop - since).total_seconds(), whole) / whole * WIDTH
+    def bar(span: RunSpan, lane: int) -> Bar:
+        begin = max((span.start - since).total_seconds(), 0.0) / whole * WIDTH
+        end = min((span.stop - since).total_seconds(), whole) / whole * WIDTH
         return Bar(
             x=round(min(begin, WIDTH - LEAST_BAR), 2),
             width=round(max(end - begin, LEAST_BAR), 2),
             y=ROW_GAP / 2 + lane * (LANE + LANE_GAP),
             height=thick,
-            style=one.style,
-            fence=one.fence,
-            id=one.id,
-            words=one.words,
+            style=span.style,
+            fence=span.fence,
+            id=span.id,
+            words=span.words,
         )
 
-    bars = [bar(one, lane) for one, lane in placed]
+    bars = [bar(span, lane) for span, lane in placed]
     return TimelineRow(name=name, lanes=lanes, y=y, height=height, bars=bars)
 
 
 def axis(since: datetime, until: datetime, zone: tzinfo = UTC) -> list[AxisMark]:
     """Marks at round times of a zone."""
     whole = until - since
-    step = next((one for one in STEPS if whole / one <= MOST_MARKS), STEPS[-1])
+    step = next((width for width in STEPS if whole / width <= MOST_MARKS), STEPS[-1])
     found: list[AxisMark] = []
     for at in _round_times(since, until, step, zone):
         local = at.astimezone(zone)
@@ -230,7 +230,7 @@ def _round_times(
     """The instants between two at which clocks of a zone show a multiple of a step, counted from
     midnight: those that are shown twice as two, those that are jumped over not at all.
     """
-    first, last = (one.astimezone(zone).replace(tzinfo=None) for one in (since, until))
+    first, last = (moment.astimezone(zone).replace(tzinfo=None) for moment in (since, until))
     day = first.replace(hour=0, minute=0, second=0, microsecond=0)
     wall = day + max((first - day - MOST_SHIFT) // step, 0) * step
     found = set()
@@ -282,11 +282,11 @@ class HeatDay:
 
     @property
     def runs(self) -> int:
-        return sum(one.runs for one in self.cells)
+        return sum(cell.runs for cell in self.cells)
 
     @property
     def failed(self) -> int:
-        return sum(one.failed for one in self.cells)
+        return sum(cell.failed for cell in self.cells)
 
 
 def first_of_days(days: int, *, until: datetime, zone: tzinfo = UTC) -> datetime:

@@ -49,7 +49,7 @@ class Filter:
         sort = said.get("sort", "id")
         return cls(
             search=said.get("q", "").strip()[:LONGEST],
-            states=tuple(one for one in values_of(said, "state") if one in STATES),
+            states=tuple(state for state in values_of(said, "state") if state in STATES),
             types=values_of(said, "type"),
             tags=values_of(said, "tag"),
             sort=sort if sort in SORTS else "id",
@@ -61,9 +61,9 @@ class Filter:
     def pairs(self) -> list[tuple[str, str]]:
         """The names and values of the address, without what is usual."""
         found = [("q", self.search)] if self.search else []
-        found += [("state", one) for one in self.states]
-        found += [("type", one) for one in self.types]
-        found += [("tag", one) for one in self.tags]
+        found += [("state", state) for state in self.states]
+        found += [("type", type_) for type_ in self.types]
+        found += [("tag", tag) for tag in self.tags]
         found += [("sort", self.sort)] if self.sort != "id" else []
         found += [("order", "desc")] if self.reverse else []
         found += [("page", str(self.page))] if self.page > 1 else []
@@ -93,30 +93,30 @@ class Filter:
         found: Any = entries
         if self.states:
             states = frozenset(self.states)
-            found = [one for one in found if not states.isdisjoint(one.states)]
+            found = [entry for entry in found if not states.isdisjoint(entry.states)]
         if self.types:
-            found = [one for one in found if one.item.type in self.types]
+            found = [entry for entry in found if entry.item.type in self.types]
         if self.tags:
             tags = set(self.tags)
-            found = [one for one in found if not tags.isdisjoint(one.labels.tags)]
+            found = [entry for entry in found if not tags.isdisjoint(entry.labels.tags)]
         for word in self.search.lower().split():
-            found = [one for one in found if word in one.text]
+            found = [entry for entry in found if word in entry.text]
         entries = list(found)
         if self.sort == "id":
             return entries[::-1] if self.reverse else entries
         value = SORTS[self.sort]
-        return in_order(entries, lambda one: value(one.status), reverse=self.reverse)
+        return in_order(entries, lambda entry: value(entry.status), reverse=self.reverse)
 
 
 def toggled(values: Collection[Value], value: Value) -> tuple[Value, ...]:
     """Values with one more, or without it if they have it."""
-    left = tuple(one for one in values if one != value)
+    left = tuple(other for other in values if other != value)
     return left if value in values else (*values, value)
 
 
 def values_of(said: ImmutableMultiDict[str, str], name: str) -> tuple[str, ...]:
     """All values of a name but empty ones, each once, cut. Raises BadInput for too many."""
-    values = tuple(dict.fromkeys(one[:LONGEST] for one in said.getlist(name) if one))
+    values = tuple(dict.fromkeys(value[:LONGEST] for value in said.getlist(name) if value))
     if len(values) > MOST_VALUES:
         remedy = f"at most {MOST_VALUES}: choose by fewer, or search"
         raise BadInput(name, f"{len(values):,} are too many", remedy)
@@ -170,4 +170,4 @@ class Chooser:
 def facet_counts(counts: Mapping[tuple[str, str], int], name: str) -> list[tuple[str, int]]:
     """The values of a facet with the number of their items, the most frequent first."""
     found = [(value, count) for (kind, value), count in counts.items() if kind == name and count]
-    return sorted(found, key=lambda one: (-one[1], one[0]))
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))

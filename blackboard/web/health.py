@@ -55,7 +55,7 @@ async def _examined(site: Site) -> tuple[Checked | None, Elections]:
         groups=await read_groups(site.board),
         elections=elections,
     )
-    statuses = [one.status for one in snapshot.entries.values()]
+    statuses = [entry.status for entry in snapshot.entries.values()]
     status = BoardStatus(statuses=statuses, now=now)
     return await site.compute(checked, site.board, status, around), elections
 
@@ -77,13 +77,13 @@ async def expected_cost(site: Site) -> ExpectedCost | str | None:
     entries = site.snapshot.entries
     if len(entries) > LARGEST_EXAMINED:
         return TOO_LONG
-    items, now = [one.item for one in entries.values()], await site.board.table.now()
+    items, now = [entry.item for entry in entries.values()], await site.board.table.now()
     rhythms = await site.compute(_rhythms, site, items, now)
     if rhythms is None:
         return TOO_LONG
-    alive = [one for one in site.snapshot.present if not one.lost]
+    alive = [worker for worker in site.snapshot.present if not worker.lost]
     usual = parse_duration(site.settings.worker.cycle).total_seconds()
-    cycle = min((one.cycle for one in alive), default=usual)
+    cycle = min((worker.cycle for worker in alive), default=usual)
     load = cost.Load(
         rhythms=rhythms,
         shards=site.board.shards,
@@ -149,14 +149,14 @@ def _numbers(runs: Sequence[Run], since: datetime) -> dict[str, Any]:
         number = int((run.stop - since) / (LATELY / SLICES))
         slices[min(max(number, 0), SLICES - 1)].append(run)
         by_type[run.type].append(run)
-    failed = [sum(run.outcome in FAILING for run in one) for one in slices]
+    failed = [sum(run.outcome in FAILING for run in part) for part in slices]
     return {
         "numbers": numbers_of(runs),
-        "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
+        "spark_runs": sparkline([len(part) for part in slices], width=160, height=32),
         "spark_failed": sparkline(failed, width=160, height=32),
-        "spark_lag": sparkline([numbers_of(one).lag_p99 for one in slices], width=160, height=32),
+        "spark_lag": sparkline([numbers_of(part).lag_p99 for part in slices], width=160, height=32),
         "by_type": sorted(
-            ((name, numbers_of(one)) for name, one in by_type.items()),
-            key=lambda one: (-one[1].runs, one[0]),
+            ((name, numbers_of(of_type)) for name, of_type in by_type.items()),
+            key=lambda pair: (-pair[1].runs, pair[0]),
         )[:30],
     }

@@ -119,8 +119,8 @@ class Fragments:
     async def close(self) -> None:
         """Stop making those that are not ready."""
         making = [*self._making.values()]
-        for one in making:
-            one.cancel()
+        for task in making:
+            task.cancel()
         await asyncio.gather(*making, return_exceptions=True)
 
 

@@ -49,15 +49,17 @@ class Operation(NamedTuple):
 def description(operations: Iterable[Operation], *, root: str, board: str) -> Mapping[str, Any]:
     """The whole document; `root` is where the paths begin."""
     all_of_them = list(operations)
-    bodies = [one.request for one in all_of_them if one.has_body]
-    answers = [one.answer for one in all_of_them if one.answer is not None]
+    bodies = [operation.request for operation in all_of_them if operation.has_body]
+    answers = [operation.answer for operation in all_of_them if operation.answer is not None]
     structs = list(dict.fromkeys([*bodies, *answers, ErrorAnswer]))
     _, components = msgspec.json.schema_components(structs, ref_template=REF)
     paths: dict[str, dict[str, Any]] = {}
-    for one in all_of_them:
-        parameters, more = ([], {}) if one.has_body else _parameters(one.request)
+    for operation in all_of_them:
+        parameters, more = ([], {}) if operation.has_body else _parameters(operation.request)
         components |= more
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, parameters)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, parameters
+        )
     return {
         "openapi": "3.1.0",
         "info": {
@@ -75,20 +77,20 @@ def description(operations: Iterable[Operation], *, root: str, board: str) -> Ma
     }
 
 
-def _operation(one: Operation, parameters: list[Any]) -> dict[str, Any]:
-    kind = "get" if one.method == "GET" else "do"
-    name = one.path.strip("/").replace("/", "_").replace(".", "_")
-    found: dict[str, Any] = {"operationId": f"{kind}_{name}", "summary": one.summary}
+def _operation(operation: Operation, parameters: list[Any]) -> dict[str, Any]:
+    kind = "get" if operation.method == "GET" else "do"
+    name = operation.path.strip("/").replace("/", "_").replace(".", "_")
+    found: dict[str, Any] = {"operationId": f"{kind}_{name}", "summary": operation.summary}
     if parameters:
         found["parameters"] = parameters
-    if one.has_body:
-        found["requestBody"] = {"required": True, "content": _content(one.request)}
-    content = {JSON_TYPE: {"schema": {"type": "object"}}} if one.answer is None else None
+    if operation.has_body:
+        found["requestBody"] = {"required": True, "content": _content(operation.request)}
+    content = {JSON_TYPE: {"schema": {"type": "object"}}} if operation.answer is None else None
     found["responses"] = {
-        "200": {"description": "Done.", "content": content or _content(one.answer)},
+        "200": {"description": "Done.", "content": content or _content(operation.answer)},
         **{
             str(status): {"description": STATUSES[status], "content": _content(ErrorAnswer)}
-            for status in one.statuses
+            for status in operation.statuses
         },
     }
     return found

@@ -86,7 +86,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
     filters = Filter.of(request.query_params)
     chosen = await site.chooser.page(filters)
     lost = lost_since(snapshot.present)
-    lines = [(with_silence(one.status, lost), one.labels.tags) for one in chosen.entries]
+    lines = [(with_silence(entry.status, lost), entry.labels.tags) for entry in chosen.entries]
     types = facet_counts(snapshot.counts, "type")
     tags = facet_counts(snapshot.counts, "tag")
     return WebPage(
@@ -100,7 +100,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
             "minor": MINOR,
             "bulk": OF_MANY,
             "total": len(snapshot.entries),
-            "states": [(one, snapshot.counts["state", one]) for one in STATES],
+            "states": [(state, snapshot.counts["state", state]) for state in STATES],
             "types": _offered(types, filters.types),
             "tags": _offered(tags, filters.tags),
             "more_types": max(len(types) - MOST_TYPES, 0),
@@ -123,7 +123,7 @@ def _offered(found: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tu
     first = list(found[:MOST_TYPES])
     names = {name for name, _ in first}
     counts = dict(found)
-    return first + [(one, counts.get(one, 0)) for one in chosen if one not in names]
+    return first + [(name, counts.get(name, 0)) for name in chosen if name not in names]
 
 
 # ---- an item
@@ -182,7 +182,7 @@ async def _item_of(site: Site, request: Request) -> Item:
 
 def item_signature(site: Site, request: Request) -> object:
     """What the page depends on: its item and the workers that could take it."""
-    present = tuple((one.owner, one.lost, one.types) for one in site.snapshot.present)
+    present = tuple((worker.owner, worker.lost, worker.types) for worker in site.snapshot.present)
     return site.snapshot.found(request.query_params.get("id", "")), present
 
 
@@ -222,8 +222,8 @@ async def _coming(site: Site, item: Item, settings: RunSettings) -> ComingTimes:
 def _next_times(times: Iterator[datetime], count: int, clock: Clock) -> ComingTimes:
     until = clock.monotonic() + LONGEST_SEARCH
     found: list[datetime] = []
-    for one in islice(times, count):
-        found.append(one)
+    for moment in islice(times, count):
+        found.append(moment)
         if clock.monotonic() >= until:
             return ComingTimes(found, len(found) < count)
     return ComingTimes(found, is_cut=False)
@@ -272,13 +272,13 @@ async def workers_page(site: Site, request: Request) -> WebPage:
             "running": running,
             "announce_every": ANNOUNCE_EVERY,
             "lost_after": LOST_AFTER,
-            "left": sorted(running.keys() - {one.owner for one in site.snapshot.present}),
+            "left": sorted(running.keys() - {worker.owner for worker in site.snapshot.present}),
         },
     )
 
 
 def workers_signature(site: Site, request: Request) -> object:
-    present = tuple((replace(one, age=0.0), one.lost) for one in site.snapshot.present)
+    present = tuple((replace(worker, age=0.0), worker.lost) for worker in site.snapshot.present)
     return present, site.snapshot.version
 
 
@@ -286,7 +286,7 @@ async def leases_page(site: Site, request: Request) -> WebPage:
     """The groups of partitions, and the partitions of one."""
     name = request.query_params.get("group", "")
     groups = await site.shared(read_groups, site.board)
-    chosen = next((one for one in groups if one.name == name), None)
+    chosen = next((group for group in groups if group.name == name), None)
     return WebPage(
         template="leases.html",
         title="Leases",
@@ -301,16 +301,20 @@ async def leases_page(site: Site, request: Request) -> WebPage:
 
 async def leaders_page(site: Site, request: Request) -> WebPage:
     found = await site.shared(read_leaders, site.board)
-    damaged = {one.item.id: why for one in found.statuses if (why := election_problem(one))}
+    damaged = {
+        status.item.id: why for status in found.statuses if (why := election_problem(status))
+    }
     lost = unreadable_words(leaders_board(site.board.name), found.unreadable)
     return WebPage(
         template="leaders.html",
         title="Leaders",
         values={
             "elections": found.statuses,
-            "late": {one.item.id for one in found.statuses if is_late(one, found.now)},
+            "late": {status.item.id for status in found.statuses if is_late(status, found.now)},
             "damaged": damaged,
-            "problems": [one for one in (found.trouble, *damaged.values(), lost) if one],
+            "problems": [
+                problem for problem in (found.trouble, *damaged.values(), lost) if problem
+            ],
         },
     )
 
@@ -336,10 +340,11 @@ async def report_page(site: Site, request: Request) -> WebPage:
             "problem": problem,
             "numbers": report_numbers(report),
             "columns": [
-                (one, _is_numeric(row.values[n] for row in rows)) for n, one in enumerate(columns)
+                (column, _is_numeric(row.values[n] for row in rows))
+                for n, column in enumerate(columns)
             ],
             "lines": [
-                (row.level, [_report_cell(*one) for one in zip(row.values, columns, strict=True)])
+                (row.level, [_report_cell(*cell) for cell in zip(row.values, columns, strict=True)])
                 for row in rows
             ],
         },
@@ -348,7 +353,7 @@ async def report_page(site: Site, request: Request) -> WebPage:
 
 def _is_numeric(values: Iterable[Any]) -> bool:
     """Whether a column has numbers and nothing else."""
-    return all(one is None or type(one) in {int, float} for one in values)
+    return all(value is None or type(value) in {int, float} for value in values)
 
 
 def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str]:

@@ -34,7 +34,7 @@ SPANS = (0.25, 1, 3, 6, 12, 24, 72, 168)
 """Hours of a timeline."""
 DAYS = 14
 """Of the picture of failures."""
-FAILING_NAMES = sorted(one.value for one in FAILING)
+FAILING_NAMES = sorted(outcome.value for outcome in FAILING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +50,13 @@ class RunFilter(RunQuery):
         """From the names and values of an address; what makes no sense is left out. Raises
         BadInput for more values of a name than a page can mean.
         """
-        known, search = {one.value for one in Outcome}, said.get("q", "").strip()[:LONGEST]
+        known, search = {outcome.value for outcome in Outcome}, said.get("q", "").strip()[:LONGEST]
         return cls(
             item=said.get("id", "")[:LONGEST_TEXT],
             search=search,
             pattern=re.compile(re.escape(search), re.IGNORECASE) if search else None,
             types=values_of(said, "type"),
-            outcomes=[Outcome(one) for one in values_of(said, "outcome") if one in known],
+            outcomes=[Outcome(name) for name in values_of(said, "outcome") if name in known],
             since=moment_in(said.get("since", "")),
             until=moment_in(said.get("until", "")),
             after=cursor_in(said.get("after", "")),
@@ -65,13 +65,13 @@ class RunFilter(RunQuery):
     def pairs(self, **changes: str) -> list[tuple[str, str]]:
         """The names and values of the address of the first page, some of them changed."""
         found = [("id", self.item)] if self.item else []
-        found += [("type", one) for one in self.types]
-        found += [("outcome", one) for one in self.outcomes]
+        found += [("type", type_) for type_ in self.types]
+        found += [("outcome", outcome) for outcome in self.outcomes]
         found += [("q", self.search)] if self.search else []
         for name, value in (("since", self.since), ("until", self.until)):
             found += [(name, value.isoformat())] if value else []
-        return [one for one in found if one[0] not in changes] + [
-            one for one in changes.items() if one[1]
+        return [pair for pair in found if pair[0] not in changes] + [
+            pair for pair in changes.items() if pair[1]
         ]
 
     def toggled(self, outcome: str) -> list[tuple[str, str]]:
@@ -147,7 +147,7 @@ async def runs_page(site: Site, request: Request) -> WebPage:
             "filters": filters,
             "runs": found,
             "after": after,
-            "outcomes": [one.value for one in Outcome],
+            "outcomes": [outcome.value for outcome in Outcome],
             "page_size": OF_A_LIST,
             "of_an_item": OF_AN_ITEM,
         },
@@ -259,15 +259,15 @@ async def failures_page(site: Site, request: Request) -> WebPage:
     )
     runs, after = await newest_of(site, filters, limit=MOST_COUNTED)
     items = await site.compute(_failures_of, runs)
-    failed = [one for one in items if one.failed]
+    failed = [item for item in items if item.failed]
     return WebPage(
         template="failures.html",
         title="Failures",
         values={
             "days": await site.compute(partial(heat_map, runs, until=now, days=DAYS, zone=zone)),
-            "worst": sorted(failed, key=lambda one: (-one.failed, one.id))[:20],
+            "worst": sorted(failed, key=lambda item: (-item.failed, item.id))[:20],
             "runs": len(runs),
-            "failed": sum(one.failed for one in failed),
+            "failed": sum(item.failed for item in failed),
             "of_an_item": OF_AN_ITEM,
             "is_cut": bool(after),
             "most": MOST_COUNTED,
@@ -279,8 +279,8 @@ async def failures_page(site: Site, request: Request) -> WebPage:
 def _failures_of(runs: Iterable[Run]) -> list[ItemFailures]:
     found: dict[str, ItemFailures] = {}
     for run in runs:
-        one = found.setdefault(run.id, ItemFailures(run.id, run.stop))
-        one.runs += 1
-        one.failed += run.outcome in FAILING
-        one.since = min(one.since, run.stop)
+        item = found.setdefault(run.id, ItemFailures(run.id, run.stop))
+        item.runs += 1
+        item.failed += run.outcome in FAILING
+        item.since = min(item.since, run.stop)
     return [*found.values()]

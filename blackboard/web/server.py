@@ -107,9 +107,11 @@ class PageConnection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the connection that the server has waited for longest; the newest is the last."""
-        ours = (one for one in self.connections if isinstance(one, PageConnection))
-        awaited = (one for one in ours if one._is_awaited())  # noqa: SLF001 - of this class
-        min(awaited, key=lambda one: one._since, default=self).transport.abort()  # noqa: SLF001
+        ours = (
+            connection for connection in self.connections if isinstance(connection, PageConnection)
+        )
+        awaited = (connection for connection in ours if connection._is_awaited())  # noqa: SLF001 - of this class
+        min(awaited, key=lambda connection: connection._since, default=self).transport.abort()  # noqa: SLF001
 
 
 class PageServer(uvicorn.Server):

@@ -140,9 +140,9 @@ class ActionsQuery(RequestFields, frozen=True):
 
 
 def _check_one_of(field: str, values: list[str], known: tuple[str, ...] | list[str]) -> None:
-    for one in values:
-        if one not in known:
-            raise BadInput(field, f"there is no {one[:60]!r}", f"one of {', '.join(known)}")
+    for value in values:
+        if value not in known:
+            raise BadInput(field, f"there is no {value[:60]!r}", f"one of {', '.join(known)}")
 
 
 # ---- the bodies of a POST

@@ -185,9 +185,9 @@ class Site:
             reading.until = ended + max(SHARE * (ended - began), at_least)
 
     async def close(self) -> None:
-        reading = [one.task for one in self._readings.values() if not one.task.done()]
-        for one in reading:
-            one.cancel()
+        reading = [kept.task for kept in self._readings.values() if not kept.task.done()]
+        for task in reading:
+            task.cancel()
         await asyncio.gather(*reading, return_exceptions=True)
 
     # ---- answering
@@ -296,7 +296,7 @@ def is_live(request: Request) -> bool:
 
 def switched(request: Request) -> str:
     """The address of a page that goes on with its updates, or pauses them."""
-    pairs = [one for one in request.query_params.multi_items() if one[0] != "live"]
+    pairs = [pair for pair in request.query_params.multi_items() if pair[0] != "live"]
     return f"?{urlencode([*pairs, ('live', 'off')] if is_live(request) else pairs)}"
 
 
@@ -357,14 +357,14 @@ def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
     return f"{there:%a %Y-%m-%d %H:%M}" if date else f"{there:%a %H:%M}"
 
 
-def next_text(one: ItemStatus) -> str:
+def next_text(status: ItemStatus) -> str:
     """When an item runs next, where that is not a time: "paused", "again"; "" where it is one."""
-    return "" if one.waiting else next_words(one, ShownTimes(one.item.ready))
+    return "" if status.waiting else next_words(status, ShownTimes(status.item.ready))
 
 
-def progress_of(one: ItemStatus) -> tuple[str, float | None]:
+def progress_of(status: ItemStatus) -> tuple[str, float | None]:
     """How far a running item is, in words, and its share, 0 to 1, where there is a total."""
-    progress, share = decoded(one.lock.progress) if one.lock else None, None
+    progress, share = decoded(status.lock.progress) if status.lock else None, None
     match progress:
         case [int() | float() as done, int() | float() as total] if total > 0:
             share = min(max(done / total, 0.0), 1.0)

@@ -152,7 +152,7 @@ class Snapshot:
 
     def in_order(self) -> Iterator[Entry]:
         """All items, in the order of their ids."""
-        return (self.entries[one] for one in self.ids)
+        return (self.entries[item_id] for item_id in self.ids)
 
     def found(self, item_id: str) -> Entry | Item | None:
         """An item, or its tombstone; None: there is neither."""
@@ -266,10 +266,10 @@ class Snapshot:
 
     async def _look_around(self) -> None:
         """Read what is not an item: the workers, and whether the board is paused."""
-        was = self.paused, [(one.owner, one.lost) for one in self.present]
+        was = self.paused, [(worker.owner, worker.lost) for worker in self.present]
         self.paused = await paused_by(self.board)
         self.present = await workers(self.board)
-        if was != (self.paused, [(one.owner, one.lost) for one in self.present]):
+        if was != (self.paused, [(worker.owner, worker.lost) for worker in self.present]):
             self.version += 1
 
     async def reread(self, ids: Iterable[str]) -> None:
@@ -316,7 +316,7 @@ class Snapshot:
         with self._taken_out(set(islice(self._unread, MOST_CHANGES))) as some:
             read = await self._read(some, locks, now)
         read |= await self._aged(unchanged, locks, now)
-        self._put_all({one: read[one] for one in read.keys() - self._unread})
+        self._put_all({item_id: read[item_id] for item_id in read.keys() - self._unread})
         self.at = now
 
     @contextlib.contextmanager
@@ -339,30 +339,34 @@ class Snapshot:
     ) -> None:
         """The items that have changed count as unread."""
         new, self._actions = acted - self._actions, acted
-        are_named = all(len(one.ids) == one.count and one.verb != "rename" for one in new)
+        are_named = all(
+            len(change.ids) == change.count and change.verb != "rename" for change in new
+        )
         self._is_behind |= len(new) == MOST_ACTIONS or not are_named
-        self._unread |= {one for change in new for one in change.ids}
+        self._unread |= {item_id for change in new for item_id in change.ids}
         if traces is not None:
             was, self._traces = self._traces, traces
             either = traces.keys() | was.keys()
-            self._unread |= {one for one in either if traces.get(one) != was.get(one)}
+            self._unread |= {
+                item_id for item_id in either if traces.get(item_id) != was.get(item_id)
+            }
             while self._coming and self._coming[0][0] <= now:
-                ready, one = heappop(self._coming)
-                entry = None if one in traces else self.entries.get(one)
+                ready, due_id = heappop(self._coming)
+                entry = None if due_id in traces else self.entries.get(due_id)
                 if entry is not None and entry.status.waiting and entry.item.ready == ready:
-                    self._unread.add(one)  # it came due and is taken, or put off, since
+                    self._unread.add(due_id)  # it came due and is taken, or put off, since
 
     async def _walk(self, now: datetime) -> tuple[dict[str, Lock], dict[str, Trace] | None]:
         """The locks, and what shows of each item that is locked or due; None: it is too much."""
         locks: dict[str, Lock] = {}
         traces: dict[str, Trace] = {}
         for number in range(self.board.shards):
-            async for one in self.board.walk(number, until=now):
-                if isinstance(one, Token):
-                    traces[one.id] = Token, one.fence, one.ready
+            async for token_or_lock in self.board.walk(number, until=now):
+                if isinstance(token_or_lock, Token):
+                    traces[token_or_lock.id] = Token, token_or_lock.fence, token_or_lock.ready
                 else:
-                    locks[one.id] = one
-                    traces[one.id] = Lock, one.fence, None
+                    locks[token_or_lock.id] = token_or_lock
+                    traces[token_or_lock.id] = Lock, token_or_lock.fence, None
                 if len(traces) > MOST_TRACES:
                     return locks, None
         return locks, traces
@@ -372,8 +376,8 @@ class Snapshot:
     ) -> dict[str, Found]:
         found: dict[str, Found] = {}
 
-        async def read(one: str) -> None:
-            found[one] = await self._found(one, locks.get(one), now)
+        async def read(item_id: str) -> None:
+            found[item_id] = await self._found(item_id, locks.get(item_id), now)
 
         await in_turns(deque(ids), read, at_once=AT_ONCE)
         return found
@@ -397,8 +401,10 @@ class Snapshot:
             if any(item.running for item in items.values()):
                 locks = {lock.id: lock async for lock in self.board.locks()}
             now, resolution = await self.board.table.now(), self.board.table.resolution
-        late = {one: item for one, item in self.removed.items() if one in self._unread}
-        self.removed = late | {one: removed[one] for one in removed.keys() - self._unread}
+        late = {item_id: item for item_id, item in self.removed.items() if item_id in self._unread}
+        self.removed = late | {
+            item_id: removed[item_id] for item_id in removed.keys() - self._unread
+        }
         for gone in self.entries.keys() - items.keys() - self._unread:
             self._remove(gone)
         for number, item in enumerate(items.values()):
@@ -406,8 +412,8 @@ class Snapshot:
                 await _others()
             if item.id not in self._unread:
                 self._put(status_of(item, locks.get(item.id), now=now, resolution=resolution))
-        there = [one.item for one in self.entries.values()]
-        self._coming = [(one.ready, one.id) for one in there if one.waits]
+        there = [entry.item for entry in self.entries.values()]
+        self._coming = [(item.ready, item.id) for item in there if item.waits]
         heapify(self._coming)
         self._full_at = self._clock.monotonic()
         self._full_took = self._full_at - began
@@ -452,12 +458,12 @@ class Snapshot:
         """Items that were not written become overdue, their locks stale; runs make progress."""
         resolution = self.board.table.resolution
         found: dict[str, Found] = {}
-        for number, one in enumerate(ids):
+        for number, item_id in enumerate(ids):
             if number % PART == PART - 1:
                 await _others()
-            if (entry := self.entries.get(one)) is not None:
-                lock = locks.get(one)
-                found[one] = status_of(entry.item, lock, now=now, resolution=resolution)
+            if (entry := self.entries.get(item_id)) is not None:
+                lock = locks.get(item_id)
+                found[item_id] = status_of(entry.item, lock, now=now, resolution=resolution)
         return found
 
 
