@@ -95,17 +95,17 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
     def is_save(self) -> bool:
         """Whether it writes the checkpoint of an item and nothing else, as a run's save does."""
         return not self.sender.is_person and [
-            set(one.op.data) for one in self.touches if isinstance(one.op, Merge)
+            set(touch.op.data) for touch in self.touches if isinstance(touch.op, Merge)
         ] == [{"checkpoint"}] * len(self.touches)
 
     @property
     def frees_lock(self) -> bool:
-        return any(isinstance(one.op, Delete) for one in self.of(Lock))
+        return any(isinstance(touch.op, Delete) for touch in self.of(Lock))
 
     @property
     def recorded(self) -> list[Run]:
         """The runs that it writes into the history."""
-        return [one.new for one in self.of(Run) if isinstance(one.new, Run)]
+        return [touch.new for touch in self.of(Run) if isinstance(touch.new, Run)]
 
     def violation(self, kind: str, what: str) -> Violation:
         return Violation(kind, what, item=self.id)

@@ -69,7 +69,9 @@ class Operators:
         self._client = client
         self._process = process
         self._items = scenario.items
-        self._shared = [(item_id, one.group) for one in scenario.shared for item_id in one.ids]
+        self._shared = [
+            (item_id, shared.group) for shared in scenario.shared for item_id in shared.ids
+        ]
         self._count = 0
 
     def request(self, verb: str, number: int, detail: float) -> None:
@@ -166,53 +168,66 @@ class FaultInjector:
     """Whether all faults have stopped."""
     _away_since: float = 0.0
 
-    def inject(self, one: Injection) -> None:
+    def inject(self, injection: Injection) -> None:
         if self.over:
             return
-        match one.fault:
+        match injection.fault:
             case Fault.OUTAGE:
-                self._record("store", f"is away for {one.seconds:.1f} s", "outages")
+                self._record("store", f"is away for {injection.seconds:.1f} s", "outages")
                 if not self.network.away:
                     self._away_since = self.timeline.now
                 self.network.away = True
-                self.timeline.at(self.timeline.now + one.seconds, self._end_outage)
+                self.timeline.at(self.timeline.now + injection.seconds, self._end_outage)
             case Fault.SHARD:
-                name = self._place(one.target)
-                self._record(name, f"{one.how}, for {one.seconds:.1f} s", "sick partitions")
-                self._fail(self.network.shard_faults, name, ShardFault(one.how), one.seconds)
+                name = self._place(injection.target)
+                self._record(
+                    name, f"{injection.how}, for {injection.seconds:.1f} s", "sick partitions"
+                )
+                self._fail(
+                    self.network.shard_faults, name, ShardFault(injection.how), injection.seconds
+                )
             case Fault.BUS:
-                self._fail_bus(one)
+                self._fail_bus(injection)
             case Fault.CLOCK:
-                self._record("store", f"its clock jumps {one.seconds:+.1f} s", "store jumped")
-                self.workers.store.clock.jump(one.seconds)
+                self._record("store", f"its clock jumps {injection.seconds:+.1f} s", "store jumped")
+                self.workers.store.clock.jump(injection.seconds)
             case Fault.VERSIONS:
-                self._take_over(one.target)
+                self._take_over(injection.target)
             case Fault.EDIT:
                 self.figures.count("asked")
-                self.operators.request(one.how, one.target, one.seconds)
+                self.operators.request(injection.how, injection.target, injection.seconds)
             case _:
-                member = self.workers.seats.get(one.target)
+                member = self.workers.seats.get(injection.target)
                 if member is not None:
-                    self._inject_into(member, one)
+                    self._inject_into(member, injection)
 
-    def _inject_into(self, member: WorkerProcess, one: Injection) -> None:
+    def _inject_into(self, member: WorkerProcess, injection: Injection) -> None:
         process = member.process
-        match one.fault:
+        match injection.fault:
             case Fault.KILL | Fault.PAUSE:
-                when = TrapPoint(one.how)
+                when = TrapPoint(injection.how)
                 process.trap = (
-                    Trap(when=when, seconds=one.seconds)
-                    if one.fault is Fault.PAUSE
-                    else Trap(when=when, seconds=None, replaced_after=one.seconds)
+                    Trap(when=when, seconds=injection.seconds)
+                    if injection.fault is Fault.PAUSE
+                    else Trap(when=when, seconds=None, replaced_after=injection.seconds)
                 )
                 if when is TrapPoint.NOW:
                     self.trigger(process, process.trap)
             case Fault.JUMP:
-                self._record(process.name, f"its wall clock jumps {one.seconds:+.0f} s", "jumped")
-                process.clock.offset += one.seconds
+                self._record(
+                    process.name, f"its wall clock jumps {injection.seconds:+.0f} s", "jumped"
+                )
+                process.clock.offset += injection.seconds
             case Fault.PARTITION:
-                self._record(process.name, f"{one.how}, for {one.seconds:.1f} s", "partitions")
-                self._fail(self.network.link_faults, process.name, LinkFault(one.how), one.seconds)
+                self._record(
+                    process.name, f"{injection.how}, for {injection.seconds:.1f} s", "partitions"
+                )
+                self._fail(
+                    self.network.link_faults,
+                    process.name,
+                    LinkFault(injection.how),
+                    injection.seconds,
+                )
             case _:
                 self._record(process.name, "is asked to stop", "redeployed")
                 process.loop.call_soon(self.workers.ask_to_stop, member)
@@ -259,15 +274,15 @@ class FaultInjector:
         if shadow is not None and take_over(self.workers.store, place, item_id, shadow):
             self._record(item_id, "is taken over by a newer version", "taken over")
 
-    def _fail_bus(self, one: Injection) -> None:
+    def _fail_bus(self, injection: Injection) -> None:
         names = self.workers.scenario.with_bus
-        if one.target >= len(names):
+        if injection.target >= len(names):
             return  # shrinking leaves shared work out
-        name = names[one.target]
-        self._record(name, f"{one.how}, for {one.seconds:.1f} s", "sick buses")
+        name = names[injection.target]
+        self._record(name, f"{injection.how}, for {injection.seconds:.1f} s", "sick buses")
         part = self.workers.parts[name]
-        part.bus_fails(BusFault(one.how))
-        self.timeline.at(self.timeline.now + one.seconds, part.bus_recovers)
+        part.bus_fails(BusFault(injection.how))
+        self.timeline.at(self.timeline.now + injection.seconds, part.bus_recovers)
 
     def _fail(self, faults: dict[str, Any], name: str, how: object, seconds: float) -> None:
         faults[name] = how
@@ -321,7 +336,10 @@ def take_over(store: Store, partition: str, item_id: str, shadow: Shadow) -> boo
     item = shadow.item
     if item is None or item.version == NEWER:
         return False
-    keys = [item_key(item_id), *(next_key(one.ready, item_id) for one in shadow.tokens.values())]
+    keys = [
+        item_key(item_id),
+        *(next_key(token.ready, item_id) for token in shadow.tokens.values()),
+    ]
     rows = [row for key in keys if (row := store.contents.row(partition, key)) is not None]
     raised: dict[str, Value] = {"version": NEWER, **more(store.contents.etag)}
     ops = [Merge(row.key, raised, row.etag) for row in rows]

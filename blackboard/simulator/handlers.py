@@ -221,7 +221,7 @@ class HandlerRuns:
 
     def __iter__(self) -> Iterator[HandlerRun]:
         """Iterates over a copy of the runs that have not ended."""
-        return iter([one for some in self.by_item.values() for one in some])
+        return iter([run for some in self.by_item.values() for run in some])
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
         run = self.others.get(call.item.type, self._run)(process, call, report)
@@ -262,21 +262,21 @@ class HandlerRuns:
         others.remove(run)
         now = self.timeline.now
         self.worked += now - run.began
-        self.overlapped += sum(now - max(one.began, run.began) for one in others)
+        self.overlapped += sum(now - max(other.began, run.began) for other in others)
         if not others:
             del self.by_item[run.call.item.id]
 
     def died(self, process: Process) -> None:
         """A process is dead, and all its handlers with it."""
-        for one in self:
-            if one.process is process:
-                self.end(one)
+        for run in self:
+            if run.process is process:
+                self.end(run)
 
     def of(self, process: Process, fence: int, item_id: str) -> HandlerRun | None:
         """The handler that runs under a claim, if there is one."""
-        for one in self.by_item.get(item_id, ()):
-            if one.process is process and one.call.fence == fence:
-                return one
+        for run in self.by_item.get(item_id, ()):
+            if run.process is process and run.call.fence == fence:
+                return run
         return None
 
 
@@ -294,6 +294,6 @@ class SimulatedRunner:
         return True
 
     async def close(self) -> None:
-        for one in self.runs:
-            if one.process is self.process and one.call.item.type in self.types:
-                one.stop(Outcome.CANCELLED, "the worker ended")
+        for run in self.runs:
+            if run.process is self.process and run.call.item.type in self.types:
+                run.stop(Outcome.CANCELLED, "the worker ended")

@@ -79,7 +79,7 @@ class Fates:
         self._chance = chance
         self.fated = list(planned or ())
         """The fates that were planned, or drawn so far."""
-        self._planned = {(one.process, one.number): one.fate for one in self.fated}
+        self._planned = {(message.process, message.number): message.fate for message in self.fated}
         self._draws = planned is None
         kinds = (Fate.BUSY, Fate.NEVER, Fate.REPLY_LOST, Fate.LATE)
         limits = accumulate((odds.busy, odds.lost / 2, odds.lost / 2, odds.late))

@@ -61,7 +61,7 @@ class Figures:
         for touch in change.of(Run):
             if isinstance(touch.op, Insert) and isinstance(touch.new, Run):
                 self.outcomes[touch.new.outcome.value] += 1
-        self.late += sum(one.outcome is Outcome.SUPERSEDED for one in change.recorded)
+        self.late += sum(run.outcome is Outcome.SUPERSEDED for run in change.recorded)
 
     def _lock_written(self, change: AppliedChange, touch: Touch) -> None:
         match touch.op:
@@ -79,7 +79,7 @@ class Figures:
         self.requests = workers.requests
         self.handled, self.overlaps = handler_runs.count, handler_runs.overlaps
         self.overlapped = handler_runs.overlapped
-        self.worked = handler_runs.worked + sum(seconds - one.began for one in handler_runs)
+        self.worked = handler_runs.worked + sum(seconds - run.began for run in handler_runs)
         self.waits = array("d", _waits(workers.store))
         self.seconds = seconds
 
@@ -149,7 +149,7 @@ def described(change: AppliedChange) -> str:
 
 
 def _freed(change: AppliedChange) -> str:
-    outcome = next((one.outcome for one in change.recorded), None)
+    outcome = next((run.outcome for run in change.recorded), None)
     return "frees" if outcome is Outcome.ABANDONED else f"releases ({outcome})"
 
 

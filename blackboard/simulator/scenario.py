@@ -78,7 +78,7 @@ def parse_faults(text: str) -> frozenset[Fault]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in (["all"], ["none"]):
         return OF_A_BOARD if names == ["all"] else NONE
-    kinds = ", ".join(one.value for one in Fault if one in OF_A_BOARD)
+    kinds = ", ".join(fault.value for fault in Fault if fault in OF_A_BOARD)
     for name in names:
         if name not in OF_A_BOARD:
             raise BadInput(
@@ -191,23 +191,23 @@ class Scenario:
     @property
     def handlers(self) -> Mapping[str, Handler]:
         handlers = dict(self.types.handlers)
-        for one in self.shared:
-            handlers.update(one.handlers)
+        for group in self.shared:
+            handlers.update(group.handlers)
         return handlers
 
     @property
     def shared_ids(self) -> tuple[str, ...]:
-        return tuple(item_id for one in self.shared for item_id in one.ids)
+        return tuple(item_id for group in self.shared for item_id in group.ids)
 
     @property
     def with_bus(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.shared if one.has_bus)
+        return tuple(group.name for group in self.shared if group.has_bus)
 
     @property
     def places(self) -> tuple[str, ...]:
         """The partitions of the store that may fail alone: the shards, and those of shared work."""
         shards = [partition(BOARD, number, self.shards) for number in range(self.shards)]
-        shared = [partition(group_board(BOARD, one.group), 0, 1) for one in self.shared]
+        shared = [partition(group_board(BOARD, group.group), 0, 1) for group in self.shared]
         return tuple(dict.fromkeys([*shards, *shared]))
 
     @property
@@ -222,9 +222,9 @@ class Scenario:
     @property
     def shortest_lease(self) -> float:
         """The shortest lease in seconds; 120 if none is set."""
-        said = {one.spec.stale_after for one in self.items if one.spec.stale_after}
+        said = {item.spec.stale_after for item in self.items if item.spec.stale_after}
         leases = [parse_duration(text, "stale_after").total_seconds() for text in said]
-        leases += [one.lease for one in self.shared]
+        leases += [group.lease for group in self.shared]
         return min(leases, default=120.0)
 
     @property
@@ -316,7 +316,7 @@ class FaultPlan:
 def draw_plan(scenario: Scenario) -> FaultPlan:
     chance = stream(scenario.seed, "plan")
     faults = scenario.faults if scenario.with_bus else scenario.faults - {Fault.BUS}
-    kinds = [one for one in Fault if one in faults for _ in range(_WEIGHTS.get(one, 0))]
+    kinds = [fault for fault in Fault if fault in faults for _ in range(_WEIGHTS.get(fault, 0))]
     injections: list[Injection] = []
     at, end = 0.0, scenario.hours * 3600.0
     while kinds:
@@ -324,7 +324,7 @@ def draw_plan(scenario: Scenario) -> FaultPlan:
         if at >= end:
             break
         injections += _drawn(_pick(chance, kinds), chance, scenario, round(at, 3))
-    return FaultPlan(injections=tuple(sorted(injections, key=lambda one: one.at)))
+    return FaultPlan(injections=tuple(sorted(injections, key=lambda injection: injection.at)))
 
 
 _WEIGHTS = {

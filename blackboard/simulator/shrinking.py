@@ -95,8 +95,12 @@ class Shrinker:
         return True
 
     def _leave_out_kinds(self) -> None:
-        for kind in {one.fault: None for one in self.failure.plan.injections}:
-            others = tuple(one for one in self.failure.plan.injections if one.fault is not kind)
+        for kind in {injection.fault: None for injection in self.failure.plan.injections}:
+            others = tuple(
+                injection
+                for injection in self.failure.plan.injections
+                if injection.fault is not kind
+            )
             self._fails(self.failure.scenario, replace(self.failure.plan, injections=others))
         self._fails(self.failure.scenario, replace(self.failure.plan, fated=()))
 
@@ -134,7 +138,9 @@ class Shrinker:
 
 def _ended_there(failure: Failure) -> Failure:
     """The failure, without faults and hours after the violation."""
-    injections = tuple(one for one in failure.plan.injections if one.at <= failure.moment)
+    injections = tuple(
+        injection for injection in failure.plan.injections if injection.at <= failure.moment
+    )
     hours = min(failure.scenario.hours, failure.moment / 3600.0 + INSTANT)
     return replace(
         failure,

@@ -260,7 +260,7 @@ class StoreClient:
         """Notes the `born` of the first item that an operator's request reads."""
         if self._sender.is_person and self._sender.born is None:
             items = [row.data for row in rows if row.key.startswith(ITEM)]
-            self._sender.born = next((int(str(one.get("born", 0))) for one in items), None)
+            self._sender.born = next((int(str(row.get("born", 0))) for row in items), None)
 
     async def now(self) -> datetime:
         return self._store.now()

@@ -67,14 +67,14 @@ class WorkerProcess:
     async def work(self) -> None:
         """Works as `BoardWorker.work` does."""
         async with asyncio.TaskGroup() as beside:
-            for one in self.shared.values():
-                beside.create_task(one.work())
+            for part in self.shared.values():
+                beside.create_task(part.work())
             await self.worker.work(Mode.FOREVER)
 
     def stop(self) -> None:
         """SIGTERM: as `BoardWorker.stop`."""
-        for one in self.shared.values():
-            one.stop()
+        for part in self.shared.values():
+            part.stop()
         self.worker.stop()
 
 
@@ -179,8 +179,8 @@ class Workers:
             wake=CycleTimer(self.scenario.cycle.total_seconds(), process.chance),
         )
         shared = {
-            name: one.participant(process, seat, board=board, settings=settings, events=events)
-            for name, one in self.parts.items()
+            name: part.participant(process, seat, board=board, settings=settings, events=events)
+            for name, part in self.parts.items()
         }
         member = WorkerProcess(
             process=process, worker=worker, requests=client.requests, shared=shared
@@ -237,8 +237,8 @@ class Workers:
         member.stop()
 
     def happened(self, member: WorkerProcess, happening: Happening) -> None:
-        for one in self.parts.values():
-            one.happened(member, happening)
+        for part in self.parts.values():
+            part.happened(member, happening)
 
     def seat_of(self, member: WorkerProcess) -> int:
         return next(seat for seat, sits in self.seats.items() if sits is member)
@@ -271,8 +271,12 @@ class Workers:
         self.seats[self.seat_of(member)] = None
 
 
-def _plus(one: Requests, other: Requests) -> Requests:
-    return Requests(one.commits + other.commits, one.pages + other.pages, one.others + other.others)
+def _plus(requests: Requests, other: Requests) -> Requests:
+    return Requests(
+        requests.commits + other.commits,
+        requests.pages + other.pages,
+        requests.others + other.others,
+    )
 
 
 class CycleTimer(Wake):

@@ -77,7 +77,7 @@ class World:
         self.handler_runs = HandlerRuns(
             timeline=self.timeline,
             seed=scenario.seed,
-            takes={one.id: one.takes for one in scenario.items},
+            takes={item.id: item.takes for item in scenario.items},
             failing=scenario.failing,
             saving=scenario.saving,
         )
@@ -126,12 +126,12 @@ class World:
             self.handler_runs,
             self._limits.has_room,
         )
-        self.parts = {one.name: one.in_world(self) for one in scenario.shared}
+        self.parts = {group.name: group.in_world(self) for group in scenario.shared}
         self.workers.parts = self.parts
         self.handler_runs.others = {
-            item_type: self.parts[one.name].begin
-            for one in scenario.shared
-            for item_type in one.handlers
+            item_type: self.parts[group.name].begin
+            for group in scenario.shared
+            for item_type in group.handlers
         }
         cut_short = CutShort(scenario.shared_ids)
         self._invariants: list[Callable[[AppliedChange], None]] = [
@@ -149,14 +149,14 @@ class World:
             self._priority,
             self.liveness.changed,
             self.figures.changed,
-            *(one.changed for one in self.parts.values()),
+            *(part.changed for part in self.parts.values()),
         ]
         self.store.watchers = [
             Etags(),
             Versions(),
             self._refusals.written,
             self._limits.written,
-            *(one.written for one in self.parts.values()),
+            *(part.written for part in self.parts.values()),
             self._written,
         ]
         self.injector = FaultInjector(
@@ -201,8 +201,8 @@ class World:
         for seat in range(self.scenario.workers):
             late = starts.fraction() * self.scenario.cycle.total_seconds()
             self.timeline.at(late, self.injector.start, seat)
-        for one in self.plan.injections:
-            self.timeline.at(one.at, self._inject, one)
+        for injection in self.plan.injections:
+            self.timeline.at(injection.at, self._inject, injection)
         if self.scenario.housekeeping is not None:
             for housekeeper in self._housekeepers:
                 housekeeper.start(every=self.scenario.housekeeping)
@@ -214,7 +214,7 @@ class World:
             self.injector.stop()
             longest = max(
                 self.liveness.longest(),
-                *(one.longest for one in self.parts.values()),
+                *(part.longest for part in self.parts.values()),
                 0.0,
             )
             self._go_on(self.timeline.now + longest, calm=False)
@@ -244,14 +244,16 @@ class World:
         """Creates the board and its items, before any fault."""
         board = self.board.using(self._client.direct())
         _at_once(board.make())
-        for one in self.scenario.items:
-            _at_once(add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first))
+        for item in self.scenario.items:
+            _at_once(
+                add(board, item_id=item.id, item_type=item.type, spec=item.spec, first=item.first)
+            )
 
-    def _inject(self, one: Injection) -> None:
-        if one.fault is Fault.CLOCK:
+    def _inject(self, injection: Injection) -> None:
+        if injection.fault is Fault.CLOCK:
             for part in self.parts.values():
                 part.troubled()
-        self.injector.inject(one)
+        self.injector.inject(injection)
 
     # ---- events
 

@@ -130,16 +130,18 @@ class Liveness:
         the lease would have ended.
         """
         waiting = []
-        for one in self._taken:
-            process, lock = one.process, one.lock
+        for claim in self._taken:
+            process, lock = claim.process, claim.lock
             handler_run = self.handler_runs.of(process, lock.fence, lock.id)
             if process.loop.dead or handler_run is None or handler_run.notified is not None:
                 continue
-            since = max(one.moment, handler_run.began, process.went_on)
+            since = max(claim.moment, handler_run.began, process.went_on)
             if not process.loop.stopped and self.timeline.now > since + lock.stale_after + NOTICE:
-                what = f"{lock.owner} goes on with fence {lock.fence}, taken at {one.moment:.3f} s"
+                what = (
+                    f"{lock.owner} goes on with fence {lock.fence}, taken at {claim.moment:.3f} s"
+                )
                 raise Violation("NOT TOLD", what, item=lock.id)
-            waiting.append(one)
+            waiting.append(claim)
         self._taken = waiting
 
     def _has(self, holder: WorkerProcess, lock: Lock) -> bool:
@@ -355,8 +357,8 @@ class Refusals:
     def troubled(self, process: Process) -> None:
         """A request of a process met a fault: it may repeat what it sent."""
         for times in self._times.values():
-            for one in [one for one in times if one[0] == process.name]:
-                del times[one]
+            for sent in [key for key in times if key[0] == process.name]:
+                del times[sent]
 
     def written(self, written: Written) -> None:
         for op in written.ops:

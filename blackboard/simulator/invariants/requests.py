@@ -223,17 +223,17 @@ class RequestedRuns:
             done = name == "state" and new.state is State.DONE
             if getattr(old, name) != getattr(new, name) and not done:
                 raise Violation("PROMISE", f"a worker changed {name}", item=old.id)
-        newest = max((one.at for one in new.applied), default=LONG_AGO)
-        for one in old.applied:  # one that plans an item anew adds a name
-            if one not in new.applied and newest - one.at < REMEMBERED:
-                raise Violation("PROMISE", f"a worker dropped the name {one.name}", item=old.id)
+        newest = max((applied.at for applied in new.applied), default=LONG_AGO)
+        for applied in old.applied:  # one that plans an item anew adds a name
+            if applied not in new.applied and newest - applied.at < REMEMBERED:
+                raise Violation("PROMISE", f"a worker dropped the name {applied.name}", item=old.id)
 
     def _started(self, change: AppliedChange, lock: Lock) -> None:
         asked = self._asked[change.id]
-        for number, one in enumerate(asked):
-            if serves(lock.slot, one.slot):
+        for number, request in enumerate(asked):
+            if serves(lock.slot, request.slot):
                 if number:
-                    what = f"the run asked for at {one.slot} started before {number} others"
+                    what = f"the run asked for at {request.slot} started before {number} others"
                     raise change.violation("RUN NOW LOST", what)
                 del asked[0]
                 return
@@ -245,10 +245,10 @@ class RequestedRuns:
             return
         line = _line_of(new)
         if change.sender.verb == "run_now":
-            there = {one.slot for one in _line_of(old)}
-            self._asked[new.id] += [one for one in line if one.slot not in there]
+            there = {request.slot for request in _line_of(old)}
+            self._asked[new.id] += [request for request in line if request.slot not in there]
         for asked in self._asked[new.id]:
-            found = [one for one in line if serves(one.slot, asked.slot)]
+            found = [request for request in line if serves(request.slot, asked.slot)]
             if not found:
                 raise Violation("RUN NOW LOST", "it was asked for and never started", item=new.id)
             if found[0].once != asked.once:

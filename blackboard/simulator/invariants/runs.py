@@ -86,7 +86,7 @@ class HandlerInvariants:
         self._settings_of = settings_of
         self._leased: dict[tuple[str, int], Leased] = {}
         shared = workers.scenario.shared
-        self._graces = {name: one.grace for one in shared for name in one.handlers}
+        self._graces = {name: group.grace for group in shared for name in group.handlers}
         """Seconds for a handler of shared work in a worker that was asked to stop, by type."""
 
     def __call__(self, change: AppliedChange) -> None:
@@ -165,9 +165,9 @@ class HandlerInvariants:
 
     def check(self, handler_runs: HandlerRuns) -> None:
         """Checks all handlers. To be called every cycle."""
-        for one in handler_runs:
-            if one.process.runs:
-                self.ends(one)
+        for handler_run in handler_runs:
+            if handler_run.process.runs:
+                self.ends(handler_run)
 
     def _grace(self, item_type: str) -> float:
         """Seconds for a handler of a worker that was asked to stop."""
@@ -238,8 +238,10 @@ class LimitInvariants:
         limit = self._limit(handler_run)
         if limit is None:
             return
-        others = [one for one in self.handler_runs if one is not handler_run and self._acts(one)]
-        count = 1 + sum(self._limit(one) == limit for one in others)
+        others = [
+            other for other in self.handler_runs if other is not handler_run and self._acts(other)
+        ]
+        count = 1 + sum(self._limit(other) == limit for other in others)
         if count > limit.most:
             name = " ".join(filter(None, limit.name))
             what = f"{count} of {name} go on, and {limit.most} may"
@@ -252,8 +254,8 @@ class LimitInvariants:
             return None
         return Limit(item.type, concurrency.value_of(item.params), concurrency.most)
 
-    def _acts(self, one: HandlerRun) -> bool:
-        return one.process.runs and one.process.went_on <= self.timeline.now - 2 * BEAT
+    def _acts(self, run: HandlerRun) -> bool:
+        return run.process.runs and run.process.went_on <= self.timeline.now - 2 * BEAT
 
 
 EMPTYING = {"edit", "remove"}
@@ -294,7 +296,7 @@ class Checkpoints:
         self._written[change.id, saved] = self._emptied[change.id]
 
     def _kept_or_emptied(self, change: AppliedChange, before: Item, after: Item) -> None:
-        ended_well = change.frees_lock and any(one.outcome is Outcome.OK for one in change.recorded)
+        ended_well = change.frees_lock and any(run.outcome is Outcome.OK for run in change.recorded)
         must = ended_well or before.once != after.once
         if must and after.checkpoint:
             what = f"{after.checkpoint} stays after a good run, or for other params"
@@ -318,7 +320,9 @@ class Checkpoints:
     def begins(self, item_id: str, fence: int, last: Saved) -> None:
         """Checks that a handler which starts from the save `last` starts late enough."""
         acknowledged = self._acknowledged.get(item_id, {})
-        least = max((acknowledged[one] for one in acknowledged if one < fence), default=0)
+        least = max(
+            (acknowledged[earlier] for earlier in acknowledged if earlier < fence), default=0
+        )
         if last.number < least:
             what = f"fence {fence} goes on at {last.number}, and {least} was acknowledged"
             raise Violation("START", what, item=item_id)

@@ -133,7 +133,7 @@ class Transitions:
     def _freed(
         self, change: AppliedChange, before: Item, after: Item, lock: Lock
     ) -> Iterator[Difference]:
-        run = next((one for one in change.recorded if one.fence == lock.fence), None)
+        run = next((recorded for recorded in change.recorded if recorded.fence == lock.fence), None)
         if run is None:
             return  # a lock without an item, or one for other invariants
         yield from _of_run(before, lock, run)
@@ -204,8 +204,8 @@ class CutShort:
         before, after, verb = change.before, change.shadow.item, change.sender.verb
         if before is not None and change.frees_lock:
             is_held = change.id in self._shared
-            ended = (one.outcome for one in change.recorded)
-            if any(is_cut_short(one, verb=verb, is_held=is_held) for one in ended):
+            ended = (run.outcome for run in change.recorded)
+            if any(is_cut_short(outcome, verb=verb, is_held=is_held) for outcome in ended):
                 self._slots[change.id] = before.slot
         if after is None:
             return
@@ -311,12 +311,12 @@ def _ready(item_id: str, slot: datetime, settings: RunSettings) -> datetime:
 
 def is_closed(schedule: Schedule | None, change: AppliedChange) -> bool:
     """Whether a worker both decides and writes in a time without runs."""
-    return all(opens(schedule, one) != one for one in _moments(change))
+    return all(opens(schedule, moment) != moment for moment in _moments(change))
 
 
 def was_closed(schedule: Schedule | None, change: AppliedChange) -> bool:
     """Whether a worker decides or writes in a time without runs."""
-    return any(opens(schedule, one) != one for one in _moments(change))
+    return any(opens(schedule, moment) != moment for moment in _moments(change))
 
 
 def _moments(change: AppliedChange) -> tuple[datetime, datetime]:
@@ -423,7 +423,7 @@ class ClaimedSlots:
                 self._count(before)
         elif change.sender.verb in {"add", "remove"}:
             self._edited.pop(change.id, None)
-        if before is None or not any(isinstance(one.op, Insert) for one in change.of(Lock)):
+        if before is None or not any(isinstance(touch.op, Insert) for touch in change.of(Lock)):
             return
         schedule = self._settings_of(before).schedule
         is_scheduled = before.slot == before.planned
