@@ -229,16 +229,16 @@ async def examine_others(board: BoardTable, request: Examination, *, of: str) ->
     found = list[Finding]()
     for partition, kinds in partitions_of(board, quick=request.quick).items():
         place = of if kinds is META else f"{partition} "
-        bad = [one async for one in _bad_rows(board, partition, kinds, request)]
+        bad = [bad_row async for bad_row in _bad_rows(board, partition, kinds, request)]
         named, others = bad[:MOST_NAMED], bad[MOST_NAMED:]
-        found += [replace(one, subject=f"{place}{one.subject}") for one in named]
+        found += [replace(bad_row, subject=f"{place}{bad_row.subject}") for bad_row in named]
         if others:
             finding = Finding(
                 code="D7",
                 subject=partition,
                 problem=f"{plural(len(others), 'more row')} of it cannot be used",
-                grave=any(one.grave and not one.repaired for one in others),
-                repaired=all(one.repaired for one in others),
+                grave=any(other.grave and not other.repaired for other in others),
+                repaired=all(other.repaired for other in others),
             )
             found.append(finding)
     return found

@@ -171,7 +171,7 @@ class Case:
     @property
     def etags(self) -> Mapping[str, Etag]:
         """The etags of all its waiting tokens, by key; an item has the values of bad ones."""
-        bad = {key: one.etag for key, one in self.bad.items() if key.startswith(keys.NEXT)}
+        bad = {key: bad_row.etag for key, bad_row in self.bad.items() if key.startswith(keys.NEXT)}
         return {key: token.etag for key, token in self.tokens.items()} | bad
 
     @property
@@ -184,8 +184,8 @@ class Case:
         a token of a newer version.
         """
         return any(
-            key.startswith(keys.ITEM) or (one.code == NEWER and not key.startswith(keys.RUN))
-            for key, one in self.bad.items()
+            key.startswith(keys.ITEM) or (bad_row.code == NEWER and not key.startswith(keys.RUN))
+            for key, bad_row in self.bad.items()
         )
 
 
@@ -229,9 +229,9 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
 
 def _bad(case: Case, key: str, bounds: Bounds) -> Finding:
     """What is wrong with a row of an id, what it means, and what to do."""
-    one, family = case.bad[key], f"{key.partition(':')[0]}:"
+    bad_row, family = case.bad[key], f"{key.partition(':')[0]}:"
     means = _MEANS[family]
-    if one.code == NEWER:
+    if bad_row.code == NEWER:
         means = "it is left to programs of that version"
     elif family == keys.RUN:
         means = means if keys.fence_in(key) else "nothing goes by it (delete it)"
@@ -248,8 +248,8 @@ def _bad(case: Case, key: str, bounds: Bounds) -> Finding:
         after = span(_longest_held(bounds).total_seconds())
         means = f"it is not overridden ({cancel} ends the run; {REPAIR} does, after {after})"
     where = keys.partition(bounds.board, case.shard, bounds.shards)
-    problem = f"the row {key} in {where}: {one.problem}: {means}"
-    return Finding(code=one.code, subject=case.id, problem=problem, grave=family != keys.RUN)
+    problem = f"the row {key} in {where}: {bad_row.problem}: {means}"
+    return Finding(code=bad_row.code, subject=case.id, problem=problem, grave=family != keys.RUN)
 
 
 _MEANS = {

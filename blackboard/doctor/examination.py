@@ -82,7 +82,7 @@ class DoctorReport:
     @property
     def clean(self) -> bool:
         """Whether nothing is broken, or everything that was is repaired."""
-        return not any(one.grave and not one.repaired for one in self.findings)
+        return not any(finding.grave and not finding.repaired for finding in self.findings)
 
 
 async def examine(board: BoardTable, request: Examination) -> DoctorReport:
@@ -127,7 +127,9 @@ async def _examine_items(
             report.tombstones += item.state is State.REMOVED
             bounds = judge.bounds(item)
             found = diagnose(case, bounds)
-            if any(one.code in MENDED for one in found) or (found and judge.repairs(case, bounds)):
+            if any(finding.code in MENDED for finding in found) or (
+                found and judge.repairs(case, bounds)
+            ):
                 shard.doubt(keys.item_key(case.id))
             elif found:
                 told[case.part] = found
@@ -136,7 +138,9 @@ async def _examine_items(
             if request.pause is not None and looked % LOOKED_AT == 0:
                 await request.pause()
             told[part] = await judge.findings(part, tokens)
-        report.findings += [one for part in sorted(told) for one in told[part]] + shard.foreign
+        report.findings += [
+            finding for part in sorted(told) for finding in told[part]
+        ] + shard.foreign
         report.items += shard.rows[keys.ITEM]
         report.waiting += shard.rows[keys.NEXT]
         report.locks += shard.rows[keys.LOCK]
@@ -171,7 +175,9 @@ async def _belonging(board: BoardTable, request: Examination) -> list[Finding]:
         return found  # with the finding about its own row
     # An election needs no candidates: that it is late without them is no fault.
     items = await _items_of(elections, request, served_types(()))
-    return found + [one for one in items if one.grave or one.repaired or one.code == "D11"]
+    return found + [
+        finding for finding in items if finding.grave or finding.repaired or finding.code == "D11"
+    ]
 
 
 async def _lost_row(board: BoardTable, remedy: str) -> list[Finding]:
@@ -187,7 +193,9 @@ async def _items_of(board: BoardTable, request: Examination, served: TypesTaken)
     report, _ = await _examine_items(board, request, served)
     if request.repair:
         report.findings += await _prune(board, request.retention)
-    return [replace(one, subject=f"{board.name} {one.subject}") for one in report.findings]
+    return [
+        replace(finding, subject=f"{board.name} {finding.subject}") for finding in report.findings
+    ]
 
 
 @dataclass(slots=True)
@@ -228,21 +236,25 @@ class _Judge:
             self._now = await self._board.table.now()  # a run since then is not in the future
             bounds = self.bounds(case.item)
             found = diagnose(case, bounds)
-            still_there = {(one.code, one.problem) for one in found}
-            mended = [one for one in mended if (one.code, one.problem) not in still_there]
+            still_there = {(finding.code, finding.problem) for finding in found}
+            mended = [
+                finding for finding in mended if (finding.code, finding.problem) not in still_there
+            ]
             ops = self.repairs(case, bounds) if found else []
             if ops and not self._request.repair:
-                found = [_with_remedy(one) for one in found]
+                found = [_with_remedy(finding) for finding in found]
             if not ops or not self._request.repair:
                 break
             try:
                 is_applied = await self._commit(ops)
             except Refused as refused:
                 problem = f" (the store does not take its repair: {refused.reason})"
-                found = [replace(one, problem=f"{one.problem}{problem}") for one in found]
+                found = [
+                    replace(finding, problem=f"{finding.problem}{problem}") for finding in found
+                ]
                 break
             if is_applied:
-                mended += [replace(one, repaired=True) for one in found]
+                mended += [replace(finding, repaired=True) for finding in found]
                 found = []
         return mended + found
 
@@ -301,12 +313,14 @@ async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding
             return []
         shards = range(board.shards)
         again = [
-            one for one in shards if await read(board.table, board.shard(one), keys.MAINTENANCE)
+            shard
+            for shard in shards
+            if await read(board.table, board.shard(shard), keys.MAINTENANCE)
         ]
         if again == paused:
             break
         paused = again
-    names = some([board.shard(one) for one in paused], MOST_NAMED)
+    names = some([board.shard(shard) for shard in paused], MOST_NAMED)
     problem = (
         f"the board is paused in {len(paused)} of its {board.shards} shards: no worker claims "
         f"anything in {names} (`blackboard resume --board` ends that, `blackboard pause "
@@ -330,12 +344,12 @@ def _lost(present: Sequence[Member]) -> list[Finding]:
     return [
         Finding(
             code="workers",
-            subject=one.owner,
-            problem=f"was not seen {since(one.age)}",
+            subject=worker.owner,
+            problem=f"was not seen {since(worker.age)}",
             grave=False,
         )
-        for one in present
-        if one.lost
+        for worker in present
+        if worker.lost
     ]
 
 
