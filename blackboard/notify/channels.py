@@ -159,7 +159,7 @@ class Command:
             raise NotSent(f"it ended: {how_it_ended(process.returncode)}")
 
     def _argv(self) -> list[str]:
-        return [_filled(one, self.environ) for one in self.argv]
+        return [_filled(arg, self.environ) for arg in self.argv]
 
 
 _VARIABLES = {"EVENT": "event", "ITEM": "id", "TYPE": "type", "OUTCOME": "outcome", "TEXT": "text"}
@@ -176,7 +176,8 @@ class Route:
 
     def matches(self, item_id: str, item_type: str, labels: Labels) -> bool:
         return self.match is None or any(
-            matches(one, item_id=item_id, item_type=item_type, labels=labels) for one in self.match
+            matches(pattern, item_id=item_id, item_type=item_type, labels=labels)
+            for pattern in self.match
         )
 
 
@@ -184,24 +185,24 @@ def routes_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Route]:
     """The routes in their order; the last one is that of `[notify]` itself."""
     seconds = parse_duration(table.timeout, "timeout").total_seconds()
 
-    def route(one: NotifyTable | RouteTable, prefix: str) -> Route:
+    def route(said: NotifyTable | RouteTable, prefix: str) -> Route:
         channels: list[NoticeChannel] = []
-        if one.webhook is not None:
+        if said.webhook is not None:
             name = f"{prefix}webhook"
             channels.append(
-                Address(name=name, template=one.webhook, seconds=seconds, environ=environ)
+                Address(name=name, template=said.webhook, seconds=seconds, environ=environ)
             )
-        if one.command:
-            name, argv = f"{prefix}command", tuple(one.command)
+        if said.command:
+            name, argv = f"{prefix}command", tuple(said.command)
             channels.append(Command(name=name, argv=argv, seconds=seconds, environ=environ))
         return Route(
-            match=tuple(one.match) if isinstance(one, RouteTable) else None,
+            match=tuple(said.match) if isinstance(said, RouteTable) else None,
             channels=tuple(channels),
-            on=frozenset(map(NoticeKind, table.on if one.on is None else one.on)),
+            on=frozenset(map(NoticeKind, table.on if said.on is None else said.on)),
         )
 
     numbered = enumerate(table.routes, 1)
-    return [*(route(one, f"routes.{n}.") for n, one in numbered), route(table, "")]
+    return [*(route(declared, f"routes.{n}.") for n, declared in numbered), route(table, "")]
 
 
 def dead_man_of(table: NotifyTable, environ: Mapping[str, str]) -> Address | None:
@@ -262,16 +263,16 @@ class Exchange:
         except (OSError, HTTPException, ValueError) as error:
             problem = NotSent(_words(error))
         finally:
-            for one in self._sockets:
-                one.close()
+            for held in self._sockets:
+                held.close()
         raise problem
 
     def end(self) -> None:
         """Closes the connection, if there is one."""
         self._ended = True
-        for one in self._sockets:
+        for held in self._sockets:
             with suppress(OSError):  # it is closed already
-                one.shutdown(socket.SHUT_RDWR)
+                held.shutdown(socket.SHUT_RDWR)
 
     def _opener(self) -> "OpenerDirector":
         from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415

@@ -186,12 +186,12 @@ async def end(board: BoardTable, item_id: str) -> bool:
         found = [
             notice_row_of(board, row) async for row in board.table.scan(partition, first, last)
         ]
-        rows = [one for one in found if one.kind in ENDED_BY_RECOVERY and one.version <= VERSION]
+        rows = [row for row in found if row.kind in ENDED_BY_RECOVERY and row.version <= VERSION]
         if not rows:
             return was_asked and was_heard
-        was_heard = any(one.was_heard for one in rows)
+        was_heard = any(row.was_heard for row in rows)
         try:
-            await board.table.commit(partition, [Delete(one.key, one.etag) for one in rows])
+            await board.table.commit(partition, [Delete(row.key, row.etag) for row in rows])
         except Conflict:
             continue
         except Unknown:

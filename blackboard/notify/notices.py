@@ -87,14 +87,15 @@ class Composer:
 
     def summary(self, notices: Sequence[Notice], *, at: datetime) -> Payload:
         """Many notices in one."""
-        counts = Counter(one.event.value for one in notices)
+        counts = Counter(notice.event.value for notice in notices)
         counted = ", ".join(f"{number:,} {event}" for event, number in counts.items())
-        named = ", ".join(one.id for one in notices[:MOST_IN_TEXT])
+        named = ", ".join(notice.id for notice in notices[:MOST_IN_TEXT])
         dots = ", ..." if len(notices) > MOST_IN_TEXT else ""
         about: Payload = {
             "counts": dict(counts),
             "items": [
-                {"event": one.event.value, "id": _valid(one.id)} for one in notices[:MOST_NAMED]
+                {"event": notice.event.value, "id": _valid(notice.id)}
+                for notice in notices[:MOST_NAMED]
             ],
         }
         return self._about("more", f"{counted}: {named}{dots}", at=at, more=about)
@@ -274,7 +275,9 @@ def _for_people(text: str) -> str:
     """Text on one line, without mentions. Chats notify people for `<!channel>`, `<@name>`,
     `@everyone` and the like, and an error may contain these.
     """
-    text = "".join(one for one in _valid(" ".join(text.split())) if one.isprintable())
+    text = "".join(
+        character for character in _valid(" ".join(text.split())) if character.isprintable()
+    )
     return re.sub(r"@(?=\w)", "@ ", text.replace("<", "‹"))
 
 

@@ -117,7 +117,7 @@ class Notifier:
     def __post_init__(self) -> None:
         clock = self.board.clock
         self._trouble = SendingTrouble(events=self.events, clock=clock)
-        self._routes = [(one, tuple(map(self._sender, one.channels))) for one in self.routes]
+        self._routes = [(route, tuple(map(self._sender, route.channels))) for route in self.routes]
         if self.dead_man is not None:
             self._pinger = Pinger(
                 dead_man=self.dead_man, clock=clock, ending=self._ending, trouble=self._trouble
@@ -141,7 +141,7 @@ class Notifier:
     def _is_wanted(self, event: NoticeKind) -> bool:
         """Whether any route sends it. A recovery also ends what was sent before."""
         is_end = event is NoticeKind.RECOVERED
-        return any(one.channels and (is_end or event in one.on) for one in self.routes)
+        return any(route.channels and (is_end or event in route.on) for route in self.routes)
 
     def _senders_for(self, notice: Notice) -> tuple[Route, tuple[NoticeSender, ...]]:
         """Its route, and the senders of that."""
@@ -204,7 +204,7 @@ class Notifier:
         tasks = [loop.create_task(self._keep_beginning())]
         if self.looks:
             tasks.append(loop.create_task(self._keep_looking()))
-        tasks += [loop.create_task(one.run()) for one in self._senders()]
+        tasks += [loop.create_task(sender.run()) for sender in self._senders()]
         if self._pinger is not None:
             tasks.append(loop.create_task(self._pinger.run()))
         try:
@@ -250,14 +250,14 @@ class Notifier:
     def _next(self) -> _Key | None:
         """The first that may be tried now: any, once more, where the worker ends."""
         now = math.inf if self._ending.is_set() else self.board.clock.monotonic()
-        return next((key for key, one in self._waiting.items() if one.not_before <= now), None)
+        return next((key for key, state in self._waiting.items() if state.not_before <= now), None)
 
     async def _until_there_is_more(self) -> None:
         """Waits for another notice, or until one is to be tried again."""
         self._news.clear()
         waiting: list[Awaitable[object]] = [self._news.wait()]
         if self._waiting:
-            soonest = min(one.not_before for one in self._waiting.values())
+            soonest = min(state.not_before for state in self._waiting.values())
             pause = max(soonest - self.board.clock.monotonic(), 0.0)
             waiting.append(self.board.clock.sleep(pause))
         await self._ending.cuts_short(until_one_ends(*waiting))

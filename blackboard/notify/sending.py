@@ -249,7 +249,7 @@ class NoticeSender:
 
     async def _try(self, batch: Sequence[BegunNotice]) -> ChannelAnswer:
         try:
-            payload = await self._payload([one.notice for one in batch])
+            payload = await self._payload([pending.notice for pending in batch])
         except Exception as problem:  # noqa: BLE001 - such as no time from the store
             self.trouble.report("notices", type(problem).__name__)
             return ChannelAnswer.LATER
@@ -274,20 +274,20 @@ class NoticeSender:
         return composer.payload(notices[0], at=at)
 
     def _emit(self, batch: Sequence[BegunNotice]) -> None:
-        for one in batch:
-            message = f"{one.notice.event.value}, by {label_of(self.channel)}"
-            self.events.emit_of(one.notice, NoticeSent, message=message)
+        for pending in batch:
+            message = f"{pending.notice.event.value}, by {label_of(self.channel)}"
+            self.events.emit_of(pending.notice, NoticeSent, message=message)
 
     async def _settle(self, batch: Sequence[BegunNotice], *, accepted: bool) -> None:
         """Records on the board how sending notices through this channel ended. A notice counts as
         sent when one channel has accepted it, and as unsent when the last one has refused it.
         """
-        for one in batch:
-            one.channels -= 1
-            if not one.etag or (one.channels and not accepted):
+        for pending in batch:
+            pending.channels -= 1
+            if not pending.etag or (pending.channels and not accepted):
                 continue
-            etag, one.etag = one.etag, ""
+            etag, pending.etag = pending.etag, ""
             try:
-                await settle(self.board, one.notice, etag, accepted=accepted)
+                await settle(self.board, pending.notice, etag, accepted=accepted)
             except Exception as problem:  # noqa: BLE001 - then it is sent once more
                 self.trouble.report("notices", type(problem).__name__)

@@ -55,7 +55,7 @@ class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
     """A program and its arguments; it reads the JSON from its standard input."""
     dead_man: str | None = None
     """An http or https address that is requested (GET) after each walk that succeeded."""
-    on: tuple[str, ...] = tuple(one.value for one in NoticeKind)
+    on: tuple[str, ...] = tuple(kind.value for kind in NoticeKind)
     """The events that are sent."""  # text: `check_notify` has a better message than msgspec
     overdue: str = "10m"
     """How long an item may be ready, but not started, before it is overdue."""
@@ -95,12 +95,12 @@ def check_route(route: RouteTable) -> None:
         raise BadInput("match", "it matches nothing", 'such as ["type:report", "tag:billing"]')
 
 
-def _check_ways(one: NotifyTable | RouteTable) -> None:
-    _check_address_given(one.webhook, "webhook")
-    if one.command and not one.command[0]:
+def _check_ways(table: NotifyTable | RouteTable) -> None:
+    _check_address_given(table.webhook, "webhook")
+    if table.command and not table.command[0]:
         raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
     known = [kind.value for kind in NoticeKind]
-    for event in one.on or ():
+    for event in table.on or ():
         if event not in known:
             raise BadInput("on", f"there is no {event!r}", f"known here: {', '.join(known)}")
 
