@@ -100,14 +100,14 @@ class Cron:
     limits: Limits = NONE
 
     def __post_init__(self) -> None:
-        expressions = [" ".join(one.split()) for one in self.expression.split(";")]
+        expressions = [" ".join(expression.split()) for expression in self.expression.split(";")]
         object.__setattr__(self, "expression", "; ".join(expressions))
         if len(expressions) > MOST_EXPRESSIONS or len(self.expression) > LONGEST_TEXT:
             problem = f"{len(expressions):,} expressions of {len(self.expression):,} characters"
             remedy = f"{MOST_EXPRESSIONS} of {LONGEST_TEXT:,} characters together at the most"
             raise BadInput("cron", problem, remedy)
-        for one in expressions:
-            _check(one, self.zone)
+        for expression in expressions:
+            _check(expression, self.zone)
 
     @property
     def text(self) -> str:
@@ -116,7 +116,9 @@ class Cron:
     def runs(self, after: datetime) -> Iterator[datetime]:
         """The runs strictly later than `after` (aware), in order; UTC."""
         last, zone = after.astimezone(UTC), find_zone(self.zone)
-        streams = [_runs(read_fields(one), zone, last) for one in self.expression.split("; ")]
+        streams = [
+            _runs(read_fields(expression), zone, last) for expression in self.expression.split("; ")
+        ]
         for run in heapq.merge(*streams):
             if run > last:
                 yield run
@@ -175,10 +177,10 @@ class Fields(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=4096)
 def _mean_interval(expression: str) -> timedelta | None:
-    fields = [read_fields(one) for one in expression.split("; ")]
-    kinds_of_days = Counter(tuple([one.on(day) for one in fields]) for day in _FOUR_YEARS)
+    fields = [read_fields(part) for part in expression.split("; ")]
+    kinds_of_days = Counter(tuple([field.on(day) for field in fields]) for day in _FOUR_YEARS)
     runs = sum(
-        days * len({time for one in compress(fields, on) for time in one.times})
+        days * len({time for field in compress(fields, on) for time in field.times})
         for on, days in kinds_of_days.items()
     )
     return len(_FOUR_YEARS) * _DAY / runs if runs else None
@@ -252,9 +254,9 @@ def idle_steps(expression: str) -> str:
     """A step that leads beyond its field, as in */90, in words; "" if there is none. Raises
     BadInput.
     """
-    for one in expression.split(";"):
-        read_fields(" ".join(one.split()))
-        for text, field in zip(one.split(), _FIELDS, strict=False):
+    for part in expression.split(";"):
+        read_fields(" ".join(part.split()))
+        for text, field in zip(part.split(), _FIELDS, strict=False):
             for element in text.split(","):
                 if "/" in element and len(numbers := _read_field(element, *field)) == 1:
                     return f"{element} matches the {field[0]} {min(numbers)} alone"

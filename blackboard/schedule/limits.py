@@ -103,7 +103,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             plural(self.runs, "run") if self.runs else "",
             f"not {self.blackout}" if self.blackout else "",
         ]
-        said = "; ".join(one for one in parts if one)
+        said = "; ".join(part for part in parts if part)
         return f" ({said})" if said else ""
 
     def opens(self, moment: datetime) -> datetime | None:
@@ -114,7 +114,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         for _ in range(MOST_WINDOWS):
             here = moment.astimezone(zone)
             wall = here.replace(tzinfo=None)
-            end = max((at for one in self.windows if (at := one.end_of(wall))), default=None)
+            end = max((at for window in self.windows if (at := window.end_of(wall))), default=None)
             if end is None:
                 return moment
             after, change = _shown_after(moment, end, zone), replay_after(here)
@@ -136,7 +136,7 @@ NONE = Limits()
 def _shown_after(moment: datetime, wall: datetime, zone: ZoneInfo) -> datetime:
     """When clocks first show `wall` after `moment`, at which they show an earlier time."""
     times = showings(wall, zone) or [first_shown(wall, zone)]
-    return next(one for one in times if one > moment)
+    return next(later for later in times if later > moment)
 
 
 def limits(
@@ -154,8 +154,8 @@ def limits(
     if not blackout:
         return Limits(until=until, runs=runs, zone=zone) if until or runs else NONE
     texts, windows = list[str](), list[Window]()
-    for one in _BETWEEN.split(blackout):
-        text, found = _read(" ".join(one.split()).lower(), calendars)
+    for part in _BETWEEN.split(blackout):
+        text, found = _read(" ".join(part.split()).lower(), calendars)
         texts.append(text)
         windows += found
     blackout = ", ".join(texts)
@@ -171,7 +171,7 @@ def _read(text: str, calendars: Calendars | None) -> tuple[str, Sequence[Window]
         return text, [window]
     if calendars is None and (written := _WRITTEN.fullmatch(text)):
         name, windows = written.groups()
-        calendars = {name: [one for one in windows.split(",") if one]}
+        calendars = {name: [window_text for window_text in windows.split(",") if window_text]}
     elif _NAME.fullmatch(text):
         name = text
     else:
@@ -187,7 +187,7 @@ def _calendar(name: str, calendars: Calendars) -> tuple[Sequence[str], Sequence[
     if name not in calendars:
         problem = f"there is no calendar {name!r}"
         raise BadInput("blackout", problem, f"write it below [calendars]; or {_REMEDY}")
-    texts, found = [" ".join(one.lower().split()) for one in calendars[name]], list[Window]()
+    texts, found = [" ".join(text.lower().split()) for text in calendars[name]], list[Window]()
     for text in texts:
         window = _window(text)
         if window is None:
@@ -221,7 +221,7 @@ def _window(text: str) -> Window | None:
         match = _TIMES.fullmatch(times)
         if match is None:
             return None
-        numbers = [int(one) for one in match.groups()]
+        numbers = [int(number) for number in match.groups()]
         begin, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
         if max(begin, end) > _MIDNIGHT or max(numbers[1], numbers[3]) > 59 or begin == end:
             return None
@@ -229,11 +229,11 @@ def _window(text: str) -> Window | None:
         if not days:
             return Window(begin=begin, end=end)
     if match := _WEEK.fullmatch(days):
-        names = [one for one in match.groups() if one]
+        names = [name for name in match.groups() if name]
         if not set(names) <= set(WEEKDAYS):
             return None
         first, last = WEEKDAYS.index(names[0]), WEEKDAYS.index(names[-1])
-        numbers = [(first + one) % 7 for one in range((last - first) % 7 + 1)]
+        numbers = [(first + step) % 7 for step in range((last - first) % 7 + 1)]
         return Window(weekdays=frozenset(numbers), begin=begin, end=end)
     if match := _DATES.fullmatch(days):
         first_day, last_day = _date(match[1]), _date(match[2] or match[1])
@@ -247,7 +247,7 @@ def _window(text: str) -> Window | None:
 
 def _date(text: str) -> tuple[int, ...]:
     """Year, month and day, or month and day; () if there is no such day."""
-    numbers = tuple(int(one) for one in text.split("-"))
+    numbers = tuple(int(number) for number in text.split("-"))
     year, month, day = (2000, *numbers)[-3:]
     try:
         date(year, month, day)

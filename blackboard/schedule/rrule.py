@@ -230,9 +230,9 @@ class Expansion:
         """The times of a rule with the hours and minutes of this one, later than `after`."""
         first = after + _SECOND
         while True:
-            if hours := min((one - first.hour) % 24 for one in self.hours):
+            if hours := min((hour - first.hour) % 24 for hour in self.hours):
                 first = first.replace(minute=0, second=0) + hours * _HOUR
-            elif minutes := min((one - first.minute) % 60 for one in self.minutes):
+            elif minutes := min((minute - first.minute) % 60 for minute in self.minutes):
                 first = first.replace(second=0) + minutes * _MINUTE
             else:
                 break
@@ -395,7 +395,9 @@ def idle_exclusions(text: str, zone: str | None) -> list[str]:
         return run is None or run > end_of_day(moment, found.zone)
 
     is_sure = in_utc or bool(zone or zone_in(text))
-    judged = [one for one in values.split(",") if one and (is_sure or not one.endswith("Z"))]
+    judged = [
+        value for value in values.split(",") if value and (is_sure or not value.endswith("Z"))
+    ]
     return list(filter(is_idle, judged))
 
 
