@@ -203,14 +203,16 @@ class DemoWorkers:
 
     def name_of(self, owner: str) -> str:
         """The short name of a worker."""
-        return next((f"{one.name} {one.pid}" for one in self.workers if one.owns(owner)), owner)
+        return next(
+            (f"{worker.name} {worker.pid}" for worker in self.workers if worker.owns(owner)), owner
+        )
 
     def check(self) -> None:
         """Raises BlackboardError when a worker has failed without being killed."""
-        for one in self.workers:
-            code = one.process.returncode
+        for worker in self.workers:
+            code = worker.process.returncode
             if code not in {None, 0, -signal.SIGKILL}:
-                raise BlackboardError(f"worker {one.name} ended with {code}: see {one.log}")
+                raise BlackboardError(f"worker {worker.name} ended with {code}: see {worker.log}")
 
 
 @asynccontextmanager
@@ -220,7 +222,7 @@ async def demo_workers(folder: DemoFolder) -> AsyncIterator[DemoWorkers]:
     try:
         yield workers
     finally:
-        await asyncio.gather(*(one.end() for one in workers.workers))
+        await asyncio.gather(*(worker.end() for worker in workers.workers))
 
 
 @asynccontextmanager

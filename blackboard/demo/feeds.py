@@ -21,8 +21,8 @@ def calendar(name: str, *events: Sequence[str]) -> bytes:
     """A calendar of these events, in folded lines."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//blackboard//demo//EN"]
     lines.append(f"X-WR-CALNAME:{name}")
-    for one in events:
-        lines += one
+    for lines_of_event in events:
+        lines += lines_of_event
     lines.append("END:VCALENDAR")
     return "".join(map(_folded, lines)).encode()
 

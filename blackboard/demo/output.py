@@ -189,8 +189,8 @@ def listed(names: Iterable[str]) -> str:
 
 def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The board as in `show`, without the columns that are the same for all items."""
-    cells = [item_cells(one, ShownTimes(board.now)) for one in board.statuses]
-    rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
+    cells = [item_cells(status, ShownTimes(board.now)) for status in board.statuses]
+    rows = _rows(cells, [status.item.owner for status in board.statuses], name_of)
     total = summary(board.statuses, total=len(board.statuses), now=board.now)
     lines = table(*titled(ITEM_COLUMNS, rows, _BOARD), width=width)
     return [*lines, [], [(total, Style.TITLE)]]
@@ -198,16 +198,16 @@ def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Li
 
 def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[Line]:
     """The partitions of a group as in `leases`."""
-    cells = [partition_cells(group, one) for one in group.partitions]
-    rows = _rows(cells, [one.item.owner for one in group.partitions], name_of)
+    cells = [partition_cells(group, partition) for partition in group.partitions]
+    rows = _rows(cells, [partition.item.owner for partition in group.partitions], name_of)
     lines = table(PARTITION_COLUMNS, rows, width=width)
     return [*lines, [], [(leases_summary(group), Style.TITLE)]]
 
 
 def leaders_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The elections of a board as in `leader`."""
-    cells = [leader_cells(one, ShownTimes(board.now)) for one in board.statuses]
-    rows = _rows(cells, [one.item.owner for one in board.statuses], name_of)
+    cells = [leader_cells(status, ShownTimes(board.now)) for status in board.statuses]
+    rows = _rows(cells, [status.item.owner for status in board.statuses], name_of)
     return table(LEADER_COLUMNS, rows, width=width)
 
 
@@ -215,8 +215,8 @@ def history_picture(
     runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf, width: int
 ) -> list[Line]:
     """Runs as in `log`."""
-    cells = [run_cells(one, ShownTimes(board.now)) for one in runs]
-    rows = _rows(cells, [one.worker for one in runs], name_of)
+    cells = [run_cells(run, ShownTimes(board.now)) for run in runs]
+    rows = _rows(cells, [run.worker for run in runs], name_of)
     return table(*titled(RUN_COLUMNS, rows, _HISTORY), width=width)
 
 

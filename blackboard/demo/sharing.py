@@ -123,7 +123,7 @@ class _Story(Story):
             override them: the fence rises by one, so that the target of the writes can refuse what
             comes late, and the pumps go on where the last acknowledged save was."""
         )
-        names = {one.name: PARTITIONS // len(others) for one in others}
+        names = {other.name: PARTITIONS // len(others) for other in others}
         await self._until(lambda group: self._shares(group) == names)
         self.output.pause()
 
@@ -134,7 +134,7 @@ class _Story(Story):
             """It says so in its row, and waits until the others look each second. Then it lets
             everything go: each partition is free for a second or so."""
         )
-        names = {one.name: PARTITIONS // len(others) for one in others}
+        names = {other.name: PARTITIONS // len(others) for other in others}
         await self._until(lambda group: self._shares(group) == names)
         self.output.pause()
 
@@ -168,9 +168,9 @@ class _Story(Story):
         while True:
             if (found := await read_elections(self.board)).statuses:
                 self.output.show(leaders_picture(found, name_of=name_of, width=self.output.width))
-                for one in found.statuses:
-                    leader = name_of(one.item.owner).split()[0] if one.item.owner else ""
-                    if one.running and not one.stale and leader in programs:
+                for status in found.statuses:
+                    leader = name_of(status.item.owner).split()[0] if status.item.owner else ""
+                    if status.running and not status.stale and leader in programs:
                         return leader
             await self.wait()
 
@@ -195,7 +195,7 @@ class _Story(Story):
 
     def _shares(self, group: GroupLeases) -> Mapping[str, int]:
         """How many partitions each worker holds, by its letter."""
-        owners = [one.holder for one in group.partitions if one.holder]
+        owners = [partition.holder for partition in group.partitions if partition.holder]
         return Counter(self.workers.name_of(owner).split()[0] for owner in owners)
 
     async def _look(self) -> GroupLeases | None:
@@ -204,8 +204,8 @@ class _Story(Story):
             (group,) = await read_groups(self.board, GROUP)
         except BadInput:
             return None
-        for one in group.partitions:
-            self._check(one.item.id, int(one.item.checkpoint or 0))
+        for partition in group.partitions:
+            self._check(partition.item.id, int(partition.item.checkpoint or 0))
         name_of, width = self.workers.name_of, self.output.width
         self.output.show(leases_picture(group, name_of=name_of, width=width))
         return group

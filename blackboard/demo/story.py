@@ -148,9 +148,11 @@ class _Story(Story):
 
     async def _a_stale_lock(self, left: Sequence[Lock]) -> None:
         board = await self._until(
-            lambda board: any(one.stale or _taken(one, lock) for one, lock in _of(board, left))
+            lambda board: any(
+                status.stale or _taken(status, lock) for status, lock in _of(board, left)
+            )
         )
-        stale = [lock for one, lock in _of(board, left) if one.stale or _taken(one, lock)]
+        stale = [lock for status, lock in _of(board, left) if status.stale or _taken(status, lock)]
         self.output.title("4  A lock goes stale")
         self.output.say(
             f"""A live worker renews its locks at short intervals. For
@@ -160,7 +162,9 @@ class _Story(Story):
         self.output.pause()
 
     async def _an_override(self, left: Sequence[Lock]) -> None:
-        await self._until(lambda board: all(_taken(one, lock) for one, lock in _of(board, left)))
+        await self._until(
+            lambda board: all(_taken(status, lock) for status, lock in _of(board, left))
+        )
         self.output.title("5  ... and is overridden")
         self.output.say(
             f"""A has taken over {_names(left)}: its name is in the lock, the fence is
@@ -210,7 +214,7 @@ class _Story(Story):
         self._week(town, today)
         self.output.title("Three commands to try next")
         commands = ("show", f"log {town}", f"why {town}")
-        self.output.lines(f"{program} {self.folder.options} {one}" for one in commands)
+        self.output.lines(f"{program} {self.folder.options} {command}" for command in commands)
 
     def _history(self, runs: Sequence[Run], board: BoardStatus) -> None:
         self.output.title(f"What the board has recorded of {runs[0].id}, newest first")
@@ -219,8 +223,8 @@ class _Story(Story):
 
     def _records(self, board: BoardStatus, town: str) -> None:
         self.output.title("The board as it was read in 2009: three of its records")
-        first = sorted(board.statuses, key=lambda one: one.item.id != town)
-        records = "\n\n".join(plain_record(one) for one in first[:SHOWN_PLAIN])
+        first = sorted(board.statuses, key=lambda status: status.item.id != town)
+        records = "\n\n".join(plain_record(status) for status in first[:SHOWN_PLAIN])
         self.output.lines(records.split("\n"))
 
     def _files(self) -> None:
@@ -240,23 +244,25 @@ class _Story(Story):
 
 def _in_full_swing(board: BoardStatus) -> bool:
     """Whether more runs go on than one worker has slots for, and one has reported progress."""
-    running = [one for one in board.statuses if one.running]
-    reported = any(one.lock is not None and one.lock.progress for one in running)
+    running = [status for status in board.statuses if status.running]
+    reported = any(status.lock is not None and status.lock.progress for status in running)
     return (len(running) > SLOTS and reported) or _done(board) > 0
 
 
 def _done(board: BoardStatus) -> int:
     """The number of towns that have a calendar and do not run."""
-    return sum(one.item.outcome is Outcome.OK and not one.running for one in board.statuses)
+    return sum(
+        status.item.outcome is Outcome.OK and not status.running for status in board.statuses
+    )
 
 
-def _taken(one: ItemStatus, lock: Lock) -> bool:
-    return one.item.fence > lock.fence
+def _taken(status: ItemStatus, lock: Lock) -> bool:
+    return status.item.fence > lock.fence
 
 
 def _of(board: BoardStatus, locks: Sequence[Lock]) -> list[tuple[ItemStatus, Lock]]:
     by_id = {lock.id: lock for lock in locks}
-    return [(one, by_id[one.item.id]) for one in board.statuses if one.item.id in by_id]
+    return [(status, by_id[status.item.id]) for status in board.statuses if status.item.id in by_id]
 
 
 def _names(locks: Sequence[Lock]) -> str:
@@ -265,10 +271,10 @@ def _names(locks: Sequence[Lock]) -> str:
 
 def files_in(folder: Path) -> Iterator[str]:
     """The files that the towns' runs have written: a line for each kind."""
-    there = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+    there = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     for ending, about in KINDS:
-        mine = [one for one in there if one.name[one.name.index(".") :] == ending]
-        size = sum(one.stat().st_size for one in mine)
+        mine = [path for path in there if path.name[path.name.index(".") :] == ending]
+        size = sum(path.stat().st_size for path in mine)
         yield f"{len(mine):2} {ending:12} {size / 1000:4.0f} kB  {about}"
 
 
@@ -283,7 +289,7 @@ def week_in(events: Path, *, today: date) -> list[str]:
     """A town's events of the coming days, a line each: in its own time, with all their sources."""
     found = msgspec.json.decode(events.read_bytes())["events"]
     last = today + timedelta(days=_DAYS)
-    return [_line(one) for one in found if today <= _day(one["start"]) < last]
+    return [_line(run) for run in found if today <= _day(run["start"]) < last]
 
 
 def _day(moment: str) -> date:
