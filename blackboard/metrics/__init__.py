@@ -60,5 +60,7 @@ class _WithoutCreated(Collector):
 
     def collect(self) -> Iterable[Metric]:
         for metric in self.metrics:
-            metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
+            metric.samples = [
+                sample for sample in metric.samples if not sample.name.endswith("_created")
+            ]
             yield metric

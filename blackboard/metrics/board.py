@@ -47,28 +47,30 @@ def board_metrics(overview: Overview) -> Iterator[Metric]:
     meaning = "How long an item has been ready, the longest time."
     yield _gauge("oldest_ready_seconds", meaning, max(waited, 0))
     yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
-    alive = [one for one in overview.present if not one.lost]
+    alive = [worker for worker in overview.present if not worker.lost]
     present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
     yield _gauge("workers", "Workers: alive, or lost.", present, "state")
-    slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
+    slots, running = sum(worker.slots for worker in alive), sum(worker.running for worker in alive)
     yield _gauge("slots", "Slots of the workers that are alive.", slots)
     yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
     groups = overview.groups[: metrics.MOST_NAMES]
     yield _gauge(
         "partitions",
         "Partitions: held, free, or paused.",
-        {(one.name, state): of for one in groups for state, of in _shares(one).items()},
+        {(group.name, state): of for group in groups for state, of in _shares(group).items()},
         "group",
         "state",
     )
     yield _gauge(
         "partition_free_seconds",
         "How long a partition has had no worker, the longest time.",
-        {one.name: one.free.total_seconds() for one in groups},
+        {group.name: group.free.total_seconds() for group in groups},
         "group",
     )
-    elections = [one for one in overview.elections.statuses if not one.item.is_paused]
-    led = {one.item.id: bool(one.holder) for one in elections}
+    elections = [
+        election for election in overview.elections.statuses if not election.item.is_paused
+    ]
+    led = {election.item.id: bool(election.holder) for election in elections}
     yield _gauge(
         "leader",
         "1 where an election has a leader, else 0; without elections that are paused.",
@@ -86,9 +88,9 @@ def _by_type(counted: Statistics) -> Mapping[str, Counter[str]]:
     """
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     left = _counter(counted)
-    for one in counted.by_type:
-        found[one.type] += _counter(one)
-        left -= _counter(one)
+    for type_counts in counted.by_type:
+        found[type_counts.type] += _counter(type_counts)
+        left -= _counter(type_counts)
     if left["items"]:
         found[metrics.OTHERS] += left
     return found

@@ -244,7 +244,7 @@ class WorkerMetrics:
     def _drop_runs(self, worker: str) -> None:
         """Those that a worker which has ended could not release are in progress no longer."""
         for shown, runs in self._running.items():
-            runs -= {one for one in runs if one[0] == worker}
+            runs -= {key for key in runs if key[0] == worker}
             shown.set(len(runs))
 
     # ---- the worker, its walks, the store
