@@ -92,7 +92,7 @@ class ServiceClock:
         """
         received, shown = self._clock.monotonic(), _seconds(date)
         reply = _Range(shown - received, shown + TICK - sent, received)
-        former = next((one for one in self._ranges if one.may_show(reply)), None)
+        former = next((range_ for range_ in self._ranges if range_.may_show(reply)), None)
         if former is None:
             present = reply
             self._jumped, self._since = self._since is not None, received
@@ -100,8 +100,8 @@ class ServiceClock:
             present = former.narrowed(reply)
         if former is None or former is not self._ranges[0]:
             self._ahead = present.low
-        others = (one for one in self._ranges if one is not former)
-        kept = (one for one in others if received - one.at < REMEMBERED)
+        others = (range_ for range_ in self._ranges if range_ is not former)
+        kept = (range_ for range_ in others if received - range_.at < REMEMBERED)
         self._ranges = [present, *kept]
         self._ahead = min(max(self._ahead, present.low), present.high)
 
@@ -129,8 +129,10 @@ class ServiceClock:
     def age(self, stamp: datetime) -> float:
         """Seconds since the service wrote `stamp`, at least."""
         now, written = self._clock.monotonic(), _seconds(stamp)
-        clocks = (one.widened(now) for one in self._ranges)
-        ages = [now + one.low - written for one in clocks if written <= now + one.high + AHEAD]
+        clocks = (range_.widened(now) for range_ in self._ranges)
+        ages = [
+            now + clock.low - written for clock in clocks if written <= now + clock.high + AHEAD
+        ]
         assert self._since is not None
         if self._jumped or not ages:
             ages.append(now - self._since)

@@ -83,8 +83,8 @@ class Connection:
         host = _host(fields)
         if host is None:
             raise _unreadable("its TableEndpoint is not an address")
-        for one in (host, _text(fields, "endpointsuffix"), _text(fields, "accountendpoint")):
-            refuse_cosmos(urlsplit(one).netloc or one)
+        for address in (host, _text(fields, "endpointsuffix"), _text(fields, "accountendpoint")):
+            refuse_cosmos(urlsplit(address).netloc or address)
         if _text(fields, "usedevelopmentstorage").lower() == "true":
             return cls(account=EMULATOR, key=Secret(EMULATOR_KEY))
         found = cls(

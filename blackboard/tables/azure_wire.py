@@ -151,17 +151,17 @@ def etags_of(status: int, headers: Mapping[str, str], body: bytes, ops: Sequence
     if status != ACCEPTED:
         raise _problem(status, headers, body)
     answers = list(_ANSWER.finditer(body))
-    for one in answers:
-        if not one[1].startswith(b"2"):
-            content = body[one.end() :].partition(b"\r\n\r\n")[2]
-            raise _problem(int(one[1]), headers, content.partition(b"\r\n--")[0])
-    ends = [*(one.start() for one in answers[1:]), len(body)]
+    for answer in answers:
+        if not answer[1].startswith(b"2"):
+            content = body[answer.end() :].partition(b"\r\n\r\n")[2]
+            raise _problem(int(answer[1]), headers, content.partition(b"\r\n--")[0])
+    ends = [*(answer.start() for answer in answers[1:]), len(body)]
     etags = []
-    for op, one, end in zip(ops, answers, ends, strict=True):
+    for op, answer, end in zip(ops, answers, ends, strict=True):
         if isinstance(op, Delete):
             etags.append("")
         else:
-            found = _ETAG.search(body, one.end(), end)
+            found = _ETAG.search(body, answer.end(), end)
             if found is None:
                 raise ValueError("a part without an etag")
             etags.append(found[1].decode())
@@ -214,7 +214,7 @@ def page_of(
     """
     if status != OK:
         raise _problem(status, headers, body)
-    rows = [_row(one) for one in _read_page(body).value]
+    rows = [_row(record) for record in _read_page(body).value]
     keys = [headers.get(f"x-ms-continuation-{name}") for name in CONTINUATION]
     return rows, tuple(key or "" for key in keys) if any(keys) else ()
 

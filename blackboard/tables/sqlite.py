@@ -160,7 +160,7 @@ class Ages:
     def _drop_old(self, now: float) -> None:
         if len(self._sights) < self._many:
             return
-        kept = {key: one for key, one in self._sights.items() if now - one.last < KEEP_SIGHT}
+        kept = {key: sight for key, sight in self._sights.items() if now - sight.last < KEEP_SIGHT}
         self._sights, self._many = kept, max(MANY, 2 * len(kept))
 
 
@@ -240,9 +240,9 @@ class SqliteTable:
         if not ops:
             return []
         self.requests.commits += 1
-        one = _Commit(Batch(partition, ops, datas, list(map(encode_row, datas))))
-        self._commits.append(one)
-        return await self._thread.call(partial(self._answered, one))
+        commit = _Commit(Batch(partition, ops, datas, list(map(encode_row, datas))))
+        self._commits.append(commit)
+        return await self._thread.call(partial(self._answered, commit))
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
@@ -256,19 +256,19 @@ class SqliteTable:
 
         return Pages(fetch, first=first, limit=limit)
 
-    def _answered(self, one: _Commit) -> list[Etag]:
+    def _answered(self, commit: _Commit) -> list[Etag]:
         """The answer to a batch. If it has none yet, it is written with the batches that wait
         behind it.
         """
-        if one.answer is None:
+        if commit.answer is None:
             group = self._next_group()
             answers = self._file.apply([each.batch for each in group])
             for each, answer in zip(group, answers, strict=True):
                 each.answer = answer
-        assert one.answer is not None
-        if isinstance(one.answer, Exception):
-            raise one.answer
-        return one.answer
+        assert commit.answer is not None
+        if isinstance(commit.answer, Exception):
+            raise commit.answer
+        return commit.answer
 
     def _next_group(self) -> list[_Commit]:
         """The batches to write in one transaction, in their order."""

@@ -183,7 +183,7 @@ class SqliteFile:
                 return self._applied(batches, again=False)
             if len(batches) == 1:
                 return [error]
-        return [answer for one in batches for answer in self._applied([one], again=again)]
+        return [answer for batch in batches for answer in self._applied([batch], again=again)]
 
     def _at_once(self, batches: Sequence[Batch]) -> list[Answer] | None:
         """Writes the batches without reading. None when one does not find what it expects, or a
