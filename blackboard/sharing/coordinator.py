@@ -113,9 +113,9 @@ class Housekeeping:
         """Counts the items, writes that down, and reports which ones are failing."""
         by, failing = self.events.worker, list[str]()
 
-        def note(one: ItemStatus) -> None:
-            if one.failing and len(failing) < MOST_REPORTED:
-                failing.append(one.item.id)
+        def note(status: ItemStatus) -> None:
+            if status.failing and len(failing) < MOST_REPORTED:
+                failing.append(status.item.id)
 
         counted = await count(self.board, by=by, term=self.term, pause=self.pause, each=note)
         self.items = counted.items
@@ -160,8 +160,13 @@ class Housekeeping:
         request = Examination(cycle=self.cycle, quick=True, pause=self.pause)
         report = await examine(self.board, request)
         findings = [
-            BoardFinding(code=one.code, subject=one.subject, problem=one.problem, grave=one.grave)
-            for one in report.findings[:MOST_REPORTED]
+            BoardFinding(
+                code=finding.code,
+                subject=finding.subject,
+                problem=finding.problem,
+                grave=finding.grave,
+            )
+            for finding in report.findings[:MOST_REPORTED]
         ]
         self.events.emit(BoardExamined, items=report.items, findings=tuple(findings))
 
@@ -285,8 +290,8 @@ class Coordinator:
         try:
             async with asyncio.TaskGroup() as group:
                 duties = [
-                    group.create_task(one)
-                    for one in (
+                    group.create_task(duty)
+                    for duty in (
                         self._keep(house.count, COUNTED_EVERY),
                         self._keep(house.plan_anew, COUNTED_EVERY),
                         self._keep(house.examine, EXAMINES_EVERY, after=SETTLES),
@@ -294,8 +299,8 @@ class Coordinator:
                     )
                 ]
                 await term.lost.wait()
-                for one in duties:
-                    one.cancel()
+                for duty in duties:
+                    duty.cancel()
         finally:
             reason = term.lost.reason or "the worker ends"
             self.events.emit(CoordinatorEnded, term=term.fence, reason=reason)

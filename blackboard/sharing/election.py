@@ -433,12 +433,12 @@ class Election:
         if self._others is None:
             longest = self._state.times.lease + self._board.table.resolution
             found = [
-                Identifier(one.rank, one.owner)
-                for one in await workers(self._board)
-                if one.age <= longest and one.takes(self.name) and one.owner != self.owner
+                Identifier(worker.rank, worker.owner)
+                for worker in await workers(self._board)
+                if worker.age <= longest and worker.takes(self.name) and worker.owner != self.owner
             ]
             self._others = tuple(found)
-            self._ranks = {one.owner: one.rank for one in found}
+            self._ranks = {worker.owner: worker.rank for worker in found}
         return self._others
 
     async def _step(self, event: Event) -> None:
@@ -480,8 +480,8 @@ class Election:
         board = self._board
         taken: tuple[Claim, ...] = ()
         if isinstance(found, Lock):
-            one = await claims.override(board, found, owner=self.owner)
-            taken = (one,) if one else ()
+            lock = await claims.override(board, found, owner=self.owner)
+            taken = (lock,) if lock else ()
         else:
             settings = board.resolve(found.type, found.spec)
             now = await board.table.now()
@@ -570,7 +570,7 @@ def _checked_kind(kind: str) -> ElectionKind:
     try:
         return ElectionKind(kind)
     except ValueError:
-        kinds = ", ".join(one.value for one in ElectionKind)
+        kinds = ", ".join(known.value for known in ElectionKind)
         raise BadInput("kind", f"there is no kind {kind!r}", f"one of {kinds}") from None
 
 

@@ -160,11 +160,11 @@ class PartitionNames:
         if isinstance(found, str | bytes):
             raise TypeError(f"{found!r} is one text, not a list of names")
         named, odd = list[str](), list[str]()
-        for one in found:
-            if is_partition(one):
-                named.append(one)
+        for name in found:
+            if is_partition(name):
+                named.append(name)
             else:
-                odd.append(_shown(one))
+                odd.append(_shown(name))
         self._leave_out(odd)
         return check_partitions(f"pump {self._group!r}", dict.fromkeys(named))
 

@@ -179,8 +179,8 @@ class RedisBus:
         awaitable.
         """
         async with self._room:
-            for one in (_Part.CONNECTION, part):
-                trouble = self._down.get(one)
+            for named in (_Part.CONNECTION, part):
+                trouble = self._down.get(named)
                 if trouble is not None and self._clock.monotonic() < trouble.retry_at:
                     raise BusAway(trouble.problem)
             try:
@@ -367,9 +367,9 @@ def _made(url: str, answers_within: float) -> Redis:
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:
     """Cancels until they have ended: the client may swallow a cancellation during a request."""
-    while left := [one for one in tasks if not one.done()]:
-        for one in left:
-            one.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
         await asyncio.wait(left, timeout=MOMENT)
     await asyncio.gather(*tasks, return_exceptions=True)
 
