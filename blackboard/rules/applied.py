@@ -39,29 +39,33 @@ OWN = (ADDED, COPIED, MOVED)
 
 def is_applied(item: Item, name: str) -> bool:
     """Whether the request of this name was applied to the item."""
-    names = {one.name for one in item.applied} | {one.name for one in item.requests}
+    names = {applied.name for applied in item.applied} | {request.name for request in item.requests}
     return name in names
 
 
 def additions(item: Item | None) -> tuple[Applied, ...]:
     """The names of an item that the next life of its id keeps."""
-    return tuple(one for one in item.applied if one.name.startswith(ADDED)) if item else ()
+    return (
+        tuple(applied for applied in item.applied if applied.name.startswith(ADDED)) if item else ()
+    )
 
 
 def requests_of(item: Item) -> tuple[Applied, ...]:
     """The names that a renamed item keeps: those of no addition and no rename."""
-    return tuple(one for one in item.applied if not one.name.startswith(OWN))
+    return tuple(applied for applied in item.applied if not applied.name.startswith(OWN))
 
 
 def remembering(item: Item, name: str, *, now: datetime) -> tuple[Applied, ...] | None:
     """The names of an item after one more request was applied. None: there is no room for its name,
     since none of the others may be forgotten yet.
     """
-    in_hand = next((one for one in reversed(item.applied) if serves(item.slot, one.at)), None)
+    in_hand = next(
+        (applied for applied in reversed(item.applied) if serves(item.slot, applied.at)), None
+    )
     kept = [
-        one
-        for place, one in enumerate(item.applied, 1)
-        if place < ALWAYS or now - one.at <= REMEMBERED or one is in_hand
+        applied
+        for place, applied in enumerate(item.applied, 1)
+        if place < ALWAYS or now - applied.at <= REMEMBERED or applied is in_hand
     ]
     if len(kept) >= MOST:
         return None

@@ -148,8 +148,8 @@ def account_is_away(replies: Iterable[LastReply], *, since: float, now: float) -
     """
     oldest = max(since - SPACING, now - ANSWER_LASTS)
     found = tuple(replies)
-    some_bad = any(not one.is_good for one in found)
-    return some_bad and not any(one.is_good and one.when >= oldest for one in found)
+    some_bad = any(not result.is_good for result in found)
+    return some_bad and not any(result.is_good and result.when >= oldest for result in found)
 
 
 def tried(before: Circuit, *, now: float) -> Circuit:

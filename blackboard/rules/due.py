@@ -76,27 +76,27 @@ def decide_token(
     return Move.PUT_OFF if is_closed(token, now=now, settings=settings) else Move.RUN
 
 
-def is_missed(one: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
+def is_missed(row: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
     """Whether the item has `missed = "none"`, and its slot is late or it is in a blackout now. An
     `every`, a retry, and a run that is for no slot of the schedule are never missed.
     """
     by_the_clock = settings.schedule is not None and not isinstance(settings.schedule, Every)
-    if settings.missed != "none" or not by_the_clock or not _is_scheduled(one):
+    if settings.missed != "none" or not by_the_clock or not _is_scheduled(row):
         return False
-    late = now - max(one.slot, one.ready)
-    return late > settings.missed_after or is_closed(one, now=now, settings=settings)
+    late = now - max(row.slot, row.ready)
+    return late > settings.missed_after or is_closed(row, now=now, settings=settings)
 
 
-def is_closed(one: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
+def is_closed(row: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
     """Whether a blackout keeps the item from running now. A retry may run in it, and so may a run
     that is for no slot of the schedule: an operator asked for it, or gave the item another schedule
     while it ran, and it was put back.
     """
-    return _is_scheduled(one) and opens(settings.schedule, now) != now
+    return _is_scheduled(row) and opens(settings.schedule, now) != now
 
 
-def _is_scheduled(one: Item | Token) -> bool:
-    return one.attempt == 1 and one.slot == one.planned
+def _is_scheduled(row: Item | Token) -> bool:
+    return row.attempt == 1 and row.slot == row.planned
 
 
 def decide_lock(

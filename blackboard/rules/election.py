@@ -233,15 +233,17 @@ def _elected(state: Candidacy, now: float) -> Candidacy:
 
 def _bully_begins(state: Candidacy, now: float) -> Step:
     state = replace(state, number=state.number + 1)
-    higher = [one for one in state.others if one > state.me]
+    higher = [other for other in state.others if other > state.me]
     if not higher:
         return _bully_wins(state, now)
     asking = replace(state, phase=ElectionPhase.ASKING, until=now + state.times.answer)
-    return Step(asking, tuple(_message(state, MessageKind.ELECTION, one.owner) for one in higher))
+    return Step(
+        asking, tuple(_message(state, MessageKind.ELECTION, other.owner) for other in higher)
+    )
 
 
 def _bully_wins(state: Candidacy, now: float) -> Step:
-    sends = tuple(_message(state, MessageKind.COORDINATOR, one.owner) for one in state.others)
+    sends = tuple(_message(state, MessageKind.COORDINATOR, other.owner) for other in state.others)
     return Step(_elected(state, now), sends)
 
 
@@ -294,7 +296,7 @@ def _ring_begins(state: Candidacy, now: float) -> Step:
 
 def _passed_on(state: Candidacy, ids: tuple[Identifier, ...], number: int, now: float) -> Step:
     """Passes the list to the next candidate; where there is none, it was around."""
-    left = [one for one in state.others if one.owner not in state.silent]
+    left = [other for other in state.others if other.owner not in state.silent]
     if not left:
         return _closed(state, ids, now)
     following = _next_of(state.me, left)
@@ -308,7 +310,7 @@ def _passed_on(state: Candidacy, ids: tuple[Identifier, ...], number: int, now: 
 def _next_of(me: Identifier, others: Iterable[Identifier]) -> Identifier:
     """The lowest of those above, else the lowest of all."""
     ordered = sorted(others)
-    return next((one for one in ordered if one > me), ordered[0])
+    return next((other for other in ordered if other > me), ordered[0])
 
 
 def _closed(state: Candidacy, ids: tuple[Identifier, ...], now: float) -> Step:
@@ -318,8 +320,8 @@ def _closed(state: Candidacy, ids: tuple[Identifier, ...], now: float) -> Step:
     return Step(
         state,
         tuple(
-            _message(state, MessageKind.COORDINATOR, one.owner, ids=(elected,))
-            for one in sorted({*state.others, *ids} - {state.me})
+            _message(state, MessageKind.COORDINATOR, other.owner, ids=(elected,))
+            for other in sorted({*state.others, *ids} - {state.me})
         ),
     )
 

@@ -46,47 +46,47 @@ class Partition(ItemStatus, frozen=True, kw_only=True):
 
 
 def judged(
-    one: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
+    partition: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
 ) -> Partition:
     """The state of a partition at `now`, by the store's clock. `resumed` is when it was last
     resumed.
     """
     free = timedelta(0)
-    if one.holder:
+    if partition.holder:
         state = PartitionState.HELD
-    elif one.item.is_paused:
+    elif partition.item.is_paused:
         state = PartitionState.PAUSED
-    elif one.item.waits and says_future(one.item, now=now):
+    elif partition.item.waits and says_future(partition.item, now=now):
         state = PartitionState.SET_BACK
     else:
-        free = _free_for(one, now=now, resumed=resumed)
+        free = _free_for(partition, now=now, resumed=resumed)
         late = PartitionState.UNOWNED if free > lease else PartitionState.MOVING
-        state = PartitionState.FAILING if _is_failing(one, lease) else late
+        state = PartitionState.FAILING if _is_failing(partition, lease) else late
     return Partition(
-        one.item,
-        one.lock,
-        stale=one.stale,
-        overdue=one.overdue,
-        silent=one.silent,
+        partition.item,
+        partition.lock,
+        stale=partition.stale,
+        overdue=partition.overdue,
+        silent=partition.silent,
         state=state,
         free=free,
     )
 
 
 def has_no_leader(
-    one: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
+    partition: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
 ) -> bool:
     """Whether an election that is not paused has had no leader for longer than its lease, or
     nothing says for how long: it was released in the future, or renewed before the host was
     started.
     """
-    if one.holder or one.item.is_paused:
+    if partition.holder or partition.item.is_paused:
         return False
-    if one.lock is not None and not math.isfinite(one.lock.age):
+    if partition.lock is not None and not math.isfinite(partition.lock.age):
         return True
-    if one.item.waits and says_future(one.item, now=now):
+    if partition.item.waits and says_future(partition.item, now=now):
         return True
-    return _free_for(one, now=now, resumed=resumed) > lease
+    return _free_for(partition, now=now, resumed=resumed) > lease
 
 
 def ran_for(item: Item) -> timedelta:
@@ -94,21 +94,21 @@ def ran_for(item: Item) -> timedelta:
     return max(item.stop - item.start, timedelta(0)) if item.start and item.stop else timedelta(0)
 
 
-def _is_failing(one: ItemStatus, lease: timedelta) -> bool:
+def _is_failing(partition: ItemStatus, lease: timedelta) -> bool:
     """Whether its pump fails again and again, and no person has acknowledged that."""
-    item = one.item
+    item = partition.item
     is_known = item.failures <= 1 or item.is_acknowledged
     return not is_known and item.waits and item.outcome in FAILING and ran_for(item) < lease
 
 
-def _free_for(one: ItemStatus, *, now: datetime, resumed: datetime | None) -> timedelta:
+def _free_for(partition: ItemStatus, *, now: datetime, resumed: datetime | None) -> timedelta:
     since: datetime | None = None
-    if one.stale and one.lock is not None:
-        if math.isfinite(one.lock.age):
-            return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))
-        since = one.item.start  # the host has booted since: the last renewal came no earlier
-    elif not one.item.running:
-        since = _released_at(one.item, resumed)
+    if partition.stale and partition.lock is not None:
+        if math.isfinite(partition.lock.age):
+            return timedelta(seconds=max(partition.lock.age - partition.lock.stale_after, 0.0))
+        since = partition.item.start  # the host has booted since: the last renewal came no earlier
+    elif not partition.item.running:
+        since = _released_at(partition.item, resumed)
     return max(now - since, timedelta(0)) if since else timedelta(0)
 
 

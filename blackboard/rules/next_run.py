@@ -199,7 +199,7 @@ def serves(slot: datetime, asked: datetime) -> bool:
 
 def slots_in_line(item: Item) -> tuple[datetime, ...]:
     """The slots of the run in hand and of all requests behind it."""
-    return item.slot, *(one.slot for one in item.requests)
+    return item.slot, *(request.slot for request in item.requests)
 
 
 # ---- when it is ready

@@ -84,12 +84,12 @@ class Picture(Struct, frozen=True, kw_only=True):
     def counts(self) -> Counter[str]:
         """How many partitions each worker holds."""
         owners = Counter(self.held.values())
-        return Counter({one: owners[one] for one in self.workers})
+        return Counter({worker: owners[worker] for worker in self.workers})
 
     @property
     def paused_counts(self) -> Counter[str]:
         """How many paused partitions each worker holds."""
-        return Counter(self.held[one] for one in self.paused if one in self.held)
+        return Counter(self.held[name] for name in self.paused if name in self.held)
 
     @property
     def is_even(self) -> bool:
@@ -103,8 +103,8 @@ class Picture(Struct, frozen=True, kw_only=True):
         does.
         """
         held, paused = self.counts, self.paused_counts
-        able = [one for one in held if held[one] > paused[one]]
-        return min(able, key=lambda one: (-held[one], one), default="")
+        able = [worker for worker in held if held[worker] > paused[worker]]
+        return min(able, key=lambda worker: (-held[worker], worker), default="")
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -120,13 +120,13 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 def shares(partitions: int, held: Mapping[str, int], paused: Mapping[str, int]) -> dict[str, int]:
     """The share of each worker, by how many each holds, and how many of these are paused."""
-    order = sorted(held, key=lambda one: (-held[one], one))
+    order = sorted(held, key=lambda worker: (-held[worker], worker))
     least, more = divmod(partitions, len(order))
-    share = {one: least + (place < more) for place, one in enumerate(order)}
-    full = {one: paused[one] for one in order if paused[one] > share[one]}
+    share = {worker: least + (place < more) for place, worker in enumerate(order)}
+    full = {worker: paused[worker] for worker in order if paused[worker] > share[worker]}
     if not full:
         return share
-    rest = {one: held[one] for one in order if one not in full}
+    rest = {worker: held[worker] for worker in order if worker not in full}
     return full | shares(partitions - sum(full.values()), rest, paused)
 
 
@@ -147,7 +147,7 @@ def decide(
     if held[me] < share[me]:
         take = _taken(picture, me, held=held, share=share, left=left)
         if late:
-            take = tuple(one for one in take if one in free)
+            take = tuple(name for name in take if name in free)
         return Decision(take=take, again=HURRY)
     if free or picture.stale:
         return Decision(again=WATCHFUL)
@@ -167,20 +167,20 @@ def _taken(
     left: Collection[str],
 ) -> tuple[str, ...]:
     """The partitions that are dealt to a worker, in the order of their names."""
-    room = {one: share[one] - held[one] for one in sorted(held)}
+    room = {worker: share[worker] - held[worker] for worker in sorted(held)}
     mine: list[str] = []
     others: list[str] = []
-    for one in sorted(picture.stale):
-        owner = picture.stale[one]
+    for name in sorted(picture.stale):
+        owner = picture.stale[name]
         if room.get(owner, 0) > 0:
             room[owner] -= 1
             if owner == me:
-                mine.append(one)
+                mine.append(name)
         else:
-            others.append(one)
-    for one, owner in zip(sorted([*others, *picture.free]), _dealt(room), strict=False):
+            others.append(name)
+    for name, owner in zip(sorted([*others, *picture.free]), _dealt(room), strict=False):
         if owner == me:
-            mine.append(one)
+            mine.append(name)
     spare = share[me] - held[me] - len(mine)
     waited = {*left} & {*picture.stale, *picture.free} - {*mine}
     return tuple(sorted([*mine, *sorted(waited)[:spare]]))
@@ -191,7 +191,7 @@ def _dealt(room: Mapping[str, int]) -> Iterator[str]:
     second, and a worker that lacks one may not have seen that yet.
     """
     for turn in reversed(range(max(room.values()))):
-        yield from (one for one in room if room[one] > turn)
+        yield from (worker for worker in room if room[worker] > turn)
 
 
 def names_of(partitions: int | Iterable[str]) -> tuple[str, ...]:
@@ -214,10 +214,10 @@ def counting(
     hold locks that are not stale, `leaving` are about to end. While a group `begins`, nothing of it
     has been held for a round.
     """
-    some = {one for one, twice in announced.items() if twice or begins or one in owners}
+    some = {worker for worker, twice in announced.items() if twice or begins or worker in owners}
     return frozenset(({me} | some) - (set(leaving) - {me}))
 
 
 def youngest(since: Mapping[str, float], count: int) -> Sequence[str]:
     """The `count` partitions that were taken last, by the times at which each was."""
-    return sorted(since, key=lambda one: (-since[one], one))[:count]
+    return sorted(since, key=lambda worker: (-since[worker], worker))[:count]

@@ -119,18 +119,18 @@ class Tally:
         self._by_type: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._earliest: datetime | None = None
 
-    def add(self, one: ItemStatus) -> None:
+    def add(self, status: ItemStatus) -> None:
         """Counts an item, which is no tombstone."""
-        counts = self._by_type[one.item.type]
+        counts = self._by_type[status.item.type]
         counts["items"] += 1
-        counts[one.item.state.value] += 1
+        counts[status.item.state.value] += 1
         for name in ("running", "stale", "overdue", "failing"):
-            if getattr(one, name):
+            if getattr(status, name):
                 counts[name] += 1
-        if one.warnings:
+        if status.warnings:
             counts["warned"] += 1
-        if one.waiting and (self._earliest is None or one.item.ready < self._earliest):
-            self._earliest = one.item.ready
+        if status.waiting and (self._earliest is None or status.item.ready < self._earliest):
+            self._earliest = status.item.ready
 
     def statistics(self, *, at: datetime, by: str = "", term: int = 0, took: float) -> Statistics:
         """The counts of all items that were added."""
@@ -147,14 +147,14 @@ class Tally:
 
     def _most_frequent(self) -> Sequence[TypeCounts]:
         found = [TypeCounts(type=name, **_counts(counts)) for name, counts in self._by_type.items()]
-        return sorted(found, key=lambda one: (-one.items, one.type))
+        return sorted(found, key=lambda type_counts: (-type_counts.items, type_counts.type))
 
 
 def counts_of(statuses: Iterable[ItemStatus], *, now: datetime) -> Statistics:
     """The counts of items that have been read."""
     tally = Tally()
-    for one in statuses:
-        tally.add(one)
+    for status in statuses:
+        tally.add(status)
     return tally.statistics(at=now, took=0.0)
 
 

@@ -48,7 +48,7 @@ class Planning(Struct, frozen=True, kw_only=True):
     def schedules(self) -> Sequence[Schedule]:
         """The schedules that may explain the planned slot."""
         both = (self.settings.schedule, self.written)
-        return [one for one in dict.fromkeys(both) if one is not None]
+        return [moment for moment in dict.fromkeys(both) if moment is not None]
 
 
 def says_future(item: Item, *, now: datetime) -> bool:
@@ -136,9 +136,9 @@ def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
         return True
     earliest = max(item.planned, now)
     if not is_retry:  # a slot may wait for the end of a time without runs
-        ends = [opens(one, earliest) or earliest for one in planning.schedules]
+        ends = [opens(schedule, earliest) or earliest for schedule in planning.schedules]
         earliest = max(ends, default=earliest)
-    is_every = {type(one) for one in planning.schedules} == {Every}
+    is_every = {type(schedule) for schedule in planning.schedules} == {Every}
     if is_every and item.start and not is_retry:  # an `every` has jitter before its first run alone
         return item.ready - earliest > TOLERANCE
     if not (settings.has_handler or says_future(item, now=now)):
@@ -157,7 +157,7 @@ def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool
         return False
     if item.start is None and not item.schedule:
         return False
-    return all(item.planned > _latest(item, one, now=now) for one in schedules)
+    return all(item.planned > _latest(item, schedule, now=now) for schedule in schedules)
 
 
 def _latest(item: Item, schedule: Schedule, *, now: datetime) -> datetime:
