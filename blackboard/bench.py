@@ -215,7 +215,7 @@ async def _delete(table: Table, name: str, clock: Clock) -> None:
     """Deletes all rows of the boards that were made here. Raises Unavailable if some are left."""
     others = (meta_partition, notices_partition, permits_partition, workers_partition)
     try:
-        for partition in (name, *(one(name) for one in others)):
+        for partition in (name, *(name_of(name) for name_of in others)):
             ops: list[Op] = [Delete(row.key, ANY) async for row in table.scan(partition)]
             await _write(table, partition, ops, clock)
     except TableError as trouble:
@@ -334,7 +334,7 @@ class Scratch:
             self._table,
             self._name,
             items,
-            item_type=next(one.type for one in HANDLERS.values() if one.function is what),
+            item_type=next(known.type for known in HANDLERS.values() if known.function is what),
             due_in=due_in,
             apart=apart,
         )
@@ -407,7 +407,7 @@ Batches = Sequence[tuple[Sequence[Op], Sequence[Op]]]
 async def batches_of(board: BoardTable, size: int) -> Batches:
     """The batches of a worker, with ANY for the etags that it would get from the store."""
     now = await board.table.now()
-    tokens = [one async for one in board.read_shard(0, until=now) if isinstance(one, Token)]
+    tokens = [token async for token in board.read_shard(0, until=now) if isinstance(token, Token)]
     items = {item.id: item async for item in board.items()}
     batches = []
     for start in range(0, len(tokens), size):

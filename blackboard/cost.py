@@ -137,17 +137,19 @@ class Load:
     @property
     def runs(self) -> float:
         """Runs in a month."""
-        return sum(one.runs for one in self.rhythms)
+        return sum(rhythm.runs for rhythm in self.rhythms)
 
     @property
     def renewals(self) -> float:
         """Renewals in a month."""
-        return sum(one.renewals for one in self.rhythms)
+        return sum(rhythm.renewals for rhythm in self.rhythms)
 
     @property
     def herds(self) -> Mapping[tuple[timedelta, datetime], int]:
         """Items that run together: of one interval, and ready in the same second."""
-        return Counter((one.interval, one.ready.replace(microsecond=0)) for one in self.rhythms)
+        return Counter(
+            (rhythm.interval, rhythm.ready.replace(microsecond=0)) for rhythm in self.rhythms
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +269,7 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
     claimed together, and end together.
     """
     beat = BEAT * load.cycle
-    shortest = min((one.interval for one in load.rhythms), default=beat)
+    shortest = min((rhythm.interval for rhythm in load.rhythms), default=beat)
     walks = load.workers * load.shards * (MONTH / beat) * ceil(beat / shortest)
     claims = releases = races = 0.0
     for (interval, _), size in load.herds.items():
@@ -283,7 +285,8 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
         races=races,
         membership=load.workers * (MONTH / timedelta(minutes=1) + MONTH / MET_EVERY),
         pruning=sum(
-            2 * one.runs / prune_every(load.retention, one.interval) for one in load.rhythms
+            2 * rhythm.runs / prune_every(load.retention, rhythm.interval)
+            for rhythm in load.rhythms
         ),
         coordinator=_coordinator(load) if load.coordinator else 0.0,
     )
@@ -293,10 +296,10 @@ def _coordinator(load: Load) -> float:
     """Requests in a month of the workers' election and of the one that is elected."""
     checks = load.workers * MONTH / (CHECKED_EVERY * CHECKED_SOONER)
     pages = load.shards + len(load.rhythms) // PAGE
-    busy = min(max((one.lasts / one.interval for one in load.rhythms), default=0.0), 1.0)
+    busy = min(max((rhythm.lasts / rhythm.interval for rhythm in load.rhythms), default=0.0), 1.0)
     counting = pages + busy * load.shards + COUNTED_IN
     examining = 2 * pages + EXAMINED_IN if len(load.rhythms) <= LARGEST_EXAMINED else 0
-    seldom = sum(one.interval > load.retention.age / PRUNE_EVERY for one in load.rhythms)
+    seldom = sum(rhythm.interval > load.retention.age / PRUNE_EVERY for rhythm in load.rhythms)
     hourly, daily = MONTH / timedelta(hours=1), MONTH / timedelta(days=1)
     return checks + counting * (MONTH / COUNTED_EVERY) + examining * hourly + seldom * daily
 
@@ -315,20 +318,25 @@ def largest_herd(load: Load) -> tuple[int, float]:
     """The largest number of items that are ready in the same second, and the least seconds that
     the store needs to write all their rows.
     """
-    moments = Counter(one.ready.replace(microsecond=0) for one in load.rhythms)
+    moments = Counter(rhythm.ready.replace(microsecond=0) for rhythm in load.rhythms)
     most = max(moments.values(), default=0)
     return most, most * ROWS_A_RUN / (PARTITION * load.shards)
 
 
 def stored(load: Load) -> int:
     """Bytes when the history has its full length, without the output of handlers."""
-    return round(sum(_bytes(one, load.retention) for one in load.rhythms))
+    return round(sum(_bytes(rhythm, load.retention) for rhythm in load.rhythms))
 
 
-def _bytes(one: Rhythm, retention: Retention) -> float:
-    kept = min(retention.runs + prune_every(retention, one.interval), retention.age / one.interval)
+def _bytes(rhythm: Rhythm, retention: Retention) -> float:
+    kept = min(
+        retention.runs + prune_every(retention, rhythm.interval), retention.age / rhythm.interval
+    )
     return (
-        ITEM_BYTES + 4 * one.spec + 2 * one.outcome_text + kept * (RUN_BYTES + 2 * one.outcome_text)
+        ITEM_BYTES
+        + 4 * rhythm.spec
+        + 2 * rhythm.outcome_text
+        + kept * (RUN_BYTES + 2 * rhythm.outcome_text)
     )
 
 

@@ -96,20 +96,24 @@ class EventEmitter:
     @property
     def failures(self) -> int:
         """How often a subscriber raised."""
-        return sum(one.failures for one in self.subscriptions)
+        return sum(subscription.failures for subscription in self.subscriptions)
 
     def emit(
         self, make: Callable[Concatenate[str, P], BoardEvent], /, *args: P.args, **values: P.kwargs
     ) -> None:
         """Makes an event of a class and hands it out: `emit(StoreBack, message="...")`."""
         event = make(self.worker, *args, **values)
-        for one in tuple(self.subscriptions):
-            if not one.takes(event):
-                if one.is_to_be_reported():
-                    self._report(one)
-            elif one.missed:
-                missed, one.missed = one.missed, 0
-                one.takes(self._trouble(one, f"{missed} events were missed here: {one.problem}"))
+        for subscription in tuple(self.subscriptions):
+            if not subscription.takes(event):
+                if subscription.is_to_be_reported():
+                    self._report(subscription)
+            elif subscription.missed:
+                missed, subscription.missed = subscription.missed, 0
+                subscription.takes(
+                    self._trouble(
+                        subscription, f"{missed} events were missed here: {subscription.problem}"
+                    )
+                )
 
     def emit_of(
         self,
@@ -128,9 +132,9 @@ class EventEmitter:
         """
         what = f"{failed.name} fails ({failed.failures}): {failed.problem}"
         event = self._trouble(failed, what)
-        for one in tuple(self.subscriptions):
-            if one is not failed:
-                one.takes(event)
+        for subscription in tuple(self.subscriptions):
+            if subscription is not failed:
+                subscription.takes(event)
 
     def _trouble(self, of: Subscription, message: str) -> EventsMissed:
         return EventsMissed(self.worker, message=message, subscriber=of.name, failures=of.failures)

@@ -598,11 +598,11 @@ class BoardExamined(BoardEvent, frozen=True, kw_only=True):
 
     @property
     def level(self) -> int:
-        return logging.WARNING if any(one.grave for one in self.findings) else logging.INFO
+        return logging.WARNING if any(finding.grave for finding in self.findings) else logging.INFO
 
     @property
     def message(self) -> str:
-        broken = [one for one in self.findings if one.grave]
+        broken = [finding for finding in self.findings if finding.grave]
         if not broken:
             return f"clean: {plural(self.items, 'item')}"
         first = f"{broken[0].code} {broken[0].subject} {broken[0].problem}"
@@ -610,7 +610,7 @@ class BoardExamined(BoardEvent, frozen=True, kw_only=True):
 
     @property
     def details(self) -> Mapping[str, object]:
-        return {"items": self.items, "findings": [asdict(one) for one in self.findings]}
+        return {"items": self.items, "findings": [asdict(finding) for finding in self.findings]}
 
 
 class HousekeepingTrouble(BoardEvent, frozen=True, kw_only=True):

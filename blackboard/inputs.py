@@ -299,9 +299,9 @@ def checked(method: Callable[P, Answer]) -> Callable[P, Answer]:
     that is of another kind.
     """
     takes = {
-        name: one.annotation
-        for name, one in signature(method).parameters.items()
-        if one.kind is not Parameter.VAR_KEYWORD and not isinstance(one.annotation, str)
+        name: parameter.annotation
+        for name, parameter in signature(method).parameters.items()
+        if parameter.kind is not Parameter.VAR_KEYWORD and not isinstance(parameter.annotation, str)
     }
     bind = signature(method).bind
 
@@ -333,12 +333,12 @@ def argument(name: str, value: Any, kind: Any) -> Any:
 def _fits(value: Any, kind: Any) -> bool:
     origin, parts = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
-        return any(_fits(value, one) for one in parts)
+        return any(_fits(value, part) for part in parts)
     if origin is Literal:
         return isinstance(value, str) and value in parts
     if origin is Sequence:
         is_one = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        return is_one and all(_fits(one, parts[0]) for one in value)
+        return is_one and all(_fits(member, parts[0]) for member in value)
     if origin is not None:
         return isinstance(value, origin)
     if kind in {int, float} and isinstance(value, bool):
@@ -352,7 +352,7 @@ def _words(kind: Any) -> str:
     """The words for a kind, for people: "text or a whole number"."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
-        words = [_words(one) for one in parts if one is not NoneType and one != Literal[""]]
+        words = [_words(part) for part in parts if part is not NoneType and part != Literal[""]]
         return " or ".join(dict.fromkeys(words))
     if origin is Literal:
         return f"one of {', '.join(map(str, filter(None, parts)))}"

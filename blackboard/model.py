@@ -407,7 +407,7 @@ class TypesTaken(Struct, frozen=True):
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> "TypesTaken":
-        lists = [one.types.split(",") for one in members]
+        lists = [member.types.split(",") for member in members]
         ends = [max(names) for names in lists if MORE_TYPES in names]
         return cls(frozenset().union(*lists), min(ends, default=None))
 

@@ -19,7 +19,7 @@ def is_label(pattern: str) -> bool:
 
 def is_glob(pattern: str) -> bool:
     """Whether a pattern may mean other items than the one of that id."""
-    return is_label(pattern) or any(one in pattern for one in "*?[")
+    return is_label(pattern) or any(character in pattern for character in "*?[")
 
 
 def beginning_of(pattern: str) -> str:
@@ -33,7 +33,7 @@ def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bo
     if match is None or pattern == item_id:
         return pattern == item_id or fnmatchcase(item_id, pattern)
     kind, name = match.groups()
-    return any(fnmatchcase(one, name) for one in named(kind, item_type, labels))
+    return any(fnmatchcase(label, name) for label in named(kind, item_type, labels))
 
 
 def named(kind: str, item_type: str, labels: Labels) -> Collection[str]:

@@ -44,7 +44,7 @@ def brief(seconds: float, *, nearest: bool = False) -> str:
     if 0 < seconds < 9.95:
         text = f"{seconds:.1f}"
         return "0s" if text == "0.0" else f"{text.removesuffix('.0')}s"
-    unit, length = next(one for one in _UNITS if seconds >= _FROM[one[0]])
+    unit, length = next(each for each in _UNITS if seconds >= _FROM[each[0]])
     return f"{(seconds + nearest * length / 2) // length:.0f}{unit}"
 
 
@@ -53,7 +53,7 @@ def span(seconds: float) -> str:
     if seconds < 60:
         return brief(seconds)
     rest = round(seconds)
-    (unit, length), (finer, part) = next(one for one in pairwise(_UNITS) if rest >= one[0][1])
+    (unit, length), (finer, part) = next(pair for pair in pairwise(_UNITS) if rest >= pair[0][1])
     more = rest % length // part
     return f"{rest // length}{unit}" + (f" {more}{finer}" if more else "")
 
@@ -103,7 +103,7 @@ def command(verb: str, *ids: str, board: str = "") -> str:
     options. `board` is named where it is not the one that the caller's command is about.
     """
     typed = shlex.join(ids)
-    if any(one.startswith("-") for one in ids):
+    if any(item_id.startswith("-") for item_id in ids):
         typed = f"-- {typed}"
     there = f"--board {board} " if board else ""
     return f"`blackboard {there}{verb} {typed}`"

@@ -187,9 +187,9 @@ class BoardAction(Struct, frozen=True, kw_only=True):
     """cli, python or web."""
 
 
-def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
+def item_record(status: ItemStatus, labels: Labels) -> BoardItem:
     """An item as it stood when it was read, with its lock."""
-    item = one.item
+    item = status.item
     spec = decoded(item.spec)
     done = item.state in {State.DONE, State.REMOVED}
     return BoardItem(
@@ -209,7 +209,7 @@ def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
         result=decoded(item.result),
         error=None if item.is_skipped else item.error or None,
         skipped=item.error if item.is_skipped else None,
-        warnings=one.warnings,
+        warnings=status.warnings,
         warned=item.warned,
         attempt=item.attempt,
         runs=item.runs,
@@ -219,11 +219,11 @@ def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
         resumed=decoded_as(Mark, item.resumed),
         acknowledged=decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
         checkpoint=decoded(item.checkpoint),
-        progress=decoded_as(Progress, one.lock.progress) if one.lock else None,
-        stale_after=one.lock.stale_after if one.lock else None,
-        overdue=one.overdue,
-        stale=one.stale,
-        silent=one.silent is not None,
+        progress=decoded_as(Progress, status.lock.progress) if status.lock else None,
+        stale_after=status.lock.stale_after if status.lock else None,
+        overdue=status.overdue,
+        stale=status.stale,
+        silent=status.silent is not None,
         labels=labels,
     )
 
@@ -307,11 +307,11 @@ def _with_times(value: Any, depth: int) -> Any:
     if kind is datetime:
         return iso(value)
     if depth and kind is dict:
-        for key, one in value.items():
-            if type(one) in _HAVE_TIMES:
-                value[key] = _with_times(one, depth - 1)
+        for key, inner in value.items():
+            if type(inner) in _HAVE_TIMES:
+                value[key] = _with_times(inner, depth - 1)
     elif depth and (kind is list or kind is tuple):
-        return [_with_times(one, depth - 1) for one in value]
+        return [_with_times(inner, depth - 1) for inner in value]
     return value
 
 

@@ -418,7 +418,7 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
         kind = RouteTable if path[:2] == ("notify", "routes") else _TABLES.get(section, Settings)
         names = kind.__struct_fields__
         near = difflib.get_close_matches(_OPTIONS.get(field, field), names, 1)
-        home = next((one for one, of in _TABLES.items() if field in of.__struct_fields__), None)
+        home = next((table for table, of in _TABLES.items() if field in of.__struct_fields__), None)
         remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
         if home and home != section and not near:
             remedy = f"write it below [{home}]"
@@ -432,11 +432,11 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
 
 def _field(path: Sequence[str | int]) -> str:
     """The name at the end of a path, with its place in a list: "routes[0]"."""
-    names = [place for place, one in enumerate(path) if isinstance(one, str)]
+    names = [place for place, part in enumerate(path) if isinstance(part, str)]
     if not names:
         return "config"
     name, *places = path[names[-1] :]
-    return f"{name}{''.join(f'[{one}]' for one in places)}"
+    return f"{name}{''.join(f'[{place}]' for place in places)}"
 
 
 def _of_another_kind(expected: str, got: str) -> tuple[str, str]:

@@ -279,14 +279,17 @@ def resolve(
     """
 
     def said(name: str) -> Any:
-        return next((value for one in layers if (value := getattr(one, name)) is not None), None)
+        return next(
+            (value for layer in layers if (value := getattr(layer, name)) is not None), None
+        )
 
     def duration(name: str) -> timedelta | None:
         text = said(name)
         return None if text is None else parse_duration(text, name)
 
-    one = next((layer for layer in layers if layer.has_schedule), Spec())
-    of_rule = zone_in(one.rrule) if isinstance(one.rrule, str) else None  # no text: refused later
+    scheduled = next((layer for layer in layers if layer.has_schedule), Spec())
+    rrule = scheduled.rrule
+    of_rule = zone_in(rrule) if isinstance(rrule, str) else None  # no text: refused later
     zone = said("timezone") or of_rule or "UTC"
     until = said("until")
     bounds = limits(
@@ -297,7 +300,12 @@ def resolve(
         calendars=calendars,
     )
     schedule = make_schedule(
-        every=one.every, cron=one.cron, rrule=one.rrule, at=one.at, zone=zone, limits=bounds
+        every=scheduled.every,
+        cron=scheduled.cron,
+        rrule=rrule,
+        at=scheduled.at,
+        zone=zone,
+        limits=bounds,
     )
     return RunSettings(
         schedule=schedule,
@@ -384,7 +392,7 @@ def _check_labels(spec: Spec) -> None:
         if len(text) > longest:
             remedy = f"{longest:,} at the most"
             raise BadInput(name, f"it has {len(text):,} characters", remedy)
-        if bad := next((one for one in text if not is_of_a_line(one)), ""):
+        if bad := next((character for character in text if not is_of_a_line(character)), ""):
             remedy = "one line of characters that can be seen"
             raise BadInput(name, f"it holds U+{ord(bad):04X}", remedy)
     for tag in spec.tags or ():
@@ -416,9 +424,9 @@ def plain(value: Any) -> Any:
         case float():
             return float.__float__(value)
         case Mapping():
-            return {plain(key): plain(one) for key, one in value.items()}
+            return {plain(key): plain(inner) for key, inner in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [plain(one) for one in value]
+            return [plain(inner) for inner in value]
         case _:
             return value
 
@@ -429,16 +437,16 @@ def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
         raise BadInput(where, "it is nested too deeply", f"{DEEPEST} levels at the most")
     match value:
         case list() | tuple() | set() | frozenset():
-            for one in value:
-                check_value(one, where, deepest - 1)
+            for inner in value:
+                check_value(inner, where, deepest - 1)
         case Mapping():
-            for key, one in value.items():
+            for key, inner in value.items():
                 if not isinstance(key, str):
                     raise BadInput(
                         where, f"the key {repr(key)[:60]} is not text", "give it as text"
                     )
                 _check_scalar(key, where)
-                check_value(one, f"{where}.{key}", deepest - 1)
+                check_value(inner, f"{where}.{key}", deepest - 1)
         case _:
             _check_scalar(value, where)
 

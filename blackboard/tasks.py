@@ -21,12 +21,12 @@ async def until_one_ends(*waiting: Awaitable[object]) -> None:
     """Waits until one of these has ended, and cancels the others. Their results and errors are
     dropped.
     """
-    tasks = [asyncio.ensure_future(one) for one in waiting]
+    tasks = [asyncio.ensure_future(work) for work in waiting]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in tasks:
-            one.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 async def in_turns(

@@ -158,8 +158,12 @@ class BoardUnderTest(ItemVerbs):
         if not jobs:
             raise BadInput("jobs", "there are none", "name functions, files, modules")
         call = self._portal.call
-        handlers = {name: _inline(one, call) for name, one in registry_of(jobs).items()}
-        declared = Settings(jobs={name: dict(one) for name, one in (settings or {}).items()})
+        handlers = {name: _inline(handler, call) for name, handler in registry_of(jobs).items()}
+        declared = Settings(
+            jobs={
+                name: dict(settings_of_type) for name, settings_of_type in (settings or {}).items()
+            }
+        )
         location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
 
         def works(board: BoardTable) -> Coroutine[Any, Any, list[BoardRun]]:
@@ -172,9 +176,9 @@ class BoardUnderTest(ItemVerbs):
         while True:
             began = self.now()
             runs += self.do(works)
-            waiting = [one for one in self.items(state="waiting") if one.type in handlers]
+            waiting = [item for item in self.items(state="waiting") if item.type in handlers]
             # Those that were ready before cannot run, as the board is paused, say.
-            ready = [one.ready for one in waiting if one.ready and one.ready > began]
+            ready = [item.ready for item in waiting if item.ready and item.ready > began]
             if not ready or min(ready) > end:
                 break
             self.advance(max(min(ready) - self.now(), STEP))
