@@ -1,4 +1,4 @@
-"""The command line: commands of one subject share a module, imported when one of them is called.
+"""The command line: each command is a module, which is imported when it is called.
 
 Exit codes: 0 done, 1 the answer is no, 2 bad input or a store that cannot be used, 3 the store does
 not answer, 130 interrupted, 141 nothing reads the output any more.
@@ -71,13 +71,9 @@ COMMANDS = {
     "azurite": "start an emulator of Azure Table Storage",
 }
 MODULES = {
-    **dict.fromkeys(("init", "demo", "azurite"), "start"),
-    **dict.fromkeys(("add", "edit", "rm", "rename"), "edit"),
-    **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "pause"),
+    **dict.fromkeys(("add", "edit", "rm", "rename"), "items"),
+    **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "verbs"),
     **dict.fromkeys(("workers", "leader", "leases"), "listing"),
-    "why": "next",
-    "import-crontab": "crontab",
-    **dict.fromkeys(("check", "doctor", "notify"), "health"),
 }
 """Commands that share a module; each other command has a module of its own name."""
 
@@ -131,10 +127,11 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"blackboard.cli.{MODULES.get(cmd_name, cmd_name)}")
+        name = cmd_name.replace("-", "_")
+        module = import_module(f"blackboard.cli.{MODULES.get(name, name)}")
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `__main__` has set it
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
+        command = getattr(module, f"{name}_command")
         assert isinstance(command, click.Command)
         return command
 

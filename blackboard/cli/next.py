@@ -13,7 +13,7 @@ import click
 
 from blackboard.cli.many import naming
 from blackboard.cli.options import Chosen, cli_command, common, ids_argument, number_option
-from blackboard.cli.output import emit, warn, why_lines, width, wrapped
+from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import (
@@ -24,14 +24,13 @@ from blackboard.cli.spec_options import (
     with_times,
 )
 from blackboard.clock import SystemClock
-from blackboard.display.layout import shown, texts_of
+from blackboard.display.layout import shown
 from blackboard.display.queries import select, soonest_items
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import next_key
-from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import slots_after
@@ -39,7 +38,7 @@ from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
-from blackboard.why import ExplainedItem, explained_record, no_schedule
+from blackboard.why import no_schedule
 
 SPARE = 64
 """Items of a large board that are read besides as many as there are runs to show: some of the first
@@ -232,31 +231,3 @@ def _print_times(found: NextTimes | Mapping[str, NextTimes], *, json: bool) -> N
         return
     times = {key: [iso(moment) for moment in each.moments] for key, each in by_id.items()}
     emit(times[""] if by_id is not found else times)
-
-
-@cli_command("""\
-Examples:
-  blackboard why westlafcals
-  blackboard why 'us-*' --json
-""")
-@ids_argument()
-@common()
-def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
-    """Explain why items run now or do not: what is due when and why, which worker holds a lock and
-    until when, who paused it, how the last run ended, what happens next, and what would change it.
-    """
-    session = Session.start(chosen).with_defaults()
-    found = asyncio.run(_explain(session, ids))
-    if chosen.json:
-        emit(found)
-    else:
-        lines = (why_lines(reasons.headline, reasons.facts.items(), width()) for reasons in found)
-        click.echo("\n\n".join(texts_of(some, colour=False) for some in lines))
-    return 0
-
-
-async def _explain(session: Session, ids: Sequence[str]) -> list[ExplainedItem]:
-    async with session.board() as board:
-        present = await workers(board)
-        items = await select(board, ids, exact=session.chosen.exact)
-        return [await explained_record(board, item, present) for item in items]

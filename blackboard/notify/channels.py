@@ -2,25 +2,18 @@
 
 `${NAME}` is taken from the worker's environment each time something is sent, and no message about a
 channel repeats its value.
-
-HTTP requests use the standard library. No redirect is followed: it would turn a POST into a GET,
-and only the configured address may be asked. Proxies are those of the environment (`https_proxy`,
-`no_proxy`).
 """
 
 import asyncio
 import json
 import re
-import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-from blackboard import __version__
 from blackboard.errors import BadInput
 from blackboard.handlers.context import expand
-from blackboard.inputs import number_of
+from blackboard.notify.exchange import Exchange, NotSent
 from blackboard.notify.notices import Payload
 from blackboard.notify.settings import NoticeKind, NotifyTable, RouteTable, check_address, place
 from blackboard.patterns import matches
@@ -28,21 +21,6 @@ from blackboard.runners.commands import child_environment, end_command, how_it_e
 from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
 from blackboard.tasks import SerialExecutor
-
-if TYPE_CHECKING:
-    from http.client import HTTPResponse
-    from urllib.request import OpenerDirector, Request
-
-
-class NotSent(Exception):
-    """The receiver did not accept it. The message says why, without secrets. `final`: a retry does
-    not help. `retry_after`: seconds to wait before the next try.
-    """
-
-    def __init__(self, reason: str, *, final: bool = False, retry_after: float = 0.0) -> None:
-        super().__init__(reason)
-        self.final = final
-        self.retry_after = retry_after
 
 
 class NoticeChannel(Protocol):
@@ -162,6 +140,7 @@ class Command:
         return [_filled(arg, self.environ) for arg in self.argv]
 
 
+_VARIABLE = re.compile(r"\$\{\w+\}")
 _VARIABLES = {"EVENT": "event", "ITEM": "id", "TYPE": "type", "OUTCOME": "outcome", "TEXT": "text"}
 
 
@@ -218,138 +197,3 @@ def _filled(template: str, environ: Mapping[str, str]) -> str:
         return str(expand({"value": template}, environ)["value"])
     except BadInput as problem:
         raise NotSent(problem.problem, final=True) from None
-
-
-REDIRECTS = {301, 302, 303, 307, 308}
-TRANSIENT = {408, 425, 429}
-"""Refusals that a retry may overcome, besides the server's own errors."""
-_VARIABLE = re.compile(r"\$\{\w+\}")
-
-
-class Exchange:
-    """One request: GET of an address, or POST of JSON to it. It blocks in a thread of its own, and
-    `end`, called from another, closes its connection: a receiver that sends one byte of an answer
-    now and then would keep a thread for ever.
-    """
-
-    def __init__(self, address: str, body: bytes | None, *, seconds: float) -> None:
-        self._address = address
-        self._body = body
-        self._seconds = seconds
-        self._sockets: list[socket.socket] = []
-        self._ended = False
-
-    def run(self) -> None:
-        """`seconds` limits each wait on the way. Raises NotSent, without anything of the address in
-        its message.
-        """
-        # Imported when something is sent: a worker without notices does not wait for it.
-        from http.client import HTTPException  # noqa: PLC0415
-        from urllib.error import HTTPError, URLError  # noqa: PLC0415
-        from urllib.request import Request  # noqa: PLC0415
-
-        headers = {"User-Agent": f"blackboard/{__version__}"}
-        if self._body is not None:
-            headers["Content-Type"] = "application/json"
-        request = Request(self._address, self._body, headers)  # noqa: S310 - it was checked
-        try:
-            with self._opener().open(request, timeout=self._seconds):
-                return
-        except HTTPError as answer:
-            answer.close()
-            problem = _refusal(answer.code, answer.headers.get("Retry-After", ""))
-        except URLError as error:
-            problem = NotSent(_words(error.reason))
-        except (OSError, HTTPException, ValueError) as error:
-            problem = NotSent(_words(error))
-        finally:
-            for held in self._sockets:
-                held.close()
-        raise problem
-
-    def end(self) -> None:
-        """Closes the connection, if there is one."""
-        self._ended = True
-        for held in self._sockets:
-            with suppress(OSError):  # it is closed already
-                held.shutdown(socket.SHUT_RDWR)
-
-    def _opener(self) -> "OpenerDirector":
-        from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415
-        from urllib.request import (  # noqa: PLC0415
-            HTTPHandler,
-            HTTPRedirectHandler,
-            HTTPSHandler,
-            build_opener,
-        )
-
-        def connected(*about: Any) -> socket.socket:
-            made = socket.create_connection(*about)
-            self._keep(made)
-            return made
-
-        class Kept(HTTPConnection):
-            """Its socket is kept before a proxy answers."""
-
-            def connect(self) -> None:
-                self._create_connection = connected
-                super().connect()
-
-        class KeptTLS(HTTPSConnection, Kept):
-            """Its socket is kept before the handshake."""
-
-        class Plain(HTTPHandler):
-            def http_open(self, request: "Request") -> "HTTPResponse":
-                return self.do_open(Kept, request)
-
-        class TLS(HTTPSHandler):
-            def https_open(self, request: "Request") -> "HTTPResponse":
-                return self.do_open(KeptTLS, request)
-
-        class NoRedirect(HTTPRedirectHandler):
-            def http_error_302(self, *_args: Any, **_named: Any) -> None:
-                """The reply is a refusal, wherever it leads."""
-
-            http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-        return build_opener(Plain, TLS, NoRedirect)
-
-    def _keep(self, connected: socket.socket) -> None:
-        """A duplicate stays valid when TLS takes the socket over."""
-        self._sockets.append(connected.dup())
-        if self._ended:
-            self.end()
-
-
-def _refusal(code: int, retry_after: str) -> NotSent:
-    if code in REDIRECTS:
-        return NotSent(f"it redirects ({code}): name the address it redirects to", final=True)
-    seconds = float(number_of(retry_after.strip()) or 0)
-    final = code not in TRANSIENT and not 500 <= code < 600
-    return NotSent(f"it answered {code}", final=final, retry_after=seconds)
-
-
-def _words(reason: object) -> str:
-    """What is wrong, in words of the operating system or our own: other texts might repeat the
-    address.
-    """
-    from http.client import HTTPException, RemoteDisconnected  # noqa: PLC0415
-
-    match reason:
-        case TimeoutError():
-            return "it did not answer in time"
-        case RemoteDisconnected():
-            return "it closed the connection without an answer"
-        case OSError(strerror=str() as words) if words:
-            return words
-        case OSError():  # of http.client: "Tunnel connection failed: 407 ..."
-            code = re.search(r"\b[1-5]\d\d\b", str(reason))
-            return f"the proxy answered {code[0]}" if code else "the proxy refused"
-        case HTTPException():
-            return "what it answers is not HTTP"
-        case UnicodeError():
-            return "its host is not a name that a host can have"
-        case str():
-            return "its address, or that of the proxy, is of no kind that is known here"
-        case _:
-            return type(reason).__name__

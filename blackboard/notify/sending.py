@@ -21,7 +21,8 @@ from typing import Any
 from blackboard.clock import Clock
 from blackboard.emitter import EventEmitter
 from blackboard.events import NoticeFailed, NoticeSent
-from blackboard.notify.channels import Address, NoticeChannel, NotSent
+from blackboard.notify.channels import Address, NoticeChannel
+from blackboard.notify.exchange import NotSent
 from blackboard.notify.notice_rows import HANDOVER, settle
 from blackboard.notify.notices import MOST_NAMED, Composer, Notice, Payload
 from blackboard.notify.settings import LONGEST_TIMEOUT

@@ -251,7 +251,7 @@ def test_times_are_the_stores_where_the_clock_of_this_host_is_wrong(
             return super().now() + timedelta(hours=2)
 
     blackboard("init")
-    monkeypatch.setattr("blackboard.cli.edit.SystemClock", Ahead)
+    monkeypatch.setattr("blackboard.cli.items.SystemClock", Ahead)
     until = datetime.now(UTC) + timedelta(hours=1)
     blackboard("add", "a", "--type", "feed", "--every", "10m", "--until", until.isoformat())
     blackboard("add", "b", "--type", "feed", "--at", "in 30m")

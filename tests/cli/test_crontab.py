@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli import crontab
+from blackboard import crontab
+from blackboard.cli import import_crontab
 from blackboard.cli.export import item_text
 from blackboard.handlers.context import unescaped
 from blackboard.schedule.schedule import make_schedule, next_due
@@ -273,9 +274,10 @@ def test_the_zone_is_that_of_this_host_or_a_warning_says_that_it_is_not_known(
     monkeypatch.setattr("sys.stdin", piped("0 3 * * * /usr/bin/a\n"))
     said = blackboard("import-crontab", "-", "--json")
     assert said.json[0]["timezone"] == zone
-    assert ("UTC is taken; --tz names it" in said.err) == (zone == "UTC")
+    assert ("nothing here says how the zone of this host is called" in said.err) == (zone == "UTC")
     is_other = bool(named) and not named.endswith(zone)
-    assert (f"{zone} is taken; --tz names another" in said.err) == is_other
+    assert (f"cron runs in {zone}" in said.err) == is_other
+    assert (f"{zone} is taken; --tz names another" in said.err) == (is_other or zone == "UTC")
 
 
 @pytest.mark.parametrize(
@@ -358,7 +360,7 @@ SYSTEM = "17 * * * * munin /usr/bin/a\n25 6 * * * munin /usr/bin/b\n"
 def test_a_file_of_the_systems_cron_has_a_user_on_every_line(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blackboard.cli.crontab.SYSTEM", re.compile(r".*/cron\.d/\w+"))
+    monkeypatch.setattr("blackboard.cli.import_crontab.SYSTEM", re.compile(r".*/cron\.d/\w+"))
     (blackboard.folder / "cron.d").mkdir()
     file = blackboard.write(SYSTEM.replace("munin /usr/bin/b", "ls /tmp"), "cron.d/x")
     said = blackboard("import-crontab", str(file), code=2).err
@@ -368,7 +370,7 @@ def test_a_file_of_the_systems_cron_has_a_user_on_every_line(
 
 @pytest.mark.parametrize("file", ["/etc/crontab", "/etc/cron.d/munin"])
 def test_the_files_of_the_systems_cron_are_known_by_their_paths(file: str) -> None:
-    assert crontab.SYSTEM.fullmatch(file)
+    assert import_crontab.SYSTEM.fullmatch(file)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ runpy.run_module("blackboard", run_name="__main__")
     ("args", "during", "code", "said"),
     [
         (["show"], "click", -signal.SIGINT, ""),
-        (["check"], "blackboard.cli.health", -signal.SIGINT, ""),
+        (["check"], "blackboard.cli.check", -signal.SIGINT, ""),
         (["simulate"], "blackboard.simulator", -signal.SIGINT, ""),
         (["simulate", "--items", "3"], "blackboard.simulator.world", 130, SAID),
     ],

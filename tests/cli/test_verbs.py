@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli import pause as pause_module
+from blackboard.cli import verbs
 from blackboard.model import VERSION, Mark, Outcome, State
 from blackboard.protocol.additions import add
 from blackboard.protocol.board_pause import pause_board, resume_board
@@ -405,14 +405,14 @@ def test_a_command_for_the_board_says_when_another_has_undone_it(
     async def undone(board: BoardTable, mark: Mark) -> bool:
         return await pause_board(board, mark) and await resume_board(board)
 
-    monkeypatch.setattr(pause_module, "pause_board", undone)
+    monkeypatch.setattr(verbs, "pause_board", undone)
     said = towns("pause", "--board", code=1).out
     assert said == "the board is not paused: it was resumed meanwhile\n"
 
     async def redone(board: BoardTable) -> bool:
         return await pause_board(board, Mark(by="ben", at=await board.table.now(), reason="mine"))
 
-    monkeypatch.setattr(pause_module, "resume_board", redone)
+    monkeypatch.setattr(verbs, "resume_board", redone)
     said = towns("resume", "--board", code=1).out
     assert said.startswith("another command has paused it meanwhile: the board is paused, by ben")
     assert towns("resume", "--board", "--json", code=1).json["paused"]["reason"] == "mine"

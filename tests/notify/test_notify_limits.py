@@ -20,7 +20,8 @@ from blackboard.events import (
 from blackboard.model import Item, Outcome, Run
 from blackboard.notify import notifier as module
 from blackboard.notify import sending
-from blackboard.notify.channels import NotSent, Route
+from blackboard.notify.channels import Route
+from blackboard.notify.exchange import NotSent
 from blackboard.notify.notice_rows import HANDOVER, begin
 from blackboard.notify.notices import Notice, confirmed, of_item
 from blackboard.notify.notifier import Notifier

@@ -1,8 +1,7 @@
-"""The commands for a start: init, demo, and azurite, an emulator with a store for a board."""
+"""`blackboard demo`: watch workers share the items of a board, in a minute."""
 
 import asyncio
 import os
-import signal
 import sys
 import tempfile
 import webbrowser
@@ -13,54 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, common, program
-from blackboard.cli.output import colour, emit, if_writable, is_terminal, note, writable
-from blackboard.cli.session import Session, completed, interrupted_by
+from blackboard.cli.options import Chosen, cli_command, program
+from blackboard.cli.output import colour, is_terminal, note, writable
+from blackboard.cli.session import completed
 from blackboard.clock import SystemChance, SystemClock
-from blackboard.display.layout import shown, texts_of
-from blackboard.errors import BadInput, StoreProblem
-from blackboard.location import is_there
-from blackboard.phrases import plural
+from blackboard.display.layout import texts_of
+from blackboard.errors import BadInput
 from blackboard.stores import open_table, resolve_path
-from blackboard.tables import azurite
 from blackboard.tables.memory import MemoryTable
 
 if TYPE_CHECKING:
     from blackboard.demo.board import DemoFolder
-
-
-@cli_command("""\
-Examples:
-  blackboard init
-  blackboard --store /var/lib/towns.db --board towns init --shards 4
-""")
-@click.option(
-    "--shards",
-    metavar="N",
-    type=int,
-    help="Partitions, fixed for ever; more for very many runs [1].",
-)
-@common()
-def init_command(*, chosen: Chosen, shards: int | None) -> int:
-    """Make a board, in a new or an existing store. A board that exists is left as it is."""
-    completed(_init(Session.start(chosen), shards))
-    return 0
-
-
-async def _init(session: Session, shards: int | None) -> None:
-    async with session.table(create=True) as table:
-        made = not await is_there(table, session.name)
-        if made or shards is not None:
-            board = await session.made(table, shards=1 if shards is None else shards)
-        else:
-            board = await session.opened(table)
-    record = {"store": session.store, "board": board.name, "shards": board.shards, "made": made}
-    if session.chosen.json:
-        emit(record)
-        return
-    name, place = f"the board {board.name!r}", f"in {shown(session.store)}"
-    begin = f"made {name} {place}" if made else f"{name} is {place} already"
-    click.echo(f"{begin}, with {plural(board.shards, 'shard')}")
 
 
 DRAWN = 2
@@ -165,62 +127,3 @@ async def _place(store: str | None) -> "DemoFolder":
 
 def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="bb-demo-")).resolve()
-
-
-@cli_command("""\
-Examples:
-  blackboard azurite
-  blackboard azurite --port 10012 --location rows
-  blackboard azurite --json
-""")
-@click.option(
-    "--port",
-    metavar="N",
-    type=click.IntRange(0, 65535),
-    default=10002,
-    help="On 127.0.0.1; 0: any free one [10002].",
-)
-@click.option("--location", metavar="FOLDER", help="Keep rows there [in memory, until it ends].")
-@click.option("--log", metavar="FILE", help="Write a line for each request there.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs: one line.")
-@click.pass_obj
-def azurite_command(
-    chosen: Chosen | None, *, port: int, location: str | None, log: str | None, as_json: bool
-) -> int:
-    """Start Azurite, the emulator of Azure Table Storage, and print its store URL.
-
-    It runs until Ctrl-C or SIGTERM. The first time it is installed, from the registry that npm is
-    configured for. With --location, rows are saved when it ends.
-    """
-    folder = None if location is None else Path(location)
-    file = None if log is None else Path(log)
-    if file is not None:
-        with writable(file, "log"):
-            file.open("a").close()
-    with (
-        interrupted_by(signal.SIGTERM, signal.SIGHUP),
-        azurite.start(port=port, folder=folder, log=file, progress=note) as emulator,
-    ):
-        try:
-            with if_writable(sys.stdout):
-                if as_json or (chosen is not None and chosen.json):
-                    record = {"store": emulator.url, "port": emulator.port, "location": location}
-                    emit(record, in_a_line=True)
-                else:
-                    click.echo(_instructions(emulator.url, location))
-            said = emulator.wait()
-        except KeyboardInterrupt:
-            return 0
-    raise StoreProblem(f"Azurite has ended; it said:\n{said}")
-
-
-def _instructions(url: str, location: str | None) -> str:
-    where = "in memory, until it ends" if location is None else f"kept in {shown(location)}"
-    return f"""\
-{url}
-
-In another terminal:
-  export BLACKBOARD_STORE={url}
-  blackboard init
-
-Rows are {where}. Ctrl-C ends it."""

@@ -1,4 +1,4 @@
-r"""`blackboard import-crontab`: the lines of a crontab as items of the type `shell`.
+r"""The lines of a crontab as items of the type `shell`.
 
 Read as crontab(5) of Debian says: `NAME = value` lines count for the lines below; a `%` ends the
 command, and what follows is its input, a line for each further `%`; `\%` is a `%`, and `\\` in the
@@ -14,25 +14,17 @@ import re
 import shlex
 import shutil
 import zoneinfo
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import click
-
-from blackboard.cli.export import item_text
-from blackboard.cli.options import Chosen, cli_command, common, completing
-from blackboard.cli.output import emit, note, warn
-from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.phrases import plural
-from blackboard.schedule.cron import Cron, idle_steps
+from blackboard.schedule.cron import Cron
 from blackboard.schedule.times import parse_duration
 from blackboard.schedule.zones import find_zone
-from blackboard.settings import read_bytes
 from blackboard.spec import is_of_a_line
 
 LONGEST_ID = 40
@@ -42,19 +34,6 @@ REBOOT = (
     "@reboot is left out: a board has no host that starts; the host's own manager does that "
     "(systemd: WantedBy=multi-user.target)"
 )
-HEAD = """\
-# Items of {file}, for `blackboard apply`. Where CRON_TZ names no zone, times are those of {zone}.
-# Workers run them where blackboard.toml has
-#
-#   [board]
-#   jobs = ["shell"]
-#   [jobs.shell]
-#   allow = true
-#
-# as their own user, in their own folder and with their own PATH, where env does not say otherwise.
-# A time that passed while no worker was there is made up for by one run (missed = "none": it is
-# not). Notices carry the output of a run that fails: docs/notify.md.
-"""
 _SETTING = re.compile(
     r"""\s*(?P<name>[^\s="'#]+|"[^"]+"|'[^']+')\s*=\s*(?P<value>"[^"]*"|'[^']*'|.*?)\s*"""
 )
@@ -98,8 +77,6 @@ TAKE_ONE = (
     "that"
 )
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
-SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
-"""Paths of crontabs whose lines name a user."""
 
 
 @dataclass(slots=True)
@@ -246,17 +223,6 @@ def _split(line: str, *, has_user: bool) -> tuple[str, str, str]:
     return " ".join(parts[:fields]), user, _FLAGS.sub("", parts[-1], count=1)
 
 
-def _tell_of_others(found: Crontab, file: str) -> None:
-    """Warns of the lines that are not read; raises BadInput where that is all lines."""
-    if not found.others:
-        return
-    names = ", ".join(sorted(set(found.others)))
-    if not (found.items or found.left_out or found.problems):
-        problem = f"no line of {file} is of {found.user!r}: the sixth words are {names}"
-        raise BadInput("user", problem, "leave --user out where lines name no user")
-    warn(f"{file}: left out are {plural(len(found.others), 'line')} of other users ({names})")
-
-
 def _without_chance(expression: str) -> tuple[str, int]:
     """An expression with the first minute and hour in place of any of several, and the minutes up
     to the last. What it cannot be stays, to be refused.
@@ -394,10 +360,10 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def zone_of_host() -> str:
-    """The zone in which cron of this host runs. It does not have the TZ of a shell: a warning names
-    one that has other rules. Another says where the zone has no name, as in a container that is
-    given the file of the zone alone.
+def zone_of_host() -> tuple[str, str]:
+    """The zone in which cron of this host runs, and why it may be another, in words, or "". Cron
+    does not have the TZ of a shell, which may have other rules. The zone may have no name, as in a
+    container that is given the file of the zone alone: UTC.
     """
     of_shell = os.environ.get("TZ", "")
     named = of_shell.lstrip(":").rpartition("zoneinfo/")[2]
@@ -406,13 +372,12 @@ def zone_of_host() -> str:
     for name in (linked, written, named):
         with suppress(BadInput):
             zone = find_zone(name).key
-            if named and _rules(named) != _rules(zone):
-                words = f"cron runs in {zone}, the zone of this host, and not by TZ={of_shell}"
-                warn(f"{words}: {zone} is taken; --tz names another")
-            return zone
-    if LOCALTIME.is_file():
-        warn("nothing here says how the zone of this host is called: UTC is taken; --tz names it")
-    return "UTC"
+            if not named or _rules(named) == _rules(zone):
+                return zone, ""
+            words = f"cron runs in {zone}, the zone of this host, and not by TZ={of_shell}"
+            return zone, f"{words}: {zone} is taken"
+    doubt = "nothing here says how the zone of this host is called: UTC is taken"
+    return "UTC", doubt if LOCALTIME.is_file() else ""
 
 
 def _rules(zone: str) -> bytes:
@@ -421,67 +386,3 @@ def _rules(zone: str) -> bytes:
         with suppress(OSError):
             return Path(folder, zone).read_bytes()
     return zone.encode()
-
-
-@cli_command("""\
-Examples:
-  crontab -l | blackboard import-crontab - > crontab.toml
-  blackboard import-crontab my.crontab --tz Europe/Berlin > crontab.toml
-  blackboard apply crontab.toml --dry-run
-""")
-@click.argument("file", type=click.Path())
-@click.option(
-    "--tz",
-    metavar="ZONE",
-    shell_complete=completing("zones"),
-    help="Of lines without CRON_TZ [this host's].",
-)
-@click.option(
-    "--user",
-    metavar="NAME",
-    help="Of a crontab of the system, whose lines name a user: takes those of this one.",
-)
-@common()
-def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: str | None) -> int:
-    """Write the lines of a crontab as items that `apply` reads; - is the standard input. The
-    comment right above a line makes its id and description, else its program the id. MAILTO becomes
-    the owner. One line that cannot be taken refuses the file: all such lines are named.
-    """
-    zone = find_zone(tz or zone_of_host()).key
-    found = Crontab(zone, user or "")
-    data = read_bytes(None if file == "-" else Path(file), field="file")
-    found.read(data.decode("utf-8-sig", "surrogateescape"))  # a byte that is not UTF-8 stays
-    system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
-    users = [] if user else found.check_users(system=system)
-    _tell_of_others(found, file)
-    for line in found.left_out:
-        warn(f"{file}:{line}")
-    if found.problems:
-        for number, problem in sorted(found.problems.items()):
-            note(f"{file}:{number}: {problem}")
-        return 2
-    if users:
-        words = ", ".join(map(repr, users[:3])) + (", ..." if users[3:] else "")
-        warn(f"{file}: what may be a user begins a command ({words}): if so, {TAKE_ONE}")
-    zones = [(item["params"].get("env", {}).get("TZ"), item["timezone"]) for item in found.items]
-    for name in dict.fromkeys(name for name, of_times in zones if name not in {None, of_times}):
-        words = f"TZ={name} is a variable of the commands"
-        warn(f"{file}: {words}, and not the zone of their times: for that write CRON_TZ")
-    if found.doubled:
-        lines = ", ".join(map(str, found.doubled[:3])) + (", ..." if found.doubled[3:] else "")
-        words = r"`\\` in a command is a `\`, as to Debian's cron; to cronie it is both"
-        warn(f"{file}:{lines}: {words}")
-    for item in found.items:
-        if words := idle_steps(item["cron"]):
-            warn(f"{shown(item['id'])}: {words}")
-    if chosen.json:
-        emit(found.items)
-    else:
-        click.echo("\n".join(_lines(found.items, file=file, zone=zone)), nl=False)
-    return 0
-
-
-def _lines(items: Sequence[dict[str, Any]], *, file: str, zone: str) -> Iterator[str]:
-    yield HEAD.format(file="a crontab" if file == "-" else shown(file), zone=zone)
-    for item in items:
-        yield item_text(item)

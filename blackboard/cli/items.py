@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import click
 
@@ -47,7 +49,7 @@ from blackboard.protocol.keys import group_of
 from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.rename import rename
-from blackboard.spec import OF_ITS_SCHEDULE, RunSettings, Spec, encode_spec
+from blackboard.spec import OF_ITS_SCHEDULE, Spec, encode_spec
 from blackboard.verbs import Answer
 from blackboard.why import due_words
 
@@ -210,42 +212,71 @@ def edit_command(
     value = parse_value(checkpoint, "checkpoint") if checkpoint else None
     parse_pairs(pairs)
     parse_keys(unset)
-    now = SystemClock().now()
     session = Session.start(chosen).with_defaults(changes=True)
-    warn_idle_steps([edited(Spec(), with_times(options, Spec(), lambda _: "UTC", now))])
+    edit = _Edit(
+        session=session,
+        item_type=item_type,
+        options=options,
+        pairs=pairs,
+        unset=unset,
+        first=first,
+        has_checkpoint=checkpoint is not None,
+        checkpoint=value,
+        now=SystemClock().now(),
+    )
+    warn_idle_steps([edited(Spec(), with_times(options, Spec(), lambda _: "UTC", edit.now))])
+    return completed(change_each(session, ids, edit.change, verb="edit", check=edit.check))
 
-    resolve = session.resolve
 
-    def new_of(item: Item, spec: Spec) -> Spec:
-        def zone_of(spec: Spec) -> str:
-            return resolve(item_type or item.type, encode_spec(spec)).timezone
+@dataclass(slots=True, kw_only=True)
+class _Edit:
+    """An edit, the same of each item."""
 
-        return edited(spec, with_times(options, spec, zone_of, now), pairs=pairs, unset=unset)
+    session: Session
+    item_type: str | None
+    """None: an item keeps its type."""
+    options: Options
+    pairs: Sequence[str]
+    unset: Sequence[str]
+    first: str | None
+    has_checkpoint: bool
+    """Whether an item gets another checkpoint, or none any more."""
+    checkpoint: Any
+    now: datetime
+    """The time of this host, and of the store as soon as that was asked."""
 
-    async def check(board: BoardTable, items: Sequence[Item]) -> None:
+    async def check(self, board: BoardTable, items: Sequence[Item]) -> None:
         """All or none: an edit that one item refuses changes none."""
-        nonlocal now
-        now = await board.table.now()
-        if item_type is not None:
-            await _warn_unserved(session, board, item_type)
-        checkpoint_text(value, limit=board.table.max_value)
+        self.now = await board.table.now()
+        if self.item_type is not None:
+            await _warn_unserved(self.session, board, self.item_type)
+        checkpoint = self._checkpoint(board)
         for item in items:
-            edits.check_ended(item, item_type=item_type, checkpoint=checkpoint)
+            edits.check_ended(item, item_type=self.item_type, checkpoint=checkpoint)
             with naming(item, among=items):
-                spec, of_type = new_of(item, spec_of(item)), item_type or item.type
-                check_size(spec, limit=board.table.max_value)
-                _check_params(session, of_type, spec, changed=bool(pairs or unset or item_type))
-                _check_first(item, first, board.resolve(of_type, encode_spec(spec)), now)
+                self._check(board, item)
 
-    async def edit(board: BoardTable, item: Item) -> Answer:
-        text = checkpoint_text(value, limit=board.table.max_value)
+    def _check(self, board: BoardTable, item: Item) -> None:
+        """Raises BadInput for a spec, params or a first time that the item cannot have. Params that
+        stay as they are do not refuse an edit: the type may have others by now.
+        """
+        spec, of_type = self._spec(item, spec_of(item)), self.item_type or item.type
+        check_size(spec, limit=board.table.max_value)
+        if self.pairs or self.unset or self.item_type:
+            self.session.check_params(of_type, spec.params)
+        if self.first is not None:
+            check_never_ran(item)
+            first_of(self.first, board.resolve(of_type, encode_spec(spec)), self.now)
+
+    async def change(self, board: BoardTable, item: Item) -> Answer:
+        first = self.first
         done = await edits.edit(
             board,
             item.id,
-            lambda spec, _: new_of(item, spec),
-            item_type=item_type,
-            checkpoint=None if checkpoint is None else text,
-            first=None if first is None else lambda settings: first_of(first, settings, now),
+            lambda spec, _: self._spec(item, spec),
+            item_type=self.item_type,
+            checkpoint=self._checkpoint(board),
+            first=None if first is None else lambda settings: first_of(first, settings, self.now),
         )
         if not done.changed or done.before is None:
             return Answer(item=done.item, words="is as it was", changed=False)
@@ -257,21 +288,20 @@ def edit_command(
             details=changed_fields(done.before, done.item),
         )
 
-    work = change_each(session, ids, edit, verb="edit", check=check)
-    return completed(work)
+    def _spec(self, item: Item, spec: Spec) -> Spec:
+        """The spec of an item, in place of this one."""
+        of_type = self.item_type or item.type
 
+        def zone_of(spec: Spec) -> str:
+            return self.session.resolve(of_type, encode_spec(spec)).timezone
 
-def _check_params(session: Session, item_type: str, spec: Spec, *, changed: bool) -> None:
-    """Params that an edit leaves as they are do not refuse it: the type may have others by now."""
-    if changed:
-        session.check_params(item_type, spec.params)
+        options = with_times(self.options, spec, zone_of, self.now)
+        return edited(spec, options, pairs=self.pairs, unset=self.unset)
 
-
-def _check_first(item: Item, first: str | None, settings: RunSettings, now: datetime) -> None:
-    """Raises BadInput for a first time that the item cannot have."""
-    if first is not None:
-        check_never_ran(item)
-        first_of(first, settings, now)
+    def _checkpoint(self, board: BoardTable) -> str | None:
+        """The checkpoint as a row has it; None: an item keeps its own. Raises BadInput."""
+        text = checkpoint_text(self.checkpoint, limit=board.table.max_value)
+        return text if self.has_checkpoint else None
 
 
 async def _warn_unserved(session: Session, board: BoardTable, item_type: str) -> None:
