@@ -12,7 +12,7 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Handler, Source
@@ -99,14 +99,14 @@ class HandlerRun:
     def extend(self, deadline: float) -> None:
         """Notes the deadline. The handler is a coroutine, which stops with its loop."""
         self.deadline = deadline
-        self.runs.on_extended(self)
+        self.runs.watcher.lock_extended(self)
 
     def lose(self, reason: str) -> None:
         self._notify()
         if self.lost is None:
             self.lost = self.notified
             if reason == GONE:
-                self.runs.on_gone(self)
+                self.runs.watcher.lock_gone(self)
 
     def ask_to_end(self, reason: str) -> None:
         """Does nothing: only a pump can be asked to end."""
@@ -144,7 +144,7 @@ class HandlerRun:
             self._notify()
             self._end(Ended(outcome=Outcome.FAILED, error=str(lost)))
             return False
-        self.runs.on_saved(self.call.item.id, saved)
+        self.runs.watcher.acknowledged(self.call.item.id, saved)
         return True
 
     def start_saving(self, pause: float) -> None:
@@ -189,6 +189,23 @@ def result_of(run: HandlerRun) -> Any:
 Begin = Callable[[Process, HandlerCall, Reporter], HandlerRun]
 
 
+class RunWatcher(Protocol):
+    """What is called as handlers run."""
+
+    def run_begins(self, run: HandlerRun) -> None: ...
+
+    def run_ends(self, run: HandlerRun) -> None: ...
+
+    def lock_extended(self, run: HandlerRun) -> None:
+        """The lock of a run was renewed."""
+
+    def lock_gone(self, run: HandlerRun) -> None:
+        """A run is notified that its lock was taken away."""
+
+    def acknowledged(self, item_id: str, saved: Saved) -> None:
+        """A save of a run was acknowledged."""
+
+
 @dataclass(slots=True, kw_only=True)
 class HandlerRuns:
     """All handlers that run in any process, and how much they overlap."""
@@ -199,16 +216,9 @@ class HandlerRuns:
     """Seconds that a run of an item takes on the mean."""
     failing: float
     saving: float
-    others: Mapping[str, Begin] = field(default_factory=dict)
+    others: Mapping[str, Begin]
     """Begins the runs of shared work, by type."""
-    on_begin: Callable[[HandlerRun], None] = lambda _: None
-    on_end: Callable[[HandlerRun], None] = lambda _: None
-    on_extended: Callable[[HandlerRun], None] = lambda _: None
-    """Called when the lock of a run was renewed."""
-    on_gone: Callable[[HandlerRun], None] = lambda _: None
-    """Called with each run that is notified that its lock was taken away."""
-    on_saved: Callable[[str, Saved], None] = lambda *_: None
-    """Called with the id of the item and each save that was acknowledged."""
+    watcher: RunWatcher
     by_item: dict[str, list[HandlerRun]] = field(default_factory=dict)
     """The runs that have not ended, by item."""
     count: int = 0
@@ -226,7 +236,7 @@ class HandlerRuns:
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
         run = self.others.get(call.item.type, self._run)(process, call, report)
         report.called()
-        self.on_begin(run)
+        self.watcher.run_begins(run)
         others = self.by_item.setdefault(call.item.id, [])
         self.count += 1
         self.overlaps += bool(others)
@@ -257,7 +267,7 @@ class HandlerRuns:
 
     def end(self, run: HandlerRun) -> None:
         """Counts a handler that has ended, or whose process is dead."""
-        self.on_end(run)
+        self.watcher.run_ends(run)
         others = self.by_item[run.call.item.id]
         others.remove(run)
         now = self.timeline.now

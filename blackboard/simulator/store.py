@@ -71,9 +71,6 @@ class Written(Struct, frozen=True, kw_only=True):
     """The latest time of this clock since the batch may have been prepared."""
 
 
-Watcher = Callable[[Written], None]
-
-
 class StoreClock:
     """The clock of the store. It may be set, as any wall clock; the ages of rows do not jump."""
 
@@ -112,8 +109,9 @@ class StoreClock:
 class Store:
     timeline: Timeline
     clock: StoreClock
+    on_written: Callable[[Written], None]
+    """Called with each batch that was applied."""
     contents: Contents = field(default_factory=Contents)
-    watchers: list[Watcher] = field(default_factory=list)
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -142,8 +140,7 @@ class Store:
             now=self.now(),
             latest=self.clock.latest(sent - PREPARED),
         )
-        for watches in self.watchers:
-            watches(written)
+        self.on_written(written)
         return etags
 
     def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:

@@ -147,7 +147,7 @@ class Workers:
     on_event: Callable[[Process, BoardEvent], None]
     on_ended: Callable[[WorkerProcess, int, BaseException | None], None]
     """Called with each process that has ended by itself, its seat, and its error, if any."""
-    parts: Mapping[str, SharedPart] = field(default_factory=dict)
+    parts: Mapping[str, SharedPart]
     """The shared work, by name."""
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)
     by_name: dict[str, WorkerProcess] = field(default_factory=dict)

@@ -22,8 +22,9 @@ from blackboard.events import (
 from blackboard.model import Item
 from blackboard.protocol.additions import add
 from blackboard.protocol.keys import group_board
+from blackboard.runners.runner import HandlerCall, Reporter
 from blackboard.settings import resolver
-from blackboard.simulator.changes import AppliedChange, Shadows, saved_in
+from blackboard.simulator.changes import AppliedChange, Saved, Shadows, saved_in
 from blackboard.simulator.faults import FaultInjector, Operators
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
 from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
@@ -39,11 +40,11 @@ from blackboard.simulator.invariants.rows import (
 from blackboard.simulator.invariants.runs import Checkpoints, HandlerInvariants, LimitInvariants
 from blackboard.simulator.invariants.transitions import ClaimedSlots, CutShort, Transitions
 from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
-from blackboard.simulator.processes import Process, Timeline, stream
+from blackboard.simulator.processes import Process, Timeline, Trap, stream
 from blackboard.simulator.results import Figures, Trace, described
 from blackboard.simulator.scenario import BOARD, Fault, FaultPlan, Injection, Scenario, draw_plan
 from blackboard.simulator.store import Sender, Store, StoreClient, StoreClock, Written
-from blackboard.simulator.workers import HOUSEKEEPERS, RATE, WorkerProcess, Workers
+from blackboard.simulator.workers import HOUSEKEEPERS, RATE, SharedPart, WorkerProcess, Workers
 from blackboard.spec import RunSettings
 from blackboard.table import Op, TableError
 
@@ -64,13 +65,14 @@ class World:
         self.trace = Trace(sink)
         self.figures = Figures()
         self.shadows = Shadows()
-        self._refusals = Refusals()
-        self._walks = Walks(scenario, self.timeline)
+        self._resolve = resolver(scenario.types.settings, scenario.handlers)
+        self.parts: dict[str, SharedPart] = {}
+        """The shared work, by name. It is made last: a part looks at all of the world."""
         self.network = Network(
             timeline=self.timeline,
             chance=stream(scenario.seed, "network"),
             fates=Fates(stream(scenario.seed, "fates"), scenario.request_odds, self.plan.fated),
-            trigger=lambda *about: self.injector.trigger(*about),  # noqa: PLW0108 - it is made below
+            trigger=self._trigger,
             on_fault=self._on_fault,
             on_refused=self._on_refused,
         )
@@ -80,61 +82,81 @@ class World:
             takes={item.id: item.takes for item in scenario.items},
             failing=scenario.failing,
             saving=scenario.saving,
+            others={
+                item_type: partial(self._begin_shared, group.name)
+                for group in scenario.shared
+                for item_type in group.handlers
+            },
+            watcher=self,
         )
-        resolve = resolver(scenario.types.settings, scenario.handlers)
-        self.store = Store(timeline=self.timeline, clock=_store_clock(scenario, self.timeline))
+        self.store = Store(
+            timeline=self.timeline,
+            clock=_store_clock(scenario, self.timeline),
+            on_written=self._written,
+        )
         self.workers = Workers(
             scenario=scenario,
             timeline=self.timeline,
             network=self.network,
             store=self.store,
             handler_runs=self.handler_runs,
-            resolve=resolve,
+            resolve=self._resolve,
             on_event=self._on_event,
-            on_ended=lambda *about: self.injector.ended(*about),  # noqa: PLW0108
+            on_ended=self._on_ended,
+            parts=self.parts,
         )
         self._operators = operators = self.workers.process("operators")
-        self._client = StoreClient(
-            self.network, self.store, operators, Sender(name="operators", verb="ask")
-        )
+        sender = Sender(name="operators", verb="ask")
+        self._client = StoreClient(self.network, self.store, operators, sender)
         self.board = self.workers.board(operators, self._client)
         self.operators = Operators(self.board, self._client, operators, scenario)
         self._housekeepers = [self.workers.housekeeper(name) for name in HOUSEKEEPERS]
+        self._make_invariants()
+        self.parts |= {group.name: group.in_world(self) for group in scenario.shared}
+        self._of_batches += (part.written for part in self.parts.values())
+        self._of_changes += (part.changed for part in self.parts.values())
+        self.injector = FaultInjector(
+            timeline=self.timeline,
+            trace=self.trace,
+            figures=self.figures,
+            network=self.network,
+            workers=self.workers,
+            operators=self.operators,
+            shadows=self.shadows,
+            on_back=self._on_back,
+        )
+        self.last_workers: list[WorkerProcess] = []
 
-        def settings_of(item: Item) -> RunSettings:
-            return resolve(item.type, item.spec)
-
+    def _make_invariants(self) -> None:
+        scenario, settings_of = self.scenario, self._settings_of
+        self._refusals = Refusals()
+        self._walks = Walks(scenario, self.timeline)
         self._runs = HandlerInvariants(self.timeline, self.shadows, self.workers, settings_of)
         self._checkpoints = Checkpoints()
-        self.handler_runs.on_begin = partial(self._soon, self._begins)
-        self.handler_runs.on_saved = self._checkpoints.acknowledged
-        self.handler_runs.on_extended = partial(self._soon, self._runs.extends)
-        self.handler_runs.on_gone = partial(self._soon, self._runs.loses)
-        self.handler_runs.on_end = partial(self._soon, self._runs.ends)
         self._limits = LimitInvariants(
             timeline=self.timeline,
             handler_runs=self.handler_runs,
             settings_of=settings_of,
-            resolve=resolve,
+            resolve=self._resolve,
         )
         self._priority = Priority(self.shadows, self.workers, self.board.partition, self._limits)
         self.liveness = Liveness(
-            self.scenario,
+            scenario,
             self.timeline,
             self.shadows,
             self.workers,
             self.handler_runs,
             self._limits.has_room,
         )
-        self.parts = {group.name: group.in_world(self) for group in scenario.shared}
-        self.workers.parts = self.parts
-        self.handler_runs.others = {
-            item_type: self.parts[group.name].begin
-            for group in scenario.shared
-            for item_type in group.handlers
-        }
         cut_short = CutShort(scenario.shared_ids)
-        self._invariants: list[Callable[[AppliedChange], None]] = [
+        self._of_batches: list[Callable[[Written], None]] = [
+            Etags(),
+            Versions(),
+            self._refusals.written,
+            self._limits.written,
+        ]
+        """Called with every batch that was applied, before its changes."""
+        self._of_changes: list[Callable[[AppliedChange], None]] = [
             RequestedRuns(),
             check_whole,
             check_deleted,
@@ -149,27 +171,15 @@ class World:
             self._priority,
             self.liveness.changed,
             self.figures.changed,
-            *(part.changed for part in self.parts.values()),
         ]
-        self.store.watchers = [
-            Etags(),
-            Versions(),
-            self._refusals.written,
-            self._limits.written,
-            *(part.written for part in self.parts.values()),
-            self._written,
-        ]
-        self.injector = FaultInjector(
-            timeline=self.timeline,
-            trace=self.trace,
-            figures=self.figures,
-            network=self.network,
-            workers=self.workers,
-            operators=self.operators,
-            shadows=self.shadows,
-            on_back=self._on_back,
-        )
-        self.last_workers: list[WorkerProcess] = []
+
+    def _settings_of(self, item: Item) -> RunSettings:
+        return self._resolve(item.type, item.spec)
+
+    def _begin_shared(
+        self, name: str, process: Process, call: HandlerCall, report: Reporter
+    ) -> HandlerRun:
+        return self.parts[name].begin(process, call, report)
 
     @property
     def fated(self) -> tuple[Fated, ...]:
@@ -178,7 +188,7 @@ class World:
 
     def watch(self, look: Callable[[AppliedChange], None]) -> None:
         """Calls `look` with every change, after the invariants."""
-        self._invariants.append(look)
+        self._of_changes.append(look)
 
     # ---- from start to end
 
@@ -257,15 +267,38 @@ class World:
 
     # ---- events
 
+    def _trigger(self, process: Process, trap: Trap) -> None:
+        self.injector.trigger(process, trap)
+
+    def _on_ended(self, member: WorkerProcess, seat: int, problem: BaseException | None) -> None:
+        self.injector.ended(member, seat, problem)
+
     def _on_back(self, since: float) -> None:
         for part in self.parts.values():
             part.was_away(since)
 
     def _written(self, written: Written) -> None:
+        for check in self._of_batches:
+            check(written)
         for change in self.shadows.changes(written):
             self.trace.add(written.moment, written.sender.name, described(change))
-            for check in self._invariants:
-                check(change)
+            for judge in self._of_changes:
+                judge(change)
+
+    def run_begins(self, run: HandlerRun) -> None:
+        self._soon(self._begins, run)
+
+    def run_ends(self, run: HandlerRun) -> None:
+        self._soon(self._runs.ends, run)
+
+    def lock_extended(self, run: HandlerRun) -> None:
+        self._soon(self._runs.extends, run)
+
+    def lock_gone(self, run: HandlerRun) -> None:
+        self._soon(self._runs.loses, run)
+
+    def acknowledged(self, item_id: str, saved: Saved) -> None:
+        self._checkpoints.acknowledged(item_id, saved)
 
     def _begins(self, handler_run: HandlerRun) -> None:
         self._runs.begins(handler_run)
