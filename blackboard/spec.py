@@ -86,7 +86,7 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     """After so many runs, each attempt counted, the schedule ends."""
     blackout: str | None = None
     """Times without runs, such as `sat-sun, mon-fri 22:00-06:00, 12-24..01-02, holidays`; a name is
-    that of a calendar in `[calendars]`."""
+    that of a calendar in `[calendars]`. `none`: no such times, although the type has some."""
     priority: int | None = None
     """Of the ready items that a worker has read, those with the highest priority run first; -100 to
     100."""

@@ -8,6 +8,7 @@ Windows are written with commas between them, in the zone of the schedule:
     2026-12-24           a day, or several: 2026-12-24..2027-01-02
     12-24..01-02         days of each year
     holidays             the windows of a calendar, which `[calendars]` has by this name
+    none                 no windows, and nothing else: for an item whose type has some
 
 A slot of a cron expression or a rule that falls into a window is left out. One of an `every`, and
 that of an `at`, comes when the window ends.
@@ -131,6 +132,7 @@ def _end_text(until: datetime, zone: str) -> str:
 
 
 NONE = Limits()
+NO_WINDOWS = "none"
 
 
 def _shown_after(moment: datetime, wall: datetime, zone: ZoneInfo) -> datetime:
@@ -151,7 +153,7 @@ def limits(
     has the windows that are written behind it, or none. Raises BadInput ("blackout") for windows
     that cannot be read.
     """
-    if not blackout:
+    if not blackout or blackout.strip().lower() == NO_WINDOWS:
         return Limits(until=until, runs=runs, zone=zone) if until or runs else NONE
     texts, windows = list[str](), list[Window]()
     for part in _BETWEEN.split(blackout):
@@ -204,9 +206,9 @@ def without_windows(text: str) -> str:
 def check_calendars(calendars: Calendars) -> None:
     """Raises BadInput naming the calendar that cannot be read."""
     for name in calendars:
-        if _window(name):
+        if _window(name) or name == NO_WINDOWS:
             remedy = "another name, as in holidays"
-            raise BadInput(name, "it is a window by itself, and no name of a calendar", remedy)
+            raise BadInput(name, "it means something else in a blackout", remedy)
         if not _NAME.fullmatch(name) or name != name.lower():
             raise BadInput(name, "it is not a name of a calendar", "small letters, as in holidays")
         _calendar(name, calendars)

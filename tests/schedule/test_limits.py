@@ -26,6 +26,7 @@ from blackboard.schedule.schedule import (
 )
 from blackboard.schedule.times import last_moment
 from blackboard.schedule.words import describe
+from blackboard.spec import Spec, resolve
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -77,6 +78,13 @@ def test_no_slot_is_in_a_window(said: str, blackout: str, expected: list[str]) -
     assert slots(one, FRIDAY, len(expected) or 1) == expected
 
 
+@pytest.mark.parametrize("text", ["none", " None "])
+def test_an_item_can_be_without_the_windows_of_its_type(text: str) -> None:
+    of_type = Spec(every="1h", blackout="sat-sun, holidays")
+    alone = resolve([Spec(every="1h")])
+    assert resolve([Spec(blackout=text), of_type], calendars={"holidays": ["01-01"]}) == alone
+
+
 def test_windows_are_in_the_zone_of_the_schedule() -> None:
     berlin = schedule("cron 30 * * * *", "Europe/Berlin", blackout="13:00-15:00")
     assert slots(berlin, FRIDAY - HOUR, 2) == ["Fri 20 11:30", "Fri 20 14:30"]
@@ -124,7 +132,9 @@ def test_what_is_no_window_is_refused(text: str) -> None:
     assert caught.value.field == "blackout"
 
 
-@pytest.mark.parametrize("calendars", [{"sat": ["01-01"]}, {"A b": []}, {"days": ["moon"]}])
+@pytest.mark.parametrize(
+    "calendars", [{"sat": ["01-01"]}, {"A b": []}, {"days": ["moon"]}, {"none": ["01-01"]}]
+)
 def test_what_is_no_calendar_is_refused(calendars: dict[str, list[str]]) -> None:
     with pytest.raises(BadInput) as caught:
         check_calendars(calendars)
