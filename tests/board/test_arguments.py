@@ -90,6 +90,7 @@ REFUSED: dict[str, tuple[str, Call]] = {
     "an interval": ("every", lambda board: board.add("x", "feed", every=True)),
     "cron": ("cron", lambda board: board.add("x", "feed", cron=0)),  # type: ignore[arg-type]
     "tags": ("tags", lambda board: board.add("x", "feed", tags="abc")),
+    "a list of tags": ("tags", lambda board: board.add("x", "feed", tags=[["a"]])),  # type: ignore[list-item]
     "a tag": ("tags", lambda board: board.add("x", "feed", tags=[1])),  # type: ignore[list-item]
     "first": ("first", lambda board: board.add("x", "feed", first=timedelta(1))),  # type: ignore[arg-type]
     "params": ("params", lambda board: board.add("x", "feed", params=5)),
