@@ -320,7 +320,8 @@ def assemble(
 ) -> "Worker":
     """Assembles a worker on `board`. `handlers` are those of the types it takes."""
     from blackboard.worker.claimer import Claimer
-    from blackboard.worker.judge import Judge, LeftAlone
+    from blackboard.worker.judge import Judge
+    from blackboard.worker.left_alone import LeftAlone
     from blackboard.worker.membership import Membership, new_member, types_as_text
     from blackboard.worker.missed_slots import MissedSlots
     from blackboard.worker.paused_shards import PausedShards

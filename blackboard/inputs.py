@@ -163,8 +163,8 @@ def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]
     fields = {name: None if value == "" else value for name, value in changes.items()}
     if any(fields.get(name) is not None for name in SCHEDULE):
         fields = dict.fromkeys(SCHEDULE) | fields
-    if fields.get("tags") is not None:
-        fields["tags"] = list(dict.fromkeys(fields["tags"]))
+    if (tags := fields.get("tags")) is not None:
+        fields["tags"] = list(dict.fromkeys(tags))
     check_params(params)
     after = msgspec.structs.replace(spec, **fields, params=plain(params))
     check_spec(after)

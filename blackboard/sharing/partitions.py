@@ -25,7 +25,6 @@ from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import (
     GroupTrouble,
-    ItemLeftAlone,
     LockAdopted,
     LockOverridden,
 )
@@ -71,6 +70,7 @@ from blackboard.table import (
 from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.left_alone import LeftAlone
 from blackboard.worker.membership import new_member
 from blackboard.worker.release_queue import LAST_RELEASES, ReleaseQueue
 from blackboard.worker.running import Runs
@@ -134,8 +134,7 @@ class GroupWorker:
     _group: asyncio.TaskGroup = field(init=False)
     _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """The tasks that are cancelled at the end, in the order they were begun."""
-    _left_alone: set[str] = field(default_factory=set)
-    """Partitions whose settings cannot be computed: each is reported once."""
+    _left_alone: LeftAlone = field(init=False)
     _stop_asked: asyncio.Event = field(default_factory=asyncio.Event)
     _stop_now: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when pumps have no time left to end."""
@@ -159,6 +158,7 @@ class GroupWorker:
     """Whether other workers are there to take what it releases."""
 
     def __post_init__(self) -> None:
+        self._left_alone = LeftAlone(self.events)
         group = self.handler.type
         names = PartitionNames(
             self.pump.partitions,
@@ -465,7 +465,7 @@ class GroupWorker:
                 await self._start(answer.claims)
                 return
             if answer.refused is not None:
-                self._leave(answer.broken, answer.refused)
+                self._left_alone.report(answer.broken, answer.refused)
             left = [token for token in left if token is not answer.broken]
 
     async def _override(self, lock: Lock) -> None:
@@ -483,13 +483,7 @@ class GroupWorker:
         try:
             yield
         except (BlackboardError, ValueError) as problem:
-            self._leave(row, problem)
-
-    def _leave(self, row: Lock | Token, problem: Exception) -> None:
-        """Reports, once, why a partition is left alone."""
-        if row.id not in self._left_alone:
-            self._left_alone.add(row.id)
-            self.events.emit_of(row, ItemLeftAlone, message=str(problem))
+            self._left_alone.report(row, problem)
 
     async def _start(self, claims: Sequence[Claim]) -> None:
         self.runs.start(await trusted(self.board, claims))

@@ -60,7 +60,7 @@ class MissedSlots:
         try:
             after = await pass_over(self.board, token, move=move)
         except (BadInput, ValueError) as error:
-            self.judge.left_alone.report(token, str(error))
+            self.judge.left_alone.report(token, error)
             return False
         if after is None:
             self.judge.set_aside(token)

@@ -19,7 +19,8 @@ from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName
 from blackboard.rules.due import Move, decide_lock
 from blackboard.worker.claimer import Claimer, NoPermit
-from blackboard.worker.judge import LeftAlone, Version, version
+from blackboard.worker.judge import Version, version
+from blackboard.worker.left_alone import LeftAlone
 
 EMPTY_SPEC = "{}"
 """The spec of an item that sets nothing itself."""
@@ -112,7 +113,7 @@ class StaleLocks:
             if move is Move.OVERRIDE:
                 return await self._override(lock, reserves=not is_late)
         except (BadInput, ValueError) as error:
-            self.left_alone.report(lock, str(error))
+            self.left_alone.report(lock, error)
             return Attempt(stuck=move is Move.OVERRIDE)
         return Attempt()
 
