@@ -22,10 +22,13 @@ from blackboard.model import Ended, Outcome, replace
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.loop import run_loop
 from blackboard.runners.secrets import Mask
-from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KEPT, KINDS
+from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KINDS
 from tests.support.patience import patience
 from tests.support.runs import PATIENCE, Told, call_of, coroutines, run
 
+AS_LOADED = "jobs_for_tests.leaving_the_loop"
+"""The module of the handlers, as a worker loads it: another one than that which is imported here.
+"""
 ENDING = ("exit 0", "exit 2", "exit", "interrupt")
 """What asyncio lets out of the loop."""
 
@@ -45,7 +48,8 @@ def _collects_its_own() -> Iterator[None]:
     """
     gc.freeze()
     yield
-    KEPT.clear()
+    if jobs := sys.modules.get(AS_LOADED):
+        jobs.KEPT.clear()
     gc.collect()
     gc.unfreeze()
 
