@@ -53,11 +53,12 @@ _OF_CALENDAR = frozenset({"X-", "TZ", "DA"})
 _LINE = re.compile(r'\s*([A-Za-z0-9-]+)\s*((?:;(?:[^":]|"[^"]*"|:(?=\d\d\)))*)?):(.*)', re.DOTALL)
 """Name, parameters, value. A colon as in `TZID=(UTC-05:00) Eastern Time` is none that ends them."""
 _DATED = re.compile(
-    r"\s*(DTSTART|DTEND|RECURRENCE-ID|RDATE|EXDATE)\s*(;.*):(\s*\d{4}-?\d\d-?\d\d.*)",
+    r"\s*(DTSTART|DTEND|RECURRENCE-ID|RDATE|EXDATE)\s*((?:;|:(?=\s*(?:TZID|VALUE)\s*=)).*)"
+    r":(\s*\d{4}-?\d\d-?\d\d.*)",
     re.IGNORECASE | re.DOTALL,
 )
 """A date after parameters that have colons of their own, as in `TZID=tzone://Microsoft/Utc`, or a
-quote that does not end.
+quote that does not end; or that stand behind a colon.
 """
 _DATE = re.compile(r"\s*\d{4}-?\d\d-?\d\d")
 _RULE_REST = re.compile(r"[A-Z0-9=;,+-]+", re.IGNORECASE)
@@ -356,16 +357,16 @@ class _Reader:
             self._overrun(event, line)
             return
         self._join(event)
-        name = found[1].upper()
-        wanted = name in KEPT and not (name in _FILES and _INLINE.search(found[2]))
-        value = _text_value(found[2], found[3]) if wanted else ""
+        name, params = found[1].upper(), found[2].replace(":", ";", found[2].startswith(":"))
+        wanted = name in KEPT and not (name in _FILES and _INLINE.search(params))
+        value = _text_value(params, found[3]) if wanted else ""
         before = self._singles.get(name)
         is_better = before is None or (not before.value.strip() and bool(value.strip()))
         self._last_kept = wanted and is_better
         if self._last_kept:
             if before is not None:
                 event.lines.remove(before)
-            event.lines.append(Line(name, found[2], value))
+            event.lines.append(Line(name, params, value))
             if name not in SEVERAL:
                 self._singles[name] = event.lines[-1]
 

@@ -1,11 +1,14 @@
 """Reads the recurrence rules of a feed, and what else is said of the times of a series.
 
-Understood besides RFC 5545: lower case, white space, dashes in UNTIL, parts that begin with X-, the
-text of a broken line after the last part, RSCALE=GREGORIAN (RFC 7529), weekdays of which only some
-have a number, or that are written out, parts that are empty, a negative COUNT, which is none,
-INTERVAL=0, which is 1, and an UNTIL that is a word, which is none. Of a part that is there twice
-the last counts. A WKST that is a number is left out, and so are parts that no rule has, such as
-DTSTART; but a rule with a BY.. or a calendar (RSCALE) that is not known is none.
+Understood besides RFC 5545: lower case, white space, quotes, escapes as of a text, commas or blanks
+between parts, commas too many, UNTIL in each form that dates have (`times.py`), parts that begin
+with X-, the text of a broken line after the last part, RSCALE=GREGORIAN (RFC 7529), weekdays of
+which only some have a number, or that are written out, parts that are empty, a negative COUNT,
+which is none, INTERVAL=0, which is 1, an UNTIL that is a word or in the year 0, which is none, and
+one on a day that its month does not have, which is the last one that it has. The second 60 is read
+as 59. Of a part that is there twice the last counts. A WKST that is a number is left out, and so
+are parts that no rule has, such as DTSTART; but a rule with a BY.. or a calendar (RSCALE) that is
+not known is none.
 
 **The end.** `ended_in` puts every UNTIL into the form that RFC 5545 has for the start of a series.
 For days, one in UTC is the day that it is then where the feed is: Google writes the last second of
@@ -21,6 +24,7 @@ UTC, unless the start fits the rule in the city's zone alone.
 """
 
 import re
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -28,7 +32,7 @@ from icalendar.timezone import tzp
 
 from blackboard.schedule.rrule import NUMBERS, expansion
 
-from .times import Moment, cut
+from .times import Moment, Written, cut, in_utc, written
 from .zone_names import guessed_zone
 
 Rule = dict[str, str]
@@ -40,7 +44,7 @@ _NUMBERS = r"[+-]?\d{1,4}(?:,[+-]?\d{1,4})*"
 _WEEKDAY = "(?:MO|TU|WE|TH|FR|SA|SU)"
 _PARTS = {
     "FREQ": re.compile("SECONDLY|MINUTELY|HOURLY|DAILY|WEEKLY|MONTHLY|YEARLY"),
-    "UNTIL": re.compile(r"\d{8}(?:T\d{6}Z?)?|[A-Z]+"),
+    "UNTIL": re.compile(r"[A-Z]+|-\d.*|0000.*"),
     "COUNT": re.compile(r"-?\d{1,9}"),
     "INTERVAL": re.compile(r"\d{1,9}"),
     "WKST": re.compile(rf"{_WEEKDAY}|\d+"),
@@ -58,7 +62,9 @@ _IDLE = re.compile(
     rf"|(?:{'|'.join(name for name in _PARTS if name not in {'UNTIL', 'COUNT'})})=?"
 )
 """Matches a part that says nothing."""
-_LEFT_OUT = re.compile(r"SKIP=.*|INTERVAL=0+|WKST=\d+|(?:UNTIL|COUNT)=?|UNTIL=[A-Z]+")
+_LEFT_OUT = re.compile(
+    r"SKIP=.*|INTERVAL=0+|WKST=\d+|(?:UNTIL|COUNT)=?|UNTIL=(?:[A-Z]+|-\d.*|0000.*)"
+)
 """Matches a part that is not followed, though it may move some of the days of its rule, or end it.
 """
 _LONG_DAY = re.compile(
@@ -66,6 +72,11 @@ _LONG_DAY = re.compile(
     r"(?:N|ES?|D(?:NES)?|U(?:RS?)?|I|T(?:UR)?)(?:DAY)?\b"
 )
 """Matches a weekday that is written out, or its first letters."""
+_BREAK = re.compile(rf";|[, ](?= ?(?:{'|'.join(_PARTS)}) ?=)")
+"""Matches what stands between two parts."""
+_ESCAPE = re.compile(r"\\+(?=[;,])")
+_DAY_OF_MONTH = re.compile(r"(?<=^\d{6})(?:29|3[01])|(?<=^\d{4}-\d\d-)(?:29|3[01])")
+_LEAP_SECOND = re.compile(r"\b60\b")
 _OF_DATES = frozenset({"000000", "235959"})
 """Times in UTC that only fill up a date."""
 
@@ -74,8 +85,8 @@ def tidy(value: str) -> tuple[Rule, list[str]]:
     """A rule in standard form, and what it says that is not followed. Raises ValueError when it
     cannot be read.
     """
-    text = " ".join(value.split()).strip(";").upper().removeprefix("RRULE:")
-    given = [part.strip() for part in text.split(";") if part.strip()]
+    text = _ESCAPE.sub("", " ".join(value.split())).strip("; \"'").upper().removeprefix("RRULE:")
+    given = [part for part in (one.strip() for one in _BREAK.split(text)) if part]
     parts: Rule = {}
     left_out = []
     for number, part in enumerate(given, start=1):
@@ -94,8 +105,6 @@ def tidy(value: str) -> tuple[Rule, list[str]]:
         parts[name] = said
     if "FREQ" not in parts:
         raise ValueError(f"{value[:60]!r} is not a rule")
-    if "UNTIL" in parts:
-        datetime.fromisoformat(parts["UNTIL"])
     _check_numbers(parts)
     return parts, [f"{part[:60]} is not followed" for part in left_out]
 
@@ -106,16 +115,41 @@ def _part(text: str, *, is_last: bool) -> tuple[str, str, str]:
     rule has one of that name.
     """
     name, equals, said = re.sub(r"\s*([,=])\s*", r"\1", text).partition("=")
-    if name == "UNTIL":
-        said = re.sub(r"(?<=\d)[-:](?=\d)", "", said)
+    if name == "UNTIL" and said[:1].isdigit() and not said.startswith("0000"):
+        return name, equals, _end_of(said, is_last=is_last)
     if name in {"BYDAY", "WKST"}:
         said = _LONG_DAY.sub(r"\1", said)
+    if name == "BYSECOND":
+        said = _LEAP_SECOND.sub("59", said)
+    if name.startswith("BY"):
+        said = re.sub(",{2,}", ",", said).strip(",")
     if not said or not (name in _PARTS or name.startswith("BY")):
         return name, equals, said
     found = _PARTS[name].match(said) if name in _PARTS else None
     if found is None or (found.end() < len(said) and not is_last):
         raise ValueError(text)
     return name, equals, found[0]
+
+
+def _end_of(said: str, *, is_last: bool) -> str:
+    """An UNTIL in standard form. Raises ValueError when it cannot be read."""
+    end = _written_end(said)
+    if end.rest not in {"", "Z"} and not is_last:
+        raise ValueError(said)
+    wall = end.wall if end.east is None else in_utc(end.wall, end.east)
+    text = wall.isoformat() if end.has_time else wall.date().isoformat()
+    return text.replace("-", "").replace(":", "") + ("Z" if end.east is not None else "")
+
+
+def _written_end(said: str) -> Written:
+    """On the last day of its month where it names one that the month does not have."""
+    try:
+        return written(said)
+    except ValueError:
+        for day in ("30", "29", "28"):
+            with suppress(ValueError):
+                return written(_DAY_OF_MONTH.sub(day, said))
+        raise
 
 
 def _check_numbers(parts: Rule) -> None:

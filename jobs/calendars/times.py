@@ -2,7 +2,8 @@
 
 Understood besides RFC 5545: dashes and colons (2026-08-21 19:00), no seconds, offsets, a
 date marked as a time and a time marked as a date, 24:00, AM and PM, and a date with the text of a
-broken line after it. A zone is, in this order, one that is known by its name, the feed's own
+broken line after it, unless that is the name of a zone. The second 60 is read as 59, as RFC 5545
+has it. A zone is, in this order, one that is known by its name, the feed's own
 VTIMEZONE, one that is probably meant (`zone_names.py`); else the feed's X-WR-TIMEZONE, unless that
 is UTC, which many programs write by default; else the city's zone, which also holds for floating
 times. A floating start is one of the zone that its end names, where the feed names none; a floating
@@ -27,7 +28,7 @@ from .zone_names import guessed_zone, known_zone, zone_name, zone_of_days
 
 _MOMENT = re.compile(
     r"(\d{4})-?(\d\d)-?(\d\d)"
-    r"(?:[T ]\s*(\d\d|\d(?=:)):?(\d\d)(?::?(\d\d))?(?:[.,]\d+)?"
+    r"(?:[T ]\s*(\d\d|\d(?=:|\d{4}(?!\d))):?(\d\d)(?::?(\d\d))?(?:[.,]\d+)?"
     r"(?:\s*([AP])\.?M\b\.?)?\s*(Z|[+-]\d\d:?\d\d)?)?",
     re.IGNORECASE,
 )
@@ -35,7 +36,8 @@ _TZID = re.compile(r';\s*TZID\s*=\s*(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _DATE_ONLY = re.compile(r";\s*VALUE\s*=\s*DATE\s*(?:;|$)", re.IGNORECASE)
 _OFFSET = re.compile(r"([+-]?)(\d\d):?(\d\d)(?::?(\d\d))?")
 _CHANGE = re.compile(r"(\d{8})(T\d{6})?[^,]*")
-_MORE_DIGITS = re.compile(r"\s*T?\d", re.IGNORECASE)
+_MORE_DIGITS = re.compile(r"\s*T?\s*\d", re.IGNORECASE)
+_LONGEST_NAME = 60
 
 _DURATION = re.compile(
     r"([+-]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)", re.IGNORECASE
@@ -112,6 +114,51 @@ class Moment:
         if self.is_day:
             return self.wall.date()
         return self.wall.replace(tzinfo=tzp.timezone(self.zone))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A date or a time as a feed has it."""
+
+    wall: datetime
+    has_time: bool
+    east: timedelta | None
+    """What the offset behind it says; zero for a Z."""
+    rest: str
+    """What stands behind all that."""
+
+
+def written(text: str) -> Written:
+    """Reads a date or a time; ValueError when it is none."""
+    found = _MOMENT.fullmatch(text) or _MOMENT.match(text)
+    if found is None or _MORE_DIGITS.match(text, found.end()):
+        raise ValueError(text)
+    year, month, of_month = (int(part) for part in found.groups()[:3])
+    wall = datetime(year, month, of_month)  # noqa: DTZ001 - the zone comes beside it
+    rest = text[found.end() :].strip()
+    if found[4] is None:
+        return Written(wall, has_time=False, east=None, rest=rest)
+    past = timedelta(
+        hours=_hour(found[4], found[7]),
+        minutes=_below(found[5], 60),
+        seconds=min(_below(found[6], 61), 59),
+    )
+    wall = (wall if past < _DAY else cut(wall)) + past
+    return Written(wall, has_time=True, east=_east(found[8]), rest=rest)
+
+
+def _east(offset: str | None) -> timedelta | None:
+    if offset is None or offset.upper() == "Z":
+        return timedelta(0) if offset else None
+    minutes = int(offset[1:3]) * 60 + int(offset[-2:])
+    return timedelta(minutes=-minutes if offset[0] == "-" else minutes)
+
+
+def in_utc(wall: datetime, east: timedelta) -> datetime:
+    """The wall time in UTC of one that is so far east. ValueError for more than a day."""
+    if not east:
+        return wall
+    return cut(wall).replace(tzinfo=timezone(east)).astimezone(UTC).replace(tzinfo=None)
 
 
 class Zones:
@@ -209,29 +256,17 @@ class Zones:
         return found
 
     def _one(self, text: str, tzid: str, block: Block, local: str | None, *, day: bool) -> Moment:
-        found = _MOMENT.fullmatch(text) or _MOMENT.match(text)
-        if found is None or _MORE_DIGITS.match(text, found.end()):
-            raise ValueError(text)
-        year, month, of_month = (int(part) for part in found.groups()[:3])
-        wall = datetime(year, month, of_month)  # noqa: DTZ001 - the zone comes beside it
-        if found[4] is None or (day and local == ""):
-            return Moment(wall, "")
-        past = timedelta(
-            hours=_hour(found[4], found[7]),
-            minutes=_below(found[5], 60),
-            seconds=_below(found[6], 61),
-        )
-        if day and not past:
-            return Moment(wall, "")
-        wall = (wall if past < _DAY else cut(wall)) + past
-        offset = found[8]
-        if offset is None:
-            return Moment(wall, local if local and not tzid else self.name(tzid, block))
-        if offset.upper() == "Z":
-            return Moment(wall, "UTC")
-        minutes = int(offset[1:3]) * 60 + int(offset[-2:])
-        there = timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes))
-        return Moment(cut(wall).replace(tzinfo=there).astimezone(UTC).replace(tzinfo=None), "UTC")
+        said = written(text)
+        if not said.has_time or (day and local == ""):
+            return Moment(datetime.combine(said.wall, time()), "")
+        if day and said.wall.time() == time():
+            return Moment(said.wall, "")
+        if said.east is not None:
+            return Moment(in_utc(said.wall, said.east), "UTC")
+        behind = guessed_zone(said.rest) if said.rest and len(said.rest) < _LONGEST_NAME else ""
+        if behind and not tzid:
+            return Moment(said.wall, behind)
+        return Moment(said.wall, local if local and not tzid else self.name(tzid, block))
 
 
 def _tzid(line: Line) -> str:

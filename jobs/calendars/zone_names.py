@@ -3,7 +3,8 @@
 `known_zone` knows a zone for sure: an IANA name or one of Windows, in any case, also at the end of
 a vendor's path. `guessed_zone` knows besides what people and programs write instead: the names that
 Windows and Rails show (`(UTC-05:00) Eastern Time (US & Canada)`), abbreviations, offsets, and IANA
-names that are misspelled (`US-Eastern`). A zone that a feed defines itself comes between the two.
+names that are misspelled (`US-Eastern`, `Europe_London`) or have a remark behind them. A zone that
+a feed defines itself comes between the two.
 
 An abbreviation is the zone of its clocks, the whole year: many write EST, or PST, in summer too. An
 offset is a zone whose clocks never change.
@@ -20,10 +21,16 @@ _ESCAPED = re.compile(r"\\(.)")
 _UTC = frozenset({"z", "utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
 _NONE = frozenset({"localtime", "factory", "posixrules", "est"})
 """Names of no zone, or of another one on each host. EST is one, but meant otherwise."""
-_OFFSET = re.compile(r"(?:UTC|GMT|Z)?\s*([+-])(\d{1,2})(?::?(\d\d))?", re.IGNORECASE)
-_SHOWN = re.compile(r"\((?:UTC|GMT)\s*([+-]\d\d?(?::?\d\d)?)?\)\s*(.*)", re.IGNORECASE)
+_OFFSET = re.compile(r"(?:UTC|GMT|Z)?\s*([+-])(\d{1,2})(?:[:.]?(\d\d))?", re.IGNORECASE)
+_SHOWN = re.compile(r"\((?:UTC|GMT)\s*([+-]\d\d?(?:[:.]?\d\d)?)?\)\s*(.*)", re.IGNORECASE)
 _TIME = re.compile(r"(?: standard| daylight| summer)? time$")
-_COUNTRY = re.compile(r"\s*\((?:US|USA|Canada|US\s*(?:&|and|,)\s*Canada)\)", re.IGNORECASE)
+_COUNTRY = re.compile(
+    r"\s*\((?:(?:US|USA|Canada|US\s*(?:&|&amp;|and|,)\s*Canada)\)|US\s*&(?:amp)?$)", re.IGNORECASE
+)
+"""A semicolon as in `&amp;` ends a parameter."""
+_BETWEEN = re.compile(r"\s*[,;]\s*|\s+[/:-]\s+")
+_REMARK = re.compile(r"\s*\([^()]*\)$|(?<=time)\s+\d$")
+"""What stands behind a name: another name in brackets, or Exchange's number of a second one."""
 _ABBREVIATED = {
     "EST EDT": "America/New_York",
     "CST CDT": "America/Chicago",
@@ -38,6 +45,10 @@ _ABBREVIATED = {
     "EEST": "EET",
     "MSK": "Europe/Moscow",
     "JST": "Asia/Tokyo",
+    "KST": "Asia/Seoul",
+    "HKT": "Asia/Hong_Kong",
+    "SGT": "Asia/Singapore",
+    "SAST": "Africa/Johannesburg",
     "AEST AEDT": "Australia/Sydney",
     "ACST ACDT": "Australia/Adelaide",
     "AWST": "Australia/Perth",
@@ -52,6 +63,8 @@ _OTHER_NAMES = {
     "saskatchewan": "America/Regina",
     "newfoundland": "America/St_Johns",
     "coordinated universal time": "UTC",
+    "greenwich mean time": "Europe/London",
+    "british summer time": "Europe/London",
     "us/pacific-new": "America/Los_Angeles",
     "canada/east-saskatchewan": "America/Regina",
 }
@@ -71,6 +84,8 @@ _BETWEEN_HOURS = {
     570: "Australia/Darwin",
 }
 """Zones without summer time, by their minutes east of Greenwich."""
+_PATHS = ("/", "posix/", "right/")
+"""How the paths of vendors begin, and those of the tz database."""
 _WEST, _EAST = -12, 14
 _SEASONS = (datetime(2026, 1, 1), datetime(2026, 7, 1))  # noqa: DTZ001 - of either half of the globe
 
@@ -88,7 +103,7 @@ def known_zone(name: str) -> str:
         return "UTC"
     if name in _windows():
         return _windows()[name]
-    is_path = name.startswith("/") or "://" in name
+    is_path = name.startswith(_PATHS) or "://" in name
     parts = name.strip("/").split("/")
     for start in range(len(parts) if is_path else 1):
         tail = "/".join(parts[start:])
@@ -102,8 +117,9 @@ def known_zone(name: str) -> str:
 def guessed_zone(name: str) -> str:
     """The IANA name of the zone that is probably meant, or ""."""
     name = zone_name(name)
-    if name.upper() in _ABBREVIATIONS:
-        return _ABBREVIATIONS[name.upper()]
+    short = (name.rpartition("/")[2] if name.startswith(_PATHS) else name).upper()
+    if short in _ABBREVIATIONS:
+        return _ABBREVIATIONS[short]
     if known_zone(name):
         return known_zone(name)
     if offset := _OFFSET.fullmatch(name):
@@ -113,7 +129,7 @@ def guessed_zone(name: str) -> str:
         return _by_words(name)
     offset = _OFFSET.fullmatch(shown[1] or "+0")
     minutes = _minutes(offset) if offset else 0
-    found = _by_words(shown[2])
+    found = _by_words(shown[2].replace("/", ","))
     return found if found and _in_winter(found) == minutes else _fixed(minutes)
 
 
@@ -122,7 +138,7 @@ def _by_words(words: str) -> str:
     words = _COUNTRY.sub("", words).strip().lower()
     if words in _OTHER_NAMES:
         return _OTHER_NAMES[words]
-    for one in re.split(r"\s*[,;]\s*", words):
+    for one in _BETWEEN.split(words):
         named = _windows().get(f"{_TIME.sub('', one)} standard time")
         found = named or _cities().get(one.replace(" ", "_"))
         if found:
@@ -131,10 +147,14 @@ def _by_words(words: str) -> str:
 
 
 def _respelled(words: str) -> str:
-    """The zone of a name with DST behind it, or a dash in place of its slash; or of the names that
-    one zone has in winter and in summer, CET/CEST.
+    """The zone of a name with DST or a remark behind it, or with dashes or underscores in place of
+    its slashes; or of the names that one zone has in winter and in summer, CET/CEST.
     """
-    for name in (words.removesuffix(" dst"), words.replace("-", "/")):
+    bare = _REMARK.sub("", words)
+    if bare != words and not bare.endswith(")"):
+        return guessed_zone(bare)
+    slashes = (words.replace("_", "/", most) for most in (1, 2))
+    for name in (words.removesuffix(" dst"), words.replace("-", "/"), *slashes):
         if known_zone(name):
             return known_zone(name)
     first, *more = {guessed_zone(one) for one in words.split("/")} if "/" in words else {""}

@@ -5,7 +5,7 @@ from time import process_time
 
 import pytest
 
-from jobs.calendars.lines import NotACalendar, calendar_name, read_calendar, why_no_calendar
+from jobs.calendars.lines import Line, NotACalendar, calendar_name, read_calendar, why_no_calendar
 from jobs.calendars.responses import cut_off
 from tests.calendars.support import calendar, event
 
@@ -200,6 +200,12 @@ def test_a_date_begins_behind_the_colons_of_its_zone(name: str, params: str, val
     (block,) = read_calendar(calendar(f"UID:1\n{name}{params}:{value}")).events
     (line,) = block.all(name)
     assert (line.params, line.value) == (params, value)
+
+
+@pytest.mark.parametrize("params", ["TZID=Europe/Berlin", "VALUE=DATE", "TZID=UTC-05:00"])
+def test_params_may_stand_behind_a_colon(params: str) -> None:
+    (block,) = read_calendar(calendar(f"UID:1\nDTSTART:{params}:20260901")).events
+    assert block.all("DTSTART") == [Line("DTSTART", f";{params}", "20260901")]
 
 
 def test_a_zone_that_stands_behind_its_events_is_theirs() -> None:

@@ -337,6 +337,13 @@ def test_what_to_do_where_a_day_is_missing_is_not_followed_and_the_report_says_s
         ("FREQ=DAILY;WKST=MO;WKST=MO;COUNT=2", 2, ""),
         ("FREQ=DAILY;COUNT=3;COUNT=2", 2, "COUNT=3"),
         ("FREQ=MONTHLY;UNTIL=Never", 3, "UNTIL=NEVER"),
+        ("FREQ=MONTHLY;UNTIL=00000000T000000Z;INTERVAL=1", 3, "UNTIL=00000000T000000Z"),
+        ("FREQ=MONTHLY;UNTIL=-00011130T000000Z;INTERVAL=1", 3, "UNTIL=-00011130T000000Z"),
+        (r"FREQ=WEEKLY\;BYDAY=TU\,TH\;UNTIL=20260910", 4, ""),
+        ('"FREQ=WEEKLY;BYDAY=TU,TH;UNTIL=20260910"', 4, ""),
+        ("FREQ=WEEKLY,BYDAY=TU,TH,COUNT=4", 4, ""),
+        ("FREQ=WEEKLY BYDAY=TU,TH COUNT=4", 4, ""),
+        ("FREQ=WEEKLY;BYDAY=TU,,TH,;COUNT=4", 4, ""),
         ("FREQ=DAILY;BYEASTER=0;COUNT=2", 1, "'FREQ=DAILY;BYEASTER=0;COUNT=2' is not a rule"),
         ("FREQ=DAILY;BYMONTH=13", 1, "BYMONTH=13 is no part of a rule"),
         ("FREQ=MONTHLY;BYDAY=1TU,8TU", 1, "a rule that cannot be followed: no month has 8TU"),
@@ -357,6 +364,39 @@ def test_white_space_in_a_rule_costs_no_time() -> None:
     many = " " * 1_000_000
     rule = {"FREQ": "DAILY", "COUNT": "2"}
     assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == (rule, [])
+
+
+# Each end, and its standard form.
+WRITTEN_ENDS = {
+    "a date in UTC": ("20260903Z", "20260903"),
+    "dashes and colons": ("2026-09-03T18:00:00Z", "20260903T180000Z"),
+    "no seconds": ("20260903T1800Z", "20260903T180000Z"),
+    "an offset": ("20260903T140000-0400", "20260903T180000Z"),
+    "an offset with a colon": ("2026-09-03T20:00:00+02:00", "20260903T180000Z"),
+    "the end of a day": ("20260903T240000", "20260904T000000"),
+    "a leap second": ("20260903T235960Z", "20260903T235959Z"),
+    "a day that its month does not have": ("20260931T235959Z", "20260930T235959Z"),
+    "one that no February has": ("2027-02-30", "20270228"),
+    "a leap day that is none": ("20270229T180000", "20270228T180000"),
+}
+
+
+@pytest.mark.parametrize(("said", "meant"), WRITTEN_ENDS.values(), ids=WRITTEN_ENDS)
+def test_an_end_is_read_in_each_form_that_dates_have(said: str, meant: str) -> None:
+    """Before other parts, and as the last one."""
+    for rule in (f"FREQ=DAILY;UNTIL={said};INTERVAL=1", f"FREQ=DAILY;UNTIL={said}"):
+        parts, left_out = tidy(rule)
+        assert (parts["UNTIL"], left_out) == (meant, [])
+
+
+@pytest.mark.parametrize("said", ["20260900", "20261301", "20260903T250000Z", "2026", "20260903 x"])
+def test_an_end_that_is_no_date_makes_a_rule_none(said: str) -> None:
+    with pytest.raises(ValueError, match="not a rule"):
+        tidy(f"FREQ=DAILY;UNTIL={said};INTERVAL=1")
+
+
+def test_the_leap_second_of_a_rule_is_the_one_before_it() -> None:
+    assert tidy("FREQ=DAILY;BYSECOND=0,60")[0]["BYSECOND"] == "0,59"
 
 
 @pytest.mark.parametrize("day", ["MOTUWE", "SUMMER", "MONTUE", "FRITZ"])
