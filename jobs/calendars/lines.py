@@ -41,6 +41,11 @@ _FILES = frozenset({"IMAGE", "ATTACH"})
 _BREAK = re.compile(rb"\r+\n?")
 _FOLD = re.compile(rb"(?<!\n)\n+[ \t](?![ \t]*(?:BEGIN|END):[A-Z]+[ \t]*(?:\n|$))", re.IGNORECASE)
 """A break before white space, unless a component begins or ends there: some indent those."""
+_IS_INDENTED = re.compile(
+    rb"^[ \t]*BEGIN:V(?:CALENDAR|EVENT)[ \t]*\n+[ \t]+[A-Z-]{3,}[;:]", re.IGNORECASE | re.MULTILINE
+)
+"""Matches a property behind white space that goes on with no other one."""
+_INDENT = re.compile(rb"^[ \t]+(?=[A-Z-]{3,}[;:])", re.MULTILINE)
 _GLUED = re.compile(
     rb"^[ \t]*(?:(?:BEGIN|END):V(?:CALENDAR|EVENT|ALARM|TIMEZONE)[ \t]*)+(?=(?:BEGIN|END):[A-Z])",
     re.IGNORECASE | re.MULTILINE,
@@ -182,6 +187,8 @@ def _decoded(body: bytes, charset: str) -> str:
     body = _BREAK.sub(b"\n", body)
     if _QUOTED in body.upper():
         body = _without_soft_breaks(body)
+    if _IS_INDENTED.search(body):
+        body = _INDENT.sub(b"", body)
     body = _FOLD.sub(b"", body)
     body = _GLUED.sub(lambda edges: _BETWEEN.sub(b"\n", edges[0]), body)
     try:

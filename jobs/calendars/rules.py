@@ -74,7 +74,7 @@ _LONG_DAY = re.compile(
 """Matches a weekday that is written out, or its first letters."""
 _BREAK = re.compile(rf";|[, ](?= ?(?:{'|'.join(_PARTS)}) ?=)")
 """Matches what stands between two parts."""
-_ESCAPE = re.compile(r"\\+(?=[;,])")
+_ESCAPE = re.compile(r"(?<!\\)\\+(?=[;,])")
 _DAY_OF_MONTH = re.compile(r"(?<=^\d{6})(?:29|3[01])|(?<=^\d{4}-\d\d-)(?:29|3[01])")
 _LEAP_SECOND = re.compile(r"\b60\b")
 _OF_DATES = frozenset({"000000", "235959"})

@@ -27,6 +27,11 @@ DAMAGE = {
     "NULs": ONE.replace(b"SUMMARY", b"SUM\0MARY"),
     "blank lines before BEGIN": b"\r\n \t\r\n\r\n" + ONE,
     "an indented BEGIN": b"\n\t\t\n\t\t" + ONE,
+    "lines that are all indented": b"  "
+    + ONE.replace(b"\r\n", b"\r\n  ").replace(b"One", b"O\n\tne"),
+    "indented properties": ONE.replace(b"\r\nSUMMARY", b"\r\n\tSUMMARY").replace(
+        b"VEVENT\r\nUID", b"VEVENT\r\n\tUID"
+    ),
     "blank lines everywhere": ONE.replace(b"\r\n", b"\r\n\r\n"),
     "a warning before the calendar": b"Warning: strtotime() in /x.php\n" + ONE,
     "no END:VCALENDAR": ONE.replace(b"END:VCALENDAR\r\n", b""),

@@ -360,10 +360,11 @@ def test_what_no_rule_can_have_is_left_out_or_leaves_the_start_and_is_reported(
     assert (len(parsed.occurrences), parsed.mending, parsed.skipped) == (found, mending, 0)
 
 
-def test_white_space_in_a_rule_costs_no_time() -> None:
+def test_white_space_and_escapes_in_a_rule_cost_no_time() -> None:
     many = " " * 1_000_000
     rule = {"FREQ": "DAILY", "COUNT": "2"}
     assert tidy(f"FREQ{many}=DAILY{many};{many}COUNT=2{many}X") == (rule, [])
+    assert tidy("FREQ=DAILY;COUNT=2" + "\\" * 1_000_000) == (rule, [])
 
 
 # Each end, and its standard form.
