@@ -60,9 +60,10 @@ class Length:
     seconds: int
 
     def after(self, start: date) -> date:
-        """The end of what begins at a day, or at an aware time."""
+        """The end of what begins at a day, or at an aware time. A day counts when it begins."""
         if not isinstance(start, datetime):
-            return start + timedelta(days=max(1, self.days))
+            begun = -(-self.seconds // 86_400)
+            return start + timedelta(days=max(1, self.days + begun))
         later = (start + timedelta(days=self.days)).astimezone(UTC)
         return later + timedelta(seconds=self.seconds)
 

@@ -42,6 +42,19 @@ def test_hours_of_a_duration_are_exact_and_its_days_nominal(
     assert added[-1] == ("11-01T07:30", end)
 
 
+@pytest.mark.parametrize(
+    ("duration", "end"),
+    [("PT10H", 2), ("PT24H", 2), ("PT36H", 3), ("PT48H", 3), ("P1DT1H", 3), ("PT0S", 2)],
+)
+@pytest.mark.parametrize("rule", [[], ["RRULE:FREQ=DAILY;COUNT=1"]])
+def test_days_are_whole_where_their_duration_is_in_hours(
+    duration: str, end: int, rule: list[str]
+) -> None:
+    body = calendar("\n".join(["UID:e", "DTSTART:20261101", f"DURATION:{duration}", *rule]))
+    (one,) = read(body, window=AUTUMN).occurrences
+    assert (one.start, one.end) == ("2026-11-01", f"2026-11-0{end}")
+
+
 def test_each_time_of_a_series_is_as_long_as_its_duration_says() -> None:
     found = spans(at("20261031T003000"), "DURATION:PT2H", "RRULE:FREQ=DAILY;COUNT=3")
     assert found == [
