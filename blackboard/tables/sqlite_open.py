@@ -10,6 +10,7 @@ remedy while it is being opened.
 """
 
 import os
+import select
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -154,6 +155,10 @@ _CACHE = 32_768
 """KiB of pages kept in memory, at most."""
 _RESERVE = 256 << 10
 """Bytes that the log keeps when it is begun anew, so that there is room for it on a full disk."""
+_LOOKS, _PAUSE = 20, 0.01
+"""How often other processes are looked at, and the seconds between."""
+_NO_WAL = b"\x01\x01"
+"""The versions in the header of a file that has never had a log."""
 
 _MAKE = """
 PRAGMA journal_mode = WAL;
@@ -206,6 +211,8 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
         _make(path)
     check_names(path, mounts)
     _check_access(path)
+    _check_users(path)
+    _check_log(path)
     with translated(path, opening=True):
         connection = connect(path, opening.wait)
     try:
@@ -213,7 +220,7 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             _check_revision(connection, path)
-            _check_index(path)
+            _check_users(path)
             connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `sqlite_checkpoints.py`
             connection.execute(f"PRAGMA journal_size_limit = {_RESERVE}")
@@ -328,30 +335,95 @@ def _examine(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _check_index(path: Path) -> None:
-    """Raises StoreProblem where a process, this one or another of the same user, uses an index of
-    the log (`NAME-shm`) that was removed: it and the users of a new one would not see each other's
-    writes. A process that has the new one too has the old one of an earlier file. Linux alone shows
-    this.
+def _check_users(path: Path) -> None:
+    """Raises StoreProblem where a process, this one or another of the same user, uses this file
+    with another log, or another file with the log of this one: the index of the log (`NAME-shm`)
+    was removed, or the file was renamed or replaced. Linux alone shows this.
     """
+    said = ""
+    for _ in range(_LOOKS):
+        with suppress(OSError):
+            said = _other_use(path)
+        if not said:
+            return
+        select.select(
+            [], [], [], _PAUSE
+        )  # a process that begins or ends has one of both for a moment
+    raise StoreProblem(said)
+
+
+def _other_use(path: Path) -> str:
+    """Which process has the file locked and not its index, or the index and not the file."""
     index = f"{path}-shm"
-    pids = set[str]()
-    with suppress(OSError):
-        pids = {pid for _, pid, *_ in _locks_of(path)}
-    for pid in pids:
-        files = set(_open_files(pid))
-        if f"{index} (deleted)" in files and index not in files:
-            raise StoreProblem(
+    uses, has_index = _lockers(path), _lockers(index)
+    for pid in has_index - uses:
+        if _identity(index) in _open_files(pid).values():
+            return (
+                f"process {pid} uses the log of {path}, {path}-wal, for another file, which was "
+                f"here before; it would damage this one (stop that process, remove {path}-wal and "
+                f"{index}, then try again)"
+            )
+    for pid in uses - has_index:
+        files = _open_files(pid)
+        if f"{index} (deleted)" in files:
+            return (
                 f"{index} was removed, and process {pid} still uses it; what is written now "
                 "would be lost (stop that process, then try again)"
             )
+        # A program may use the file alone, without an index (PRAGMA locking_mode = EXCLUSIVE).
+        logs = [
+            name
+            for name in files
+            if name.endswith("-shm") and name.removesuffix("-shm") not in files
+        ]
+        if logs and f"{path}-wal" not in files and _identity(path) in files.values():
+            return (
+                f"{path} had another name when process {pid} opened it, and what was written last "
+                f"is in the log beside that name (give it back the name that belongs to "
+                f"{' or '.join(logs)}, and stop all processes that use it before you rename it)"
+            )
+    return ""
 
 
-def _open_files(pid: str) -> Iterator[str]:
+def _lockers(file: str | Path) -> set[str]:
+    """The processes that have locks on a file; none where there is no such file."""
+    return {pid for _, pid, *_ in _locks_of(file)} if os.path.exists(file) else set()  # noqa: PTH110
+
+
+def _open_files(pid: str) -> dict[str, tuple[int, int]]:
+    """The open files of a process: names, and which files they are."""
+    found = {}
     with suppress(OSError):  # it has ended, or is another user's
         for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - quicker
             with suppress(OSError):  # closed by now
-                yield os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
+                place = f"/proc/{pid}/fd/{number}"
+                name = os.readlink(place)  # noqa: PTH115
+                if name.startswith("/"):
+                    found[name] = _identity(place)
+    return found
+
+
+def _identity(file: str | Path) -> tuple[int, int]:
+    found = os.stat(file)  # noqa: PTH116
+    return found.st_dev, found.st_ino
+
+
+def _check_log(path: Path) -> None:
+    """Raises StoreProblem for a copy of `VACUUM INTO`, not opened yet, beside the log of the file
+    that had its name: SQLite would write the log's content over the copy.
+    """
+    log = Path(f"{path}-wal")
+    with suppress(OSError):
+        # Only where no process uses it: to close the descriptor drops this process's locks on it.
+        if not log.stat().st_size or _lockers(path):
+            return
+        with path.open("rb") as file:
+            header = file.read(20)
+        if header[18:] == _NO_WAL:
+            raise StoreProblem(
+                f"{log} is left of another file, and would damage the one that is here now, a copy "
+                f"(remove {log} and {path}-shm)"
+            )
 
 
 def _check_revision(connection: sqlite3.Connection, path: Path) -> None:

@@ -250,6 +250,76 @@ def test_a_process_that_had_an_earlier_file_open_opens_the_one_in_its_place(
     run(opened(path))
 
 
+shown_locks = pytest.mark.skipif(
+    not Path("/proc/locks").exists(), reason="the locks of this system are not shown"
+)
+
+
+def copied(path: Path) -> Path:
+    """A copy of the board, as `VACUUM INTO` makes it."""
+    copy = path.with_name("copy.db")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("VACUUM INTO ?", [str(copy)])
+    return copy
+
+
+@shown_locks
+def test_a_copy_in_the_place_of_a_file_that_a_process_uses_is_not_opened(
+    path: Path, run: Run
+) -> None:
+    """SQLite would write the log of the earlier file over the copy."""
+    copy = copied(path)
+    with user_of(path, "close") as process:
+        copy.replace(path)
+        said = refusal(run, path)
+        assert f"process {process.pid} uses the log of" in said
+        assert "remove" in said
+    for end in ("-wal", "-shm"):
+        Path(f"{path}{end}").unlink()
+    run(opened(path))
+    assert keys_in(path) == []
+
+
+@shown_locks
+def test_a_copy_beside_the_log_of_a_process_that_was_killed_is_not_opened(
+    path: Path, run: Run
+) -> None:
+    copy = copied(path)
+    with pytest.raises(AssertionError), user_of(path, "leave") as process:
+        process.kill()
+    copy.replace(path)
+    before = path.read_bytes()
+    assert re.search("-wal is left of another file.*remove", refusal(run, path))
+    assert path.read_bytes() == before
+    for end in ("-wal", "-shm"):
+        Path(f"{path}{end}").unlink()
+    run(opened(path))
+
+
+def test_a_copy_that_was_opened_before_is_opened_beside_its_own_log(path: Path, run: Run) -> None:
+    copy = copied(path)
+    with pytest.raises(AssertionError), user_of(copy, "leave") as process:
+        process.kill()
+    run(opened(copy))
+    assert keys_in(copy) == ["kept"]
+
+
+@shown_locks
+def test_a_file_that_was_renamed_under_a_process_is_not_opened_until_that_has_ended(
+    path: Path, run: Run
+) -> None:
+    """What was written last is in a log beside the earlier name."""
+    other = path.with_name("other.db")
+    with user_of(path, "close") as process:
+        path.rename(other)
+        said = refusal(run, other)
+        assert f"process {process.pid} " in said
+        assert f"{path}-shm" in said
+        other.rename(path)
+        run(opened(path))
+    assert keys_in(path) == ["kept"]
+
+
 @pytest.mark.parametrize("length", [248, 251])
 def test_a_name_that_leaves_no_room_for_those_beside_it_is_refused(
     path: Path, run: Run, length: int
