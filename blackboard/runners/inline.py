@@ -91,7 +91,7 @@ class _InlineRun:
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began = False
-        self._was_refused = False
+        self._refused = set[str]()
         self._ended: Ended | None = None
         self._to_call: list[Callable[[Ended], None]] = []
         task = self.loop.create_task(self._run(call), name=f"{call.item.type} handler")
@@ -131,12 +131,13 @@ class _InlineRun:
         message = f"{what} raised {name_of(problem)} after its run had ended"
         log_masked(lambda: message, self)
 
-    def refuse_to_cancel(self) -> None:
-        """Logs, once, that the run tried to cancel tasks of others: all tasks of the loop, say."""
-        if not self._was_refused:
-            self._was_refused = True
-            what = f"the {self.about.type} handler of {self.about.id} cancels tasks of its worker"
-            log_masked(lambda: f"{what}: they go on", self)
+    def refuse(self, what: str) -> None:
+        """Logs, once, `what` the run tried to do to its worker, such as to cancel all tasks of the
+        loop, and that it was not done.
+        """
+        if what not in self._refused:
+            self._refused.add(what)
+            log_masked(lambda: f"the {self.about.type} handler of {self.about.id} {what}", self)
 
     def masked(self, text: str) -> str:
         """`text` without the values that `${NAME}` in the run's params stands for."""

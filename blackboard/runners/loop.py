@@ -5,9 +5,9 @@ of `run_forever`, whichever task or callback raised them, and the program would 
 code that a handler chose. Here the loop goes on, and the run that owns the task, callback or reader
 fails; so it does for any other exception that is not an Exception. After the end of that run, and
 where no owner is found, the exception is logged. A handler that calls `loop.stop()` does not stop
-it either, and one that cancels a task of the worker, or the task of another run, is refused. A
-process that a handler forks ends when it goes back to the loop: it would go on as the worker, with
-the worker's locks and connections.
+it either. One that cancels a task of the worker, or the task of another run, or closes what all
+coroutines of the loop share, is refused. A process that a handler forks ends when it goes back to
+the loop: it would go on as the worker, with the worker's locks and connections.
 
 Not prevented: what ends the process itself (`os._exit`, a signal), and cancelling tasks of the
 worker from a plain thread. The worker ends then, and its supervisor starts another.
@@ -19,6 +19,7 @@ holds the interpreter's lock keeps it from reporting, and only the traceback rem
 """
 
 import asyncio
+import inspect
 import logging
 import math
 import os
@@ -29,6 +30,7 @@ import traceback
 from asyncio.events import Handle
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -60,8 +62,8 @@ class LoopRun(Protocol):
     def fail(self, problem: BaseException) -> None:
         """Ends the run as failed, if it is not over: what its handler started raised `problem`."""
 
-    def refuse_to_cancel(self) -> None:
-        """Logs, once, that the run tried to cancel tasks of others."""
+    def refuse(self, what: str) -> None:
+        """Logs, once, `what` the run tried to do to its worker, and that it was not done."""
 
     def masked(self, text: str) -> str:
         """`text` without the secrets of the run."""
@@ -120,6 +122,9 @@ def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
         raise
     loop.set_task_factory(_task_factory)
     loop.set_exception_handler(_on_exception)
+    for name, what in _SHARED.items():
+        with suppress(AttributeError):  # a loop of C code may not allow it
+            setattr(loop, name, _for_the_worker_alone(getattr(loop, name), what))
     asyncio.set_event_loop(loop)
     try:
         return run_until_done(loop, main)
@@ -129,6 +134,27 @@ def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+
+_SHARED: Final = {
+    "shutdown_asyncgens": "closes the generators of its worker: they stay open",
+    "shutdown_default_executor": "ends the threads of `asyncio.to_thread`: they go on",
+    "set_default_executor": "replaces the threads of `asyncio.to_thread`: they stay",
+}
+"""Methods of the loop by which one coroutine closes what all others need, the worker among them."""
+
+
+def _for_the_worker_alone(method: Callable[..., Any], what: str) -> Callable[..., Any]:
+    async def nothing() -> None:
+        """The answer of a coroutine that was refused."""
+
+    def call(*values: Any, **named: Any) -> Any:
+        if (owner := _owner.get()) is None:
+            return method(*values, **named)
+        owner.refuse(what)
+        return nothing() if inspect.iscoroutinefunction(method) else None
+
+    return call
 
 
 def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, Answer]) -> Answer:
@@ -172,7 +198,7 @@ class _OwnedTask(asyncio.Task[Any]):
     def cancel(self, msg: Any | None = None) -> bool:
         caller = _owner.get()
         if self.is_guarded and caller is not None and caller is not self.owner:
-            caller.refuse_to_cancel()
+            caller.refuse("cancels tasks of its worker: they go on")
             return False
         return super().cancel(msg)
 

@@ -202,6 +202,17 @@ async def cancel_all_tasks(item: Item, ctx: Context) -> None:
     await asyncio.sleep(60)
 
 
+@handler("a-closes-what-all-share")
+async def close_what_all_share(item: Item, ctx: Context) -> int:
+    """As a program does at its end."""
+    with ThreadPoolExecutor(1) as pool:
+        loop().set_default_executor(pool)
+    for _ in range(2):
+        await loop().shutdown_asyncgens()
+        await loop().shutdown_default_executor()
+    return await asyncio.to_thread(int, "7")
+
+
 @handler("a-ends-its-worker")
 async def end_the_worker(item: Item, ctx: Context) -> None:
     match item.params["how"]:

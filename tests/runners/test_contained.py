@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,33 @@ def test_a_handler_that_cancels_all_tasks_cancels_its_own(
     on_a_contained_loop(story)
     told = [one.getMessage() for one in caplog.records]
     assert told == ["the a-cancels-all-tasks handler of x cancels tasks of its worker: they go on"]
+
+
+def test_a_handler_that_closes_what_all_coroutines_share_closes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The board of a worker is open in such a generator, and names are looked up by the threads."""
+
+    async def of_the_worker() -> AsyncGenerator[str]:
+        yield "open"
+        yield "still open"
+
+    async def story(runner: InlineRunner) -> None:
+        generator = of_the_worker()
+        assert await anext(generator) == "open"
+        ended = await run(runner, "a-closes-what-all-share")
+        assert (ended.outcome, ended.result) == (Outcome.OK, 7)
+        assert await anext(generator) == "still open"
+        assert await asyncio.to_thread(int, "8") == 8
+        await generator.aclose()
+
+    on_a_contained_loop(story)
+    of_whom = "the a-closes-what-all-share handler of x"
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{of_whom} replaces the threads of `asyncio.to_thread`: they stay",
+        f"{of_whom} closes the generators of its worker: they stay open",
+        f"{of_whom} ends the threads of `asyncio.to_thread`: they go on",
+    ]
 
 
 @pytest.mark.parametrize("later", [0.0, 0.04])
