@@ -334,7 +334,7 @@ class Scratch:
             self._table,
             self._name,
             items,
-            item_type=next(known.type for known in HANDLERS.values() if known.function is what),
+            item_type=next(listed.type for listed in HANDLERS.values() if listed.function is what),
             due_in=due_in,
             apart=apart,
         )

@@ -348,10 +348,13 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         resolved = resolver(settings, {})
         for number, item in enumerate(settings.items):
             path = ("items", number)
-            check_item(item, ids)
+            check_item(item)
+            if item.id in ids:
+                remedy = "give each item an id of its own"
+                raise BadInput("id", f"{item.id!r} is declared twice", remedy)
+            ids.add(item.id)
             if is_whole:
                 resolved(item.type, encode_spec(item.spec()))
-            ids.add(item.id)
     except BadInput as error:
         line = line_of(text, (*path, *error.field.split(".")))
         raise BadInput(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
@@ -378,14 +381,12 @@ def _check_type(table: TypeTable) -> None:
         raise BadInput("params", "a type has none of its own", "give them to its items")
 
 
-def check_item(item: ItemTable, earlier: set[str]) -> None:
-    """Checks an item as a file declares it, after items with `earlier` ids. Raises BadInput."""
+def check_item(item: ItemTable) -> None:
+    """Checks an item as a file declares it. Raises BadInput."""
     check_spec(item)
     check_new_id(item.id)
     check_type(item.type)
     check_first(item.first, item.timezone or "UTC")
-    if item.id in earlier:
-        raise BadInput("id", f"{item.id!r} is declared twice", "give each item an id of its own")
 
 
 def _check_tombstones(text: str) -> None:

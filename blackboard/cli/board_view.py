@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from blackboard.board import Board
 from blackboard.cli.log import in_full
@@ -98,9 +99,9 @@ class BoardView:
 
     @property
     def lacks(self) -> bool:
-        return self._asked != self._wanted()
+        return self._asked != self._to_read()
 
-    def _wanted(self) -> object:
+    def _to_read(self) -> object:
         state = self.state
         if state.opened is not None:
             return state.opened.item.id
@@ -110,18 +111,13 @@ class BoardView:
         self.state, act = pressed(self.state, key)
         if act is None:
             return None
-        wanted = act
-
-        async def work() -> None:
-            await self._do(wanted)
-
         self.state = replace(self.state, message=f"{act.verb} {shown(act.id)} ...", bad=False)
-        return work
+        return partial(self._do, act)
 
     # ---- reading and doing
 
     async def read(self) -> None:
-        self._asked = self._wanted()
+        self._asked = self._to_read()
         if self.state.opened is not None:
             await self._read_item(self.state.opened.item.id)
             return
@@ -242,8 +238,8 @@ class BoardView:
 
     def _item(self, width: int) -> Sequence[Line]:
         opened = self._opened
-        wanted = self.state.opened
-        if opened is None or wanted is None or opened.status.item.id != wanted.item.id:
+        asked = self.state.opened
+        if opened is None or asked is None or opened.status.item.id != asked.item.id:
             return [[("reading the item ...", Style.QUIET)]]
         return item_lines(opened, width, absolute=self._absolute)
 

@@ -50,7 +50,7 @@ async def _on_board(what: str, chosen: Chosen, start: str) -> list[str]:
     async with asyncio.timeout(PATIENCE), Session.start(chosen).open() as board:
         match what:
             case "groups":
-                return [known for known in await group_names(board) if known.startswith(start)]
+                return [group for group in await group_names(board) if group.startswith(start)]
             case "elections":
                 return await _ids_like(await open_elections(board), start)
             case "ids" if is_label(f"{start}*"):

@@ -49,8 +49,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
             return found, await board.table.now(), not board.unreadable and not board.newer
 
     found, now, is_whole = asyncio.run(read())
-    ids_so_far = set[str]()
-    items = [item for item in found if _can_be_declared(item, ids_so_far)]
+    items = [item for item in found if _can_be_declared(item)]
     if chosen.json:
         emit([declared(item) for item in items])
     else:
@@ -63,20 +62,17 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     return int(not is_whole or len(items) < len(found))
 
 
-def _can_be_declared(item: Item, earlier: set[str]) -> bool:
-    """Whether `apply` takes what is written of an item, after those with `earlier` ids, to which
-    its own is added; else warns that it is left out.
-    """
+def _can_be_declared(item: Item) -> bool:
+    """Whether `apply` takes what is written of an item; else warns that it is left out."""
     try:
         table = msgspec.convert(declared(item), ItemTable)
-        check_item(table, earlier)
+        check_item(table)
         check_params_size(table.params)
     except BadSpec as bad:
         warn(f"{shown(item.id)} is left out: its spec cannot be read: {bad.problem}")
     except BadInput as bad:
         warn(f"{shown(item.id)} is left out: {shown(str(bad))}")
     else:
-        earlier.add(item.id)
         return True
     return False
 

@@ -95,7 +95,7 @@ def add_command(
     The first run of an --every is now, that of any other schedule is next, unless --first or the
     type says otherwise. Options that are not given come from [types.TYPE] or from the handler.
     """
-    wanted = [check_new_id(item_id) for item_id in dict.fromkeys(ids)]
+    new = [check_new_id(item_id) for item_id in dict.fromkeys(ids)]
     check_type(item_type)
     session = Session.start(chosen).with_defaults(changes=True)
 
@@ -109,7 +109,7 @@ def add_command(
     spec = spec_at(SystemClock().now())
     check_no_pump(session.name, item_type, session.resolve(item_type, encode_spec(spec)))
     session.check_params(item_type, spec.params)
-    return completed(_add(session, wanted, item_type=item_type, spec_at=spec_at, first=first))
+    return completed(_add(session, new, item_type=item_type, spec_at=spec_at, first=first))
 
 
 async def _add(

@@ -242,7 +242,7 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
     async with asked.session.board() as board:
         query = asked.query(await board.table.now())
         recent = _RecentRuns(board, query, clock)
-        seen, items = await board.revision(), await asked.items(board)
+        read_at, items = await board.revision(), await asked.items(board)
         asked.check_types(items)
         await recent.among(items)
         found, _ = await newest_runs(board, items, query, limit=asked.number)
@@ -254,10 +254,10 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
             began = clock.monotonic()
             try:
                 revision = await board.revision()
-                if revision is None or revision != seen:
+                if revision is None or revision != read_at:
                     for run in await recent.among(await _unless_gone(asked.items(board))):
                         show(run)
-                    seen = revision
+                    read_at = revision
             except (Busy, Unavailable) as trouble:
                 if not is_away:
                     note(f"store: {trouble}; it is asked again")

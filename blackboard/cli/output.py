@@ -89,12 +89,12 @@ def first_of_each(
     """The first things of each kind, `MOST_LINES` at the most; the last of them with the number of
     those that are left out.
     """
-    total, seen = Counter(map(kind_of, found)), Counter[object]()
+    total, so_far = Counter(map(kind_of, found)), Counter[object]()
     for record in found:
         kind = kind_of(record)
-        seen[kind] += 1
-        if seen[kind] <= MOST_LINES:
-            yield record, total[kind] - MOST_LINES if seen[kind] == MOST_LINES else 0
+        so_far[kind] += 1
+        if so_far[kind] <= MOST_LINES:
+            yield record, total[kind] - MOST_LINES if so_far[kind] == MOST_LINES else 0
 
 
 def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = False) -> str:

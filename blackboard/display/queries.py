@@ -208,12 +208,12 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
                 if self.types and row.type not in self.types:
                     continue
                 if isinstance(row, Token):
-                    wanted = "overdue" in self.states
+                    is_shown = "overdue" in self.states
                 elif "running" in self.states:
-                    wanted = True
+                    is_shown = True
                 else:
-                    wanted = is_stale(row, resolution=board.table.resolution)
-                if wanted:
+                    is_shown = is_stale(row, resolution=board.table.resolution)
+                if is_shown:
                     yield row
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
@@ -434,12 +434,12 @@ def _latest(item: Item, now: datetime) -> datetime:
 def _in_turn(items: Iterable[Item], query: RunQuery, now: datetime) -> list[Item]:
     """The items that may have runs that match, in the order of their latest runs."""
     since = query.since or LONG_AGO
-    wanted = [
+    chosen = [
         item
         for item in items
         if (not query.types or item.type in query.types) and LONG_AGO != last_heard(item) >= since
     ]
-    return sorted(wanted, key=lambda item: _latest(item, now), reverse=True)
+    return sorted(chosen, key=lambda item: _latest(item, now), reverse=True)
 
 
 async def _matching(

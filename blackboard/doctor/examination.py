@@ -119,7 +119,7 @@ async def _examine_items(
     report, types, paused = DoctorReport(), Counter[str](), list[int]()
     now = await board.table.now()
     for number in range(board.shards):
-        shard, told = Shard(board, number), dict[str, list[Finding]]()
+        shard, by_part = Shard(board, number), dict[str, list[Finding]]()
         judge = _Judge(board, request, served, now, shard)
         async for case, item in shard.cases(request):
             if item.state is State.ACTIVE:
@@ -132,15 +132,14 @@ async def _examine_items(
             ):
                 shard.doubt(keys.item_key(case.id))
             elif found:
-                told[case.part] = found
+                by_part[case.part] = found
         most = MOST_LOOKED_AT if request.without_histories else None
         for looked, (part, tokens) in enumerate(islice(sorted(shard.doubtful.items()), most)):
             if request.pause is not None and looked % LOOKED_AT == 0:
                 await request.pause()
-            told[part] = await judge.findings(part, tokens)
-        report.findings += [
-            finding for part in sorted(told) for finding in told[part]
-        ] + shard.foreign
+            by_part[part] = await judge.findings(part, tokens)
+        report.findings += [finding for part in sorted(by_part) for finding in by_part[part]]
+        report.findings += shard.foreign
         report.items += shard.rows[keys.ITEM]
         report.waiting += shard.rows[keys.NEXT]
         report.locks += shard.rows[keys.LOCK]

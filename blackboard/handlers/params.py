@@ -117,9 +117,9 @@ class Params(Struct, frozen=True, kw_only=True):
                 raise BadInput(f"params{place}", text) from None
             listed = " and ".join(f"${{{name}}}" for name in sorted(names))
             wrong = f"the value of {listed} in the worker's environment does not fit"
-            raise BadInput(f"params{place}", wrong, self._wanted_at(place)) from None
+            raise BadInput(f"params{place}", wrong, self._remedy_at(place)) from None
 
-    def _wanted_at(self, place: str) -> str:
+    def _remedy_at(self, place: str) -> str:
         found: list[Schema] = [self.schema]
         for step in _STEPS.findall(place):
             found = [
@@ -128,7 +128,7 @@ class Params(Struct, frozen=True, kw_only=True):
                 for way in self._ways(schema)
                 if isinstance(inner := _inner(way, *step), Mapping)
             ]
-        return self._wanted({"anyOf": found})
+        return self._remedy({"anyOf": found})
 
     def summary(self) -> list[str]:
         """Each field in a few words: its name, with * if it must be given, its kind and default."""
@@ -197,8 +197,7 @@ class Params(Struct, frozen=True, kw_only=True):
                 raise BadInput(f"{where}.{key}", "there is no such field", _instead(key, fields))
         for key in schema.get("required", ()):
             if key not in value:
-                wanted = self._wanted(fields.get(key, {}))
-                raise BadInput(f"{where}.{key}", "it is missing", wanted)
+                raise BadInput(f"{where}.{key}", "it is missing", self._remedy(fields.get(key, {})))
 
     def _check_list(self, value: Sequence[Any], schema: Schema, where: str) -> None:
         first: Sequence[Schema] = schema.get("prefixItems", ())
@@ -208,7 +207,7 @@ class Params(Struct, frozen=True, kw_only=True):
             if isinstance(inner, Mapping):
                 self._check(member, inner, f"{where}[{number}]")
 
-    def _wanted(self, schema: Schema) -> str:
+    def _remedy(self, schema: Schema) -> str:
         words = dict.fromkeys(_words(way) for way in self._ways(schema))
         return f"give {' or '.join(words) or 'another'}"
 

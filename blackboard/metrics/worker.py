@@ -7,6 +7,7 @@ its counters are sums, and its gauges those of the worker that was heard last.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, Histogram, Info
@@ -46,6 +47,26 @@ LATENESSES = (0.1, 0.5, 1, 2, 5, 10, 20, 40, 60)
 MILLION = 1e6
 
 
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    """Makes metrics in a registry."""
+
+    _registry: CollectorRegistry
+
+    def total(self, name: str, meaning: str, *labels: str) -> prometheus_client.Counter:
+        full = f"blackboard_{name}"
+        return prometheus_client.Counter(full, meaning, labels, registry=self._registry)
+
+    def gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(f"blackboard_{name}", meaning, labels, registry=self._registry)
+
+    def histogram(
+        self, name: str, meaning: str, buckets: Sequence[float], *labels: str
+    ) -> Histogram:
+        full = f"blackboard_{name}"
+        return Histogram(full, meaning, labels, registry=self._registry, buckets=buckets)
+
+
 class WorkerMetrics:
     """The metrics of one worker: `board.subscribe(WorkerMetrics())`."""
 
@@ -75,85 +96,79 @@ class WorkerMetrics:
         self._missed = Counter[tuple[str, str]]()
         """Events that are counted, by worker and the subscriber that missed them."""
 
-        def total(name: str, meaning: str, *labels: str) -> prometheus_client.Counter:
-            return prometheus_client.Counter(
-                f"blackboard_{name}", meaning, labels, registry=registry
-            )
-
-        def gauge(name: str, meaning: str, *labels: str) -> Gauge:
-            return Gauge(f"blackboard_{name}", meaning, labels, registry=registry)
-
-        def histogram(name: str, meaning: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(
-                f"blackboard_{name}", meaning, labels, registry=registry, buckets=buckets
-            )
-
+        made = _Metrics(registry)
         self._info = Info("blackboard_worker", "The worker and its version.", registry=registry)
-        self._started = gauge(
+        self._started = made.gauge(
             "worker_start_time_seconds", "When the worker began to work, in seconds since 1970."
         )
-        self._slots = gauge("worker_slots", "Runs that the worker may have at a time.")
-        self._leads = gauge("worker_is_coordinator", "1 while it is the coordinator, else 0.")
+        self._slots = made.gauge("worker_slots", "Runs that the worker may have at a time.")
+        self._leads = made.gauge("worker_is_coordinator", "1 while it is the coordinator, else 0.")
 
-        self._in_progress = gauge("runs_in_progress", "Runs that were not released yet.", "type")
-        self._runs = total("runs", "Runs that were released.", "type", "outcome")
-        self._releases = total(
+        self._in_progress = made.gauge(
+            "runs_in_progress", "Runs that were not released yet.", "type"
+        )
+        self._runs = made.total("runs", "Runs that were released.", "type", "outcome")
+        self._releases = made.total(
             "releases",
             "Releases of runs: done; late, their lock had been taken away; dropped, the item is "
             "gone or the store refused.",
             "type",
             "release",
         )
-        self._durations = histogram(
+        self._durations = made.histogram(
             "run_duration_seconds", "From the start of a run to its stop.", DURATIONS, "type"
         )
-        self._lags = histogram(
+        self._lags = made.histogram(
             "run_lag_seconds", "From the time when a run was ready to its start.", LAGS, "type"
         )
-        self._partitions = gauge("partitions_held", "Partitions that it holds.", "group")
+        self._partitions = made.gauge("partitions_held", "Partitions that it holds.", "group")
 
         self._by_type = {
-            LockOverridden: total(
+            LockOverridden: made.total(
                 "overrides", "Stale locks that it took over from other workers.", "type"
             ),
-            LockAdopted: total("locks_adopted", "Its own locks whose claim had no answer.", "type"),
-            LockLost: total("locks_lost", "Locks that runs have lost.", "type"),
-            SlotSkipped: total(
+            LockAdopted: made.total(
+                "locks_adopted", "Its own locks whose claim had no answer.", "type"
+            ),
+            LockLost: made.total("locks_lost", "Locks that runs have lost.", "type"),
+            SlotSkipped: made.total(
                 "slots_missed", "Slots that were missed and are not made up for.", "type"
             ),
-            ItemLeftAlone: total(
+            ItemLeftAlone: made.total(
                 "items_left_alone", "Items that were due and could not be taken.", "type"
             ),
         }
-        self._renewals = total("renewals", "Locks that were renewed.")
-        self._lateness = histogram(
+        self._renewals = made.total("renewals", "Locks that were renewed.")
+        self._lateness = made.histogram(
             "renewal_lateness_seconds",
             "By how much the last renewal of a batch came after its time.",
             LATENESSES,
         )
 
-        self._walks = total("walks", "Walks over the board, or over what was read of it.")
-        self._walked = gauge(
+        self._walks = made.total("walks", "Walks over the board, or over what was read of it.")
+        self._walked = made.gauge(
             "last_walk_timestamp_seconds", "When the last walk ended, in seconds since 1970."
         )
-        self._due = gauge("due_items", "Items that the last walk left although they were due.")
-        self._claims = total("claims", "Items that were claimed, taken over or adopted.")
-        self._claims_lost = total(
+        self._due = made.gauge("due_items", "Items that the last walk left although they were due.")
+        self._claims = made.total("claims", "Items that were claimed, taken over or adopted.")
+        self._claims_lost = made.total(
             "claims_lost", "Batches of claims at which another worker was faster."
         )
-        self._requests = total(
+        self._requests = made.total(
             "store_requests", "Requests to the store, up to the last walk.", "kind"
         )
-        self._cost = total("cost_dollars", "The list price of these requests, in US dollars.")
-        self._away = gauge(
+        self._cost = made.total("cost_dollars", "The list price of these requests, in US dollars.")
+        self._away = made.gauge(
             "store_away", "1 while the store, or a part of it, does not answer, else 0."
         )
-        self._absences = total(
+        self._absences = made.total(
             "store_away_reports", "Reports that the store does not answer, one a minute."
         )
 
-        self._notices = total("notices", "Notices: sent through one channel, or failed.", "result")
-        self._events_missed = total(
+        self._notices = made.total(
+            "notices", "Notices: sent through one channel, or failed.", "result"
+        )
+        self._events_missed = made.total(
             "events_missed",
             "Events that a subscriber missed, as far as it was reported.",
             "subscriber",

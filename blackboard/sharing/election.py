@@ -570,7 +570,7 @@ def _checked_kind(kind: str) -> ElectionKind:
     try:
         return ElectionKind(kind)
     except ValueError:
-        kinds = ", ".join(known.value for known in ElectionKind)
+        kinds = ", ".join(each.value for each in ElectionKind)
         raise BadInput("kind", f"there is no kind {kind!r}", f"one of {kinds}") from None
 
 

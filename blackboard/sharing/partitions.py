@@ -547,8 +547,8 @@ class GroupWorker:
         """
         returned = ended.outcome is Outcome.OK
         if held.lost and ended.outcome is not Outcome.CANCELLED:
-            told = "" if ended.error.startswith(LeaseLost.__name__) else ended.error
-            error = "; ".join(filter(None, (held.lost, told)))
+            raised = "" if ended.error.startswith(LeaseLost.__name__) else ended.error
+            error = "; ".join(filter(None, (held.lost, raised)))
             ended = replace(ended, outcome=Outcome.CANCELLED, error=error)
         elif returned and held.asked_to_end:
             ended = replace(ended, outcome=Outcome.CANCELLED, error=held.asked_to_end)

@@ -374,9 +374,9 @@ async def _cancelled(*tasks: asyncio.Task[None]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _unless_ended(receiver: asyncio.Task[None], wanted: Awaitable[Answer]) -> Answer:
+async def _unless_ended(receiver: asyncio.Task[None], answer: Awaitable[Answer]) -> Answer:
     """Returns what is awaited, unless the receiver ends first: then raises what has ended it."""
-    waiting = asyncio.ensure_future(wanted)
+    waiting = asyncio.ensure_future(answer)
     try:
         await asyncio.wait({receiver, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():

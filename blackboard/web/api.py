@@ -185,7 +185,7 @@ async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes
     if after is None and query.after is not UNSET:
         problem = f"{query.after[:60]!r} is not a place in a list of runs"
         raise BadInput("after", problem, "give `next` of the answer before")
-    wanted = RunQuery(
+    filters = RunQuery(
         outcomes=query.outcome,
         types=query.type,
         since=None if query.since is UNSET else query.since,
@@ -197,7 +197,7 @@ async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes
         await _fresh(site)
     elif (item := await site.board.item(query.id)) is None:
         raise Missing(query.id)
-    found, following = await page_of(site, item, wanted, size=query.limit)
+    found, following = await page_of(site, item, filters, size=query.limit)
     return shapes.RunsAnswer(runs=[run_summary(run) for run in found], next=following or None)
 
 

@@ -12,6 +12,7 @@ import hashlib
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -153,45 +154,62 @@ def stream(
     headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
     if request.method == "HEAD":
         return Response(headers=headers, media_type="text/event-stream")
+    opened = _Stream(site, request, page, signature, fragments)
+    return StreamingResponse(opened.events(), media_type="text/event-stream", headers=headers)
 
-    visitor = visitor_of(request)
 
-    def is_over() -> bool:
-        return is_server_ending() or (
-            visitor is not None and site.sessions.is_ended(visitor.session)
-        )
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One stream: of one viewer, of one page."""
 
-    clock = site.board.clock
+    site: Site
+    request: Request
+    page: PageFunction
+    signature: Signature
+    fragments: Fragments
 
-    def turn() -> int:
-        return int(clock.monotonic() / QUIET)
-
-    def state() -> object:
-        around = site.snapshot.trouble, site.snapshot.paused
-        return signature(site, request), around, turn()
-
-    async def events() -> AsyncIterator[str | bytes]:
-        sent = ""
+    async def events(self) -> AsyncIterator[str | bytes]:
+        site, sent = self.site, ""
         async with site.snapshot.viewed():
-            with fragments.viewed():
+            with self.fragments.viewed():
                 yield f"event: server\ndata: {site.sessions.mark}\n\n"
-                while not is_over():
-                    now, begun_in = state(), turn()
-                    part = await fragments.get(site, request, page, now)
+                while not self._is_over:
+                    state, turn = self._state(), self._turn
+                    part = await self.fragments.get(site, self.request, self.page, state)
                     made_for, rests_until = part.of, part.rests_until
-                    if part.digest == sent or (not sent and made_for != now):
+                    if part.digest == sent or (not sent and made_for != state):
                         yield STILL_THERE  # the page as it was loaded may be newer than the part
                     else:
                         sent = part.digest
                         yield part.event
                     del part  # else each open stream would hold its part until the next one
                     await asyncio.sleep(APART)
-                    while not is_over() and turn() == begun_in:
-                        if state() != made_for and clock.monotonic() >= rests_until:
-                            break
-                        await site.snapshot.change(since=site.snapshot.version, within=STATE_EVERY)
+                    await self._change(made_for, rests_until, turn)
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+    async def _change(self, made_for: object, rests_until: float, turn: int) -> None:
+        """Waits until the page may have changed, or for a turn at the most."""
+        snapshot, clock = self.site.snapshot, self.site.board.clock
+        while not self._is_over and self._turn == turn:
+            if self._state() != made_for and clock.monotonic() >= rests_until:
+                break
+            await snapshot.change(since=snapshot.version, within=STATE_EVERY)
+
+    @property
+    def _is_over(self) -> bool:
+        visitor = visitor_of(self.request)
+        return is_server_ending() or (
+            visitor is not None and self.site.sessions.is_ended(visitor.session)
+        )
+
+    @property
+    def _turn(self) -> int:
+        """The number of this part of time, `QUIET` long: in each a stream says something."""
+        return int(self.site.board.clock.monotonic() / QUIET)
+
+    def _state(self) -> object:
+        """What the page depends on."""
+        around = self.site.snapshot.trouble, self.site.snapshot.paused
+        return self.signature(self.site, self.request), around, self._turn
 
 
 def is_server_ending() -> bool:
