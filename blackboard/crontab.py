@@ -353,7 +353,7 @@ def _name_of(command: str) -> str:
 
 def _one_line(text: str) -> str:
     """The part of a text that a label may have."""
-    return "".join(character for character in " ".join(text.split()) if is_of_a_line(character))
+    return "".join(char for char in " ".join(text.split()) if is_of_a_line(char))
 
 
 def _unquoted(text: str) -> str:

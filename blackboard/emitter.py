@@ -109,11 +109,8 @@ class EventEmitter:
                     self._report(subscription)
             elif subscription.missed:
                 missed, subscription.missed = subscription.missed, 0
-                subscription.takes(
-                    self._trouble(
-                        subscription, f"{missed} events were missed here: {subscription.problem}"
-                    )
-                )
+                words = f"{missed} events were missed here: {subscription.problem}"
+                subscription.takes(self._trouble(subscription, words))
 
     def emit_of(
         self,

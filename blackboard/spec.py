@@ -374,12 +374,12 @@ def check_spec(spec: Spec) -> None:
         raise BadInput("jitter", problem, "give at most the interval")
 
 
-def is_of_a_line(character: str) -> bool:
+def is_of_a_line(char: str) -> bool:
     """Whether a label may have a character: one that can be printed, any space, or one that joins
     letters and pictures.
     """
-    is_space = unicodedata.category(character) == "Zs"
-    return character.isprintable() or is_space or character in _JOINERS
+    is_space = unicodedata.category(char) == "Zs"
+    return char.isprintable() or is_space or char in _JOINERS
 
 
 def _check_labels(spec: Spec) -> None:
@@ -392,7 +392,7 @@ def _check_labels(spec: Spec) -> None:
         if len(text) > longest:
             remedy = f"{longest:,} at the most"
             raise BadInput(name, f"it has {len(text):,} characters", remedy)
-        if bad := next((character for character in text if not is_of_a_line(character)), ""):
+        if bad := next((char for char in text if not is_of_a_line(char)), ""):
             remedy = "one line of characters that can be seen"
             raise BadInput(name, f"it holds U+{ord(bad):04X}", remedy)
     for tag in spec.tags or ():

@@ -170,6 +170,11 @@ class Requests:
             "total": self.total,
         }
 
+    def __add__(self, other: "Requests") -> "Requests":
+        return Requests(
+            self.commits + other.commits, self.pages + other.pages, self.others + other.others
+        )
+
     def since(self, earlier: "Requests") -> "Requests":
         """The requests since an earlier count."""
         return Requests(

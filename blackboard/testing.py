@@ -159,11 +159,7 @@ class BoardUnderTest(ItemVerbs):
             raise BadInput("jobs", "there are none", "name functions, files, modules")
         call = self._portal.call
         handlers = {name: _inline(handler, call) for name, handler in registry_of(jobs).items()}
-        declared = Settings(
-            jobs={
-                name: dict(settings_of_type) for name, settings_of_type in (settings or {}).items()
-            }
-        )
+        declared = Settings(jobs={name: dict(own) for name, own in (settings or {}).items()})
         location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
 
         def works(board: BoardTable) -> Coroutine[Any, Any, list[BoardRun]]:

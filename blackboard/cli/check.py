@@ -62,9 +62,7 @@ def check_command(
             found, there = await read_alarms(board, status, types=types, with_groups=not ids)
         if not ids:
             unmatched = [name for name in types if name not in there]
-            check_types(
-                session, unmatched, {item_status.item.type for item_status in status.statuses}
-            )
+            check_types(session, unmatched, {read.item.type for read in status.statuses})
         return found
 
     found = asyncio.run(read())

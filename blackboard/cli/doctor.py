@@ -81,9 +81,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 
 
 def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
-    for first, more in first_of_each(
-        report.findings, lambda finding: (finding.code, _fate(finding))
-    ):
+    for first, more in first_of_each(report.findings, lambda each: (each.code, _fate(each))):
         words = f"{shown(first.subject)}  {shown(as_typed(first.problem))}{_fate(first)}"
         yield wrapped(words, first=f"{first.code:<8}")
         if more:

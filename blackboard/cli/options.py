@@ -172,9 +172,8 @@ def _refuse_empty(ctx: click.Context) -> None:
     for param, value in typed(ctx):
         texts = value if isinstance(value, tuple) else (value,)
         if isinstance(param, click.Option) and "" in texts and param.default != "":
-            raise BadInput(
-                param.opts[0].lstrip("-"), "it is empty", "give a value, or leave it out"
-            )
+            option = param.opts[0].lstrip("-")
+            raise BadInput(option, "it is empty", "give a value, or leave it out")
 
 
 def refuse_beside(option: str, problem: str, *, allowed: Collection[str]) -> None:

@@ -71,49 +71,38 @@ class Checked(Struct, frozen=True, kw_only=True):
 
 
 async def read_alarms(
-    board: BoardTable, status: BoardStatus, *, types: Sequence[str] = (), with_groups: bool = True
+    board: BoardTable, read: BoardStatus, *, types: Sequence[str] = (), with_groups: bool = True
 ) -> tuple[Checked, set[str]]:
     """What is wrong with items that were read, of some types or of all, and with the partitions of
     the board; and the types that there are.
     """
     groups = await read_groups(board) if with_groups else ()
-    statuses = [
-        item_status
-        for item_status in status.statuses
-        if not types or item_status.item.type in types
-    ]
-    nothing = Elections(statuses=(), now=status.now)
+    statuses = [status for status in read.statuses if not types or status.item.type in types]
+    nothing = Elections(statuses=(), now=read.now)
     around = Around(
         present=await workers(board),
         paused=await paused_by(board),
         groups=[group for group in groups if not types or group.name in types],
         elections=await read_leaders(board) if with_groups and not types else nothing,
     )
-    found = checked(board, BoardStatus(statuses=statuses, now=status.now), around)
-    return found, {
-        *(item_status.item.type for item_status in statuses),
-        *(group.name for group in groups),
-    }
+    found = checked(board, BoardStatus(statuses=statuses, now=read.now), around)
+    return found, {*(status.item.type for status in statuses), *(group.name for group in groups)}
 
 
-def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
+def checked(board: BoardTable, read: BoardStatus, around: Around) -> Checked:
     """What is wrong with items that were read, and with what is `around` them."""
     served, lost = served_types(around.present), lost_since(around.present)
     alarms = [
         alarm
-        for item_status in status.statuses
+        for status in read.statuses
         for alarm in alarms_of(
-            item_status,
-            planning_of(board, item_status.item),
-            served=served,
-            lost=lost,
-            now=status.now,
+            status, planning_of(board, status.item), served=served, lost=lost, now=read.now
         )
         if around.paused is None or alarm.kind not in OF_A_PAUSE
     ]
     alarms += [
         Alarm(id=item.id, type=item.type, kind="damaged", since=None, problem=f"{UNPLANNED}: {why}")
-        for item in (item_status.item for item_status in status.statuses)
+        for item in (status.item for status in read.statuses)
         if item.state is State.ACTIVE and (why := why_unplanned(board, item))
     ]
     alarms += [alarm for group in around.groups for alarm in alarms_of_group(group)]
@@ -124,8 +113,8 @@ def checked(board: BoardTable, status: BoardStatus, around: Around) -> Checked:
     ]
     if trouble := board.trouble:
         alarms.append(Alarm(id=board.name, type="", kind="store", since=None, problem=trouble))
-    items = len(status.statuses)
-    return Checked(items=items, alarms=alarms, paused=around.paused, now=status.now)
+    items = len(read.statuses)
+    return Checked(items=items, alarms=alarms, paused=around.paused, now=read.now)
 
 
 def alarms_of(

@@ -17,9 +17,7 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        character if character.isprintable() else _escaped(character) for character in text
-    )
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
 def one_line(text: str) -> str:
@@ -31,8 +29,8 @@ def shown_lines(text: str) -> list[str]:
     return [shown(line.expandtabs(4)) for line in text.rstrip("\n").split("\n")]
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 BETWEEN = 2
@@ -181,8 +179,8 @@ def fitted(text: str, size: int, *, words: bool = False) -> str:
 def _fitting(text: str, size: int) -> int:
     """How many characters of `text` fit into `size` cells."""
     used = 0
-    for number, character in enumerate(text):
-        used += measure(character)
+    for number, char in enumerate(text):
+        used += measure(char)
         if used > size:
             return number
     return len(text)
@@ -241,10 +239,10 @@ def measure(text: str) -> int:
     return sum(map(_cells, text))
 
 
-def _cells(character: str) -> int:
-    if unicodedata.category(character) in {"Mn", "Me"}:
+def _cells(char: str) -> int:
+    if unicodedata.category(char) in {"Mn", "Me"}:
         return 0
-    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
 
 
 def paragraph(

@@ -70,8 +70,8 @@ def _text(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    character = match[0]
-    return f"\\{character}" if character in '"\\' else f"\\u{ord(character):04X}"
+    char = match[0]
+    return f"\\{char}" if char in '"\\' else f"\\u{ord(char):04X}"
 
 
 # ---- lines

@@ -184,17 +184,14 @@ def _is_below_main(function: Callable[..., Any]) -> bool:
             statements = ast.parse(file.read()).body
     except (OSError, SyntaxError):
         return False
-    return any(
-        isinstance(statement, ast.If)
-        and statement.lineno
-        <= compiled.co_firstlineno
-        <= (statement.end_lineno or statement.lineno)
-        and any(
-            isinstance(node, ast.Name) and node.id == "__name__"
-            for node in ast.walk(statement.test)
-        )
-        for statement in statements
-    )
+    conditions = [
+        node.test
+        for node in statements
+        if isinstance(node, ast.If)
+        and node.lineno <= compiled.co_firstlineno <= (node.end_lineno or node.lineno)
+    ]
+    names = [node for test in conditions for node in ast.walk(test) if isinstance(node, ast.Name)]
+    return any(name.id == "__name__" for name in names)
 
 
 def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:

@@ -275,9 +275,7 @@ def _for_people(text: str) -> str:
     """Text on one line, without mentions. Chats notify people for `<!channel>`, `<@name>`,
     `@everyone` and the like, and an error may contain these.
     """
-    text = "".join(
-        character for character in _valid(" ".join(text.split())) if character.isprintable()
-    )
+    text = "".join(char for char in _valid(" ".join(text.split())) if char.isprintable())
     return re.sub(r"@(?=\w)", "@ ", text.replace("<", "‹"))
 
 

@@ -45,9 +45,8 @@ def is_applied(item: Item, name: str) -> bool:
 
 def additions(item: Item | None) -> tuple[Applied, ...]:
     """The names of an item that the next life of its id keeps."""
-    return (
-        tuple(applied for applied in item.applied if applied.name.startswith(ADDED)) if item else ()
-    )
+    there = item.applied if item else ()
+    return tuple(applied for applied in there if applied.name.startswith(ADDED))
 
 
 def requests_of(item: Item) -> tuple[Applied, ...]:

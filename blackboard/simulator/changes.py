@@ -107,6 +107,10 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
         """The runs that it writes into the history."""
         return [touch.new for touch in self.of(Run) if isinstance(touch.new, Run)]
 
+    def run_under(self, lock: Lock) -> Run | None:
+        """The run that it writes into the history under the fence of a lock."""
+        return next((run for run in self.recorded if run.fence == lock.fence), None)
+
     def violation(self, kind: str, what: str) -> Violation:
         return Violation(kind, what, item=self.id)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -43,6 +43,9 @@ _ABOUT = {
     TrapPoint.APPLIED: ", when its batch is applied",
 }
 
+_FAILING = {Fault.SHARD: "sick partitions", Fault.PARTITION: "partitions", Fault.BUS: "sick buses"}
+"""How faults that last are counted."""
+How = TypeVar("How")
 
 # ---- operators
 
@@ -179,13 +182,8 @@ class FaultInjector:
                 self.network.away = True
                 self.timeline.at(self.timeline.now + injection.seconds, self._end_outage)
             case Fault.SHARD:
-                name = self._place(injection.target)
-                self._record(
-                    name, f"{injection.how}, for {injection.seconds:.1f} s", "sick partitions"
-                )
-                self._fail(
-                    self.network.shard_faults, name, ShardFault(injection.how), injection.seconds
-                )
+                faults, how = self.network.shard_faults, ShardFault(injection.how)
+                self._fail(faults, self._place(injection.target), how, injection)
             case Fault.BUS:
                 self._fail_bus(injection)
             case Fault.CLOCK:
@@ -214,20 +212,12 @@ class FaultInjector:
                 if when is TrapPoint.NOW:
                     self.trigger(process, process.trap)
             case Fault.JUMP:
-                self._record(
-                    process.name, f"its wall clock jumps {injection.seconds:+.0f} s", "jumped"
-                )
+                what = f"its wall clock jumps {injection.seconds:+.0f} s"
+                self._record(process.name, what, "jumped")
                 process.clock.offset += injection.seconds
             case Fault.PARTITION:
-                self._record(
-                    process.name, f"{injection.how}, for {injection.seconds:.1f} s", "partitions"
-                )
-                self._fail(
-                    self.network.link_faults,
-                    process.name,
-                    LinkFault(injection.how),
-                    injection.seconds,
-                )
+                faults, how = self.network.link_faults, LinkFault(injection.how)
+                self._fail(faults, process.name, how, injection)
             case _:
                 self._record(process.name, "is asked to stop", "redeployed")
                 process.loop.call_soon(self.workers.ask_to_stop, member)
@@ -279,14 +269,19 @@ class FaultInjector:
         if injection.target >= len(names):
             return  # shrinking leaves shared work out
         name = names[injection.target]
-        self._record(name, f"{injection.how}, for {injection.seconds:.1f} s", "sick buses")
+        self._record_failing(name, injection)
         part = self.workers.parts[name]
         part.bus_fails(BusFault(injection.how))
         self.timeline.at(self.timeline.now + injection.seconds, part.bus_recovers)
 
-    def _fail(self, faults: dict[str, Any], name: str, how: object, seconds: float) -> None:
+    def _fail(self, faults: dict[str, How], name: str, how: How, injection: Injection) -> None:
+        self._record_failing(name, injection)
         faults[name] = how
-        self.timeline.at(self.timeline.now + seconds, faults.pop, name, None)
+        self.timeline.at(self.timeline.now + injection.seconds, faults.pop, name, None)
+
+    def _record_failing(self, who: str, injection: Injection) -> None:
+        what = f"{injection.how}, for {injection.seconds:.1f} s"
+        self._record(who, what, _FAILING[injection.fault])
 
     # ---- seats
 

@@ -96,11 +96,8 @@ class Shrinker:
 
     def _leave_out_kinds(self) -> None:
         for kind in {injection.fault: None for injection in self.failure.plan.injections}:
-            others = tuple(
-                injection
-                for injection in self.failure.plan.injections
-                if injection.fault is not kind
-            )
+            there = self.failure.plan.injections
+            others = tuple(injection for injection in there if injection.fault is not kind)
             self._fails(self.failure.scenario, replace(self.failure.plan, injections=others))
         self._fails(self.failure.scenario, replace(self.failure.plan, fated=()))
 

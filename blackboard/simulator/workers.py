@@ -251,10 +251,7 @@ class Workers:
     @property
     def requests(self) -> Requests:
         """All requests of workers to the store."""
-        total = self.spent
-        for member in self.members:
-            total = _plus(total, member.requests)
-        return total
+        return sum((member.requests for member in self.members), self.spent)
 
     def _has_ended(self, member: WorkerProcess) -> None:
         problem = None if member.task.cancelled() else member.task.exception()
@@ -266,17 +263,9 @@ class Workers:
     def _remove(self, member: WorkerProcess) -> None:
         self.happened(member, Happening.GONE)
         self.handler_runs.died(member.process)
-        self.spent = _plus(self.spent, member.requests)
+        self.spent += member.requests
         del self.by_name[member.process.name]
         self.seats[self.seat_of(member)] = None
-
-
-def _plus(requests: Requests, other: Requests) -> Requests:
-    return Requests(
-        requests.commits + other.commits,
-        requests.pages + other.pages,
-        requests.others + other.others,
-    )
 
 
 class CycleTimer(Wake):

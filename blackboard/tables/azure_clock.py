@@ -92,7 +92,7 @@ class ServiceClock:
         """
         received, shown = self._clock.monotonic(), _seconds(date)
         reply = _Range(shown - received, shown + TICK - sent, received)
-        former = next((range_ for range_ in self._ranges if range_.may_show(reply)), None)
+        former = next((other for other in self._ranges if other.may_show(reply)), None)
         if former is None:
             present = reply
             self._jumped, self._since = self._since is not None, received
@@ -100,8 +100,8 @@ class ServiceClock:
             present = former.narrowed(reply)
         if former is None or former is not self._ranges[0]:
             self._ahead = present.low
-        others = (range_ for range_ in self._ranges if range_ is not former)
-        kept = (range_ for range_ in others if received - range_.at < REMEMBERED)
+        others = (other for other in self._ranges if other is not former)
+        kept = (other for other in others if received - other.at < REMEMBERED)
         self._ranges = [present, *kept]
         self._ahead = min(max(self._ahead, present.low), present.high)
 
@@ -129,7 +129,7 @@ class ServiceClock:
     def age(self, stamp: datetime) -> float:
         """Seconds since the service wrote `stamp`, at least."""
         now, written = self._clock.monotonic(), _seconds(stamp)
-        clocks = (range_.widened(now) for range_ in self._ranges)
+        clocks = [shown.widened(now) for shown in self._ranges]
         ages = [
             now + clock.low - written for clock in clocks if written <= now + clock.high + AHEAD
         ]

@@ -247,9 +247,8 @@ class Sessions:
     def end(self, session: str) -> None:
         """Sign its visitor out, in other windows and with a copy of the cookie too."""
         now, until = self._clock.now().timestamp(), float(_parts(session.partition(".")[0])[1])
-        self._ended = {ended: end for ended, end in self._ended.items() if end > now} | {
-            session: until
-        }
+        self._ended = {other: end for other, end in self._ended.items() if end > now}
+        self._ended[session] = until
 
     def is_ended(self, session: str) -> bool:
         """Whether its visitor has signed out."""

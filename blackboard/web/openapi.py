@@ -57,9 +57,8 @@ def description(operations: Iterable[Operation], *, root: str, board: str) -> Ma
     for operation in all_of_them:
         parameters, more = ([], {}) if operation.has_body else _parameters(operation.request)
         components |= more
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
-            operation, parameters
-        )
+        of_path = paths.setdefault(operation.path, {})
+        of_path[operation.method.lower()] = _operation(operation, parameters)
     return {
         "openapi": "3.1.0",
         "info": {

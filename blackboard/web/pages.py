@@ -312,9 +312,7 @@ async def leaders_page(site: Site, request: Request) -> WebPage:
             "elections": found.statuses,
             "late": {status.item.id for status in found.statuses if is_late(status, found.now)},
             "damaged": damaged,
-            "problems": [
-                problem for problem in (found.trouble, *damaged.values(), lost) if problem
-            ],
+            "problems": [*filter(None, (found.trouble, *damaged.values(), lost))],
         },
     )
 

@@ -1,6 +1,6 @@
 """Progress and load, checked at each write, at each walk, every cycle, and after the faults.
 
-NOT TOLD, ORPHAN: a holder notifies its handler in time when its lock is lost, and finds every lock
+NOT NOTIFIED, ORPHAN: a holder notifies its handler in time when its lock is lost, and finds every lock
 of its own. STUCK: once faults stop, workers end their walks, and all that is due starts where a
 slot is free.
 
@@ -100,7 +100,7 @@ class Liveness:
         handler_run = self.handler_runs.of(process, old.fence, change.id)
         if handler_run is not None and handler_run.notified is None:
             what = f"{old.owner} was not notified before {sender.name} took fence {old.fence}"
-            raise change.violation("NOT TOLD", what)
+            raise change.violation("NOT NOTIFIED", what)
 
     # ---- every cycle
 
@@ -140,7 +140,7 @@ class Liveness:
                 what = (
                     f"{lock.owner} goes on with fence {lock.fence}, taken at {claim.moment:.3f} s"
                 )
-                raise Violation("NOT TOLD", what, item=lock.id)
+                raise Violation("NOT NOTIFIED", what, item=lock.id)
             waiting.append(claim)
         self._taken = waiting
 

@@ -180,14 +180,14 @@ class Locks:
     def _freed(self, change: AppliedChange, touch: Touch) -> None:
         old, sender = touch.old, change.sender
         assert isinstance(old, Lock)
-        run = next((recorded for recorded in change.recorded if recorded.fence == old.fence), None)
+        run = change.run_under(old)
         if sender.is_person:
             if sender.verb in FREEING and old.fence != sender.fence:
                 raise change.violation("RETRY", f"took fence {old.fence}, meant was {sender.fence}")
             if sender.verb not in {*FREEING, "remove"}:
                 raise change.violation("LOCK", f"freed by a person's {sender.verb}")
         elif run is None:
-            fences = [recorded.fence for recorded in change.recorded]
+            fences = [other.fence for other in change.recorded]
             what = f"fence {old.fence} of {old.owner} by {sender.name}, recorded as {fences}"
             raise change.violation("FOREIGN release", what)
         elif run.outcome is Outcome.ABANDONED:
@@ -202,7 +202,7 @@ class Locks:
             raise change.violation("FENCE", f"{old.fence} was taken away and is the highest")
 
     def _must_be_recorded(self, change: AppliedChange, old: Lock) -> None:
-        run = next((recorded for recorded in change.recorded if recorded.fence == old.fence), None)
+        run = change.run_under(old)
         if run is None:
             raise change.violation("HISTORY", f"has nothing of fence {old.fence}")
         if run.outcome is not Outcome.ABANDONED:

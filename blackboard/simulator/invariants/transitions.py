@@ -133,7 +133,7 @@ class Transitions:
     def _freed(
         self, change: AppliedChange, before: Item, after: Item, lock: Lock
     ) -> Iterator[Difference]:
-        run = next((recorded for recorded in change.recorded if recorded.fence == lock.fence), None)
+        run = change.run_under(lock)
         if run is None:
             return  # a lock without an item, or one for other invariants
         yield from _of_run(before, lock, run)

@@ -280,7 +280,7 @@ MISTAKES = (
         name="deadline",
         without="a lease counts from the last renewal that was sent, answered or not",
         patches=((Heartbeat, "ask", broken.counts_from_the_last_send),),
-        shows="NOT TOLD",
+        shows="NOT NOTIFIED",
         walks=False,
     ),
     Planted(
@@ -288,7 +288,7 @@ MISTAKES = (
         seldom=True,
         without="a holder that is notified of its lost lock goes on",
         patches=((heartbeat, "renew_all", broken.goes_on_without_its_lock),),
-        shows="NOT TOLD|UNTRUSTED",
+        shows="NOT NOTIFIED|UNTRUSTED",
         walks=False,
     ),
     Planted(
