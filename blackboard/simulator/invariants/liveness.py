@@ -1,8 +1,8 @@
 """Progress and load, checked at each write, at each walk, every cycle, and after the faults.
 
-NOT NOTIFIED, ORPHAN: a holder notifies its handler in time when its lock is lost, and finds every lock
-of its own. STUCK: once faults stop, workers end their walks, and all that is due starts where a
-slot is free.
+NOT NOTIFIED, ORPHAN: a holder notifies its handler in time when its lock is lost, and finds every
+lock of its own. STUCK: once faults stop, workers end their walks, and all that is due starts where
+a slot is free.
 
 PRIORITY: stale locks go first. A worker that reads a stale lock takes it over, or has no free slot
 for it and reads the shard again before it claims another item of that type there. So no claim may
