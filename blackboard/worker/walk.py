@@ -210,7 +210,7 @@ class Walk:
                 break
             await self._in_shards([number], self._read_again, result)
         self._raise_if_all_failed(result)
-        moves = (self.judge.decide(candidate, now) for candidate in self._chosen(result))
+        moves = (self.judge.decide(candidate, result.now) for candidate in self._chosen(result))
         if any(move is not Move.RUN for move in moves):
             return None
         await self._claim_all(result)
