@@ -49,6 +49,7 @@ _BROKEN = {
     "Receive buffer too long": "its headers are too large",
 }
 """Failures in plain words, by what the HTTP client says of them."""
+_PORTS = 65_536
 _RESOLVERS = 64
 """Threads for name servers, apart from other work: a server that does not answer occupies one."""
 _WORDS_WITHIN = 2.0
@@ -288,6 +289,8 @@ def url_of(address: str) -> httpx2.URL:
         url = httpx2.URL(address.strip())
     except (httpx2.InvalidURL, ValueError):
         raise FetchFailed("not a well-formed address", why=Why.REFUSED) from None
+    if not 0 < _port_of(url) < _PORTS:
+        raise FetchFailed("not a well-formed address", why=Why.REFUSED)
     if url.scheme not in {"http", "https"}:
         problem = f"{url.scheme or 'a path'}: only http and https are fetched"
         raise FetchFailed(problem, why=Why.REFUSED)
@@ -304,14 +307,19 @@ def host_and_port(url: httpx2.URL) -> str:
 
 
 def _port_of(url: httpx2.URL) -> int:
-    return url.port or (443 if url.scheme == "https" else 80)
+    if url.port is None:
+        return 443 if url.scheme == "https" else 80
+    return url.port
 
 
 def _joined(url: httpx2.URL, place: str) -> str:
     try:
-        return str(url.join(place))
+        joined = url.join(place)
+        if 0 < _port_of(joined) < _PORTS:
+            return str(joined)
     except (httpx2.InvalidURL, ValueError):
-        raise FetchFailed("redirected to something that is not an address") from None
+        pass
+    raise FetchFailed("redirected to something that is not an address")
 
 
 def _cookies(headers: httpx2.Headers) -> dict[str, str]:

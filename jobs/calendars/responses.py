@@ -288,21 +288,33 @@ _BITS |= {"none": 0, "utf-8": 0, "utf8": 0, "8bit": 0, "binary": 0}  # names for
 
 
 _GZIP = b"\x1f\x8b"
+_PLAIN = re.compile(rb"(?:\xef\xbb\xbf)?\s*BEGIN:", re.IGNORECASE)
+"""Matches how a calendar begins that is not compressed."""
+_SURE = 64
+"""Bytes at the beginning that say whether it is compressed, where its encoding is in doubt."""
+
+
+def _bits_of(encoding: str) -> int | None:
+    """The `wbits` for a Content-Encoding; None where it is not known, or is several."""
+    found = {_BITS.get(one.strip().lower()) for one in encoding.split(",")}
+    more = found - {0}
+    return 0 if not more else more.pop() if len(more) == 1 else None
 
 
 class Inflater:
     """Decompresses a body piece by piece into a `Body`. What begins as gzip is unpacked, whatever
-    is said of it, and what does not begin so is no gzip; what stands behind its end is left out.
-    The limit is one for the bytes that come, too. Raises FetchFailed for a body that is too large,
-    is not compressed in a way that was asked for, or is damaged.
+    is said of it, and what does not begin so is no gzip; what begins as a calendar is taken as it
+    is; what stands behind the end of a gzip is left out. The limit is one for the bytes that come,
+    too. Raises FetchFailed for a body that is too large, is not compressed in a way that was asked
+    for, or is damaged.
     """
 
     def __init__(self, encoding: str, limit: int, body: Body) -> None:
         self._limit = limit
         self.body = body
-        self._bits = _BITS.get(encoding.strip().lower())
-        if self._bits is None:
-            raise FetchFailed(f"compressed as {encoding[:20]!r}, which was not asked for")
+        self._encoding = encoding
+        self._bits = _bits_of(encoding)
+        self._needs = len(_GZIP) if self._bits in {0, _GZIP_BITS} else _SURE
         self._head = b""
         self._stream: zlib._Decompress | None = None
         self._begun = False
@@ -316,9 +328,12 @@ class Inflater:
             return
         if not self._begun:
             self._head += piece
-            if len(self._head) < len(_GZIP):
+            if len(self._head) < self._needs:
                 return
             piece = self._begin()
+        self._go_on(piece)
+
+    def _go_on(self, piece: bytes) -> None:
         if self._stream is None:
             self._keep(piece)
             return
@@ -330,8 +345,10 @@ class Inflater:
         self._begun = True
         if self._head.startswith(_GZIP):
             self._bits = _GZIP_BITS
-        elif self._bits == _GZIP_BITS:
+        elif self._bits == _GZIP_BITS or _PLAIN.match(self._head):
             self._bits = 0
+        elif self._bits is None:
+            raise FetchFailed(f"compressed as {self._encoding[:20]!r}, which was not asked for")
         self._stream = zlib.decompressobj(self._bits) if self._bits else None
         return self._head
 
@@ -365,8 +382,10 @@ class Inflater:
             raise FetchFailed(f"larger than {self._limit / 1024 / 1024:g} MiB")
 
     def finished(self) -> Body:
-        if not self._begun:
+        if not self._begun and len(self._head) < len(_GZIP):
             self._keep(self._head)
+        elif not self._begun and (piece := self._begin()):
+            self._go_on(piece)
         if self._stream is not None and not self._stream.eof and self.body.size:
             raise FetchFailed("its compression ends too soon")
         self.body.finish()
@@ -380,7 +399,7 @@ async def read_head(pieces: AsyncIterator[bytes], encoding: str, size: int) -> b
         head += piece
         if len(head) >= size:
             break
-    bits = _BITS.get(encoding.strip().lower())
+    bits = _bits_of(encoding)
     if not bits or (bits == _GZIP_BITS and not head.startswith(_GZIP)):
         return head[:size]
     try:

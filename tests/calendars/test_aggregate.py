@@ -139,11 +139,12 @@ def test_one_bad_feed_never_spoils_the_town(tmp_path: Path) -> None:
 
 def test_an_entry_that_cannot_be_used_is_one_failed_feed(tmp_path: Path) -> None:
     bad = ["", {"name": "Nowhere"}, None, 7, "http://[broken]", "file://[broken]", "x://y"]
+    bad += [f"http://127.0.0.1:{port}/p{port}" for port in (0, 99999)]
     with serving({"/one": Answer(ONE)}) as site:
         address = site.url("/one")
         secret = address.replace("://", "://user:swordfish@").replace("/one", "/secret")
         summary = aggregate(tmp_path, [*bad, secret, address])
-    assert counts(summary) == (1, 0, 8)
+    assert counts(summary) == (1, 0, 10)
     assert summary["events"] == 2
     missing = 'not a feed: an address is missing, or {"url": ..., "name": ...}'
     told = report(tmp_path)
@@ -155,6 +156,8 @@ def test_an_entry_that_cannot_be_used_is_one_failed_feed(tmp_path: Path) -> None
         "feed 5": "not a well-formed address",
         "feed 6": "not a well-formed address",
         "y": "x: is not fetched, only http and https",
+        "p0": "not a well-formed address",
+        "p99999": "not a well-formed address",
         "secret": "an address with a user or password is refused",
     }
     assert "swordfish" not in json.dumps(told)

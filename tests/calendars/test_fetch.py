@@ -93,6 +93,17 @@ def test_redirects_are_followed_relative_ones_too() -> None:
         assert body_of(fetch(site.url("/a"))) == ONE
 
 
+@pytest.mark.parametrize("place", ["http://[::1", "http://127.0.0.1:99999/", "http://127.0.0.1:0/"])
+def test_a_redirect_to_what_is_no_address_is_a_failure_that_may_pass(place: str) -> None:
+    away = Answer(status=302, headers={"Location": place}, etag=False)
+    with (
+        serving({"/": away}) as site,
+        pytest.raises(FetchFailed, match="redirected to something that is not") as caught,
+    ):
+        fetch(site.url("/"))
+    assert caught.value.why is Why.TROUBLE
+
+
 def test_redirects_end() -> None:
     with serving({"/": Answer(status=302, headers={"Location": "/"}, etag=False)}) as site:
         with pytest.raises(FetchFailed, match="more than 5 redirects"):
@@ -196,6 +207,10 @@ def test_a_server_that_falls_silent_is_left(limits: Limits, problem: str) -> Non
         ("", gzip.compress(ONE)),
         ("deflate", gzip.compress(ONE)),
         ("gzip", ONE),
+        ("gzip, identity", gzip.compress(ONE)),
+        ("gzip, gzip", gzip.compress(ONE)),
+        ("UTF-8, deflate", zlib.compress(ONE)),
+        ("br", gzip.compress(ONE)),
     ],
 )
 def test_compressed_feeds_are_read(encoding: str, body: bytes) -> None:
@@ -264,13 +279,26 @@ def test_parts_that_are_compressed_one_by_one_are_put_together(size: int) -> Non
         ([gzip.compress(ONE)[:-20]], "gzip"),
         ([b"not compressed at all"], "deflate"),
         ([gzip.compress(ONE)[:-20]], ""),
-        ([ONE], "br"),
+        ([b"\x8b\x02\x80" + ONE], "br"),
+        ([b"\x8b\x02"], "br"),
+        ([b"xy"], "gzip, deflate"),
         ([gzip.compress(ONE)[:40], b"\xff" * 40], "gzip"),
     ],
 )
 def test_damaged_or_unknown_compression_is_refused(pieces: list[bytes], encoding: str) -> None:
     with pytest.raises(FetchFailed, match="compress"):
         read(pieces, encoding, 100_000)
+
+
+@pytest.mark.parametrize("encoding", ["br", "7bit", "text/calendar", "deflate", "gzip, deflate"])
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"\r\n"])
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+def test_a_calendar_is_taken_as_it_is_whatever_is_said_of_its_encoding(
+    encoding: str, before: bytes, size: int
+) -> None:
+    body = before + ONE
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    assert read(pieces, encoding, 100_000) == body
 
 
 @pytest.mark.parametrize("encoding", ["", "identity", "none", "UTF-8", "gzip", "x-gzip"])
