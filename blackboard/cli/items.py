@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from blackboard.board import mark_now
-from blackboard.cli.many import add_all, change_each, naming, note_pause, print_answers, record
+from blackboard.cli.many import (
+    GONE,
+    add_all,
+    change_each,
+    naming,
+    note_pause,
+    print_answers,
+    record,
+)
 from blackboard.cli.options import (
     Chosen,
     Decorator,
@@ -382,7 +390,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
             lost = f"its checkpoint {one_line(item.checkpoint)[:60]} is lost"
             words += f"; {lost}: a pump that still names it begins it anew"
         if not removed.changed:
-            words = "was removed by another command meanwhile"
+            words = GONE
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)

@@ -16,7 +16,7 @@ from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
 from blackboard.display.queries import select
-from blackboard.errors import BadInput, Unchangeable
+from blackboard.errors import BadInput, Missing, Unchangeable
 from blackboard.model import Item
 from blackboard.protocol import additions
 from blackboard.protocol.actions import Done, record_action, recording_action
@@ -140,6 +140,16 @@ async def recording(
                 session.wake_workers()
 
 
+GONE = "was removed by another command meanwhile"
+
+
+def gone_meanwhile(item: Item) -> Answer:
+    """The answer for one of many items that is missing since they were read: the others are changed
+    nevertheless.
+    """
+    return Answer(item=item, words=GONE, changed=False, no=True)
+
+
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]
 """Changes one item, and returns the answer for people."""
 Check = Callable[[BoardTable, Sequence[Item]], Awaitable[None]]
@@ -172,6 +182,10 @@ async def change_each(
                 answer = await change(board, item)
             except Unchangeable as refused:  # the others are changed nevertheless
                 answer = Answer(item=item, words=refused.words, changed=False, no=True)
+            except Missing:
+                if len(items) == 1:
+                    raise
+                answer = gone_meanwhile(item)
             by_id[item.id] = answer
             if answer.changed:
                 done.ids.add(item.id)

@@ -10,7 +10,14 @@ from typing import Any, Literal
 
 import click
 
-from blackboard.cli.many import AT_ONCE, for_each, note_pause, print_answers, recording
+from blackboard.cli.many import (
+    AT_ONCE,
+    for_each,
+    gone_meanwhile,
+    note_pause,
+    print_answers,
+    recording,
+)
 from blackboard.cli.options import (
     Chosen,
     as_typed,
@@ -25,7 +32,7 @@ from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown, shown_lines
 from blackboard.display.queries import select
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.inputs import check_params_size
 from blackboard.model import Item, Mark, Member, Outcome, Run, State
 from blackboard.phrases import command, first_line, plural, span, stamp
@@ -293,36 +300,58 @@ async def _request(
             ]
             return await print_answers(session, board, answers)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
-
-        async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested:
-            item, once = asked
-            request = await edits.run_now(board, item.id, trigger=trigger, once=once)
-            if request.changed:
-                done.ids.add(item.id)
-                done.details.extend(param_names(once))
-            return request
-
-        names = [item.id for item in items]
-        async with recording(session, board, "run", names) as done:
-            requests = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
+        requests, gone = await _ask_for_each(session, board, items, onces, trigger=trigger)
         if not wait:
             answers = [
                 Answer(item=request.item, words=_due(request, trigger), changed=request.changed)
                 for request in requests
             ]
+            answers += gone
             code = await print_answers(session, board, answers)
             await note_pause(board)
             return code
         followed = await follow(board, requests, patience=seconds, report=_report)
+    for answer in gone:
+        note(shown(f"{answer.item.id} {answer.words}"))
     if session.chosen.json:
-        emit([_record(item, result) for item, result in zip(items, followed, strict=True)])
-    for item, result in zip(items, followed, strict=True):
-        line = f"{item.id} {result.words}"
+        emit(list(map(_record, followed)))
+    for result in followed:
+        line = f"{result.asked.item.id} {result.words}"
         if result.run is None:
             note(line)
         elif not session.chosen.json:
             click.echo(one_line(line))
-    return 0 if all(result.good for result in followed) else 1
+    return 0 if not gone and all(result.good for result in followed) else 1
+
+
+async def _ask_for_each(
+    session: Session,
+    board: BoardTable,
+    items: Sequence[Item],
+    onces: Sequence[dict[str, Any]],
+    *,
+    trigger: str,
+) -> tuple[list[Requested], list[Answer]]:
+    """Requests the runs. Returns the requests, and the answers for items that are gone."""
+    gone: list[Answer] = []
+
+    async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested | None:
+        item, once = asked
+        try:
+            request = await edits.run_now(board, item.id, trigger=trigger, once=once)
+        except Missing:
+            if len(items) == 1:
+                raise
+            gone.append(gone_meanwhile(item))
+            return None
+        if request.changed:
+            done.ids.add(item.id)
+            done.details.extend(param_names(once))
+        return request
+
+    async with recording(session, board, "run", [item.id for item in items]) as done:
+        asked = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
+    return [request for request in asked if request is not None], gone
 
 
 def _report(item_id: str, words: str) -> None:
@@ -359,9 +388,10 @@ def _due(asked: Requested, trigger: str) -> str:
     return f"{state}; the run of this request follows {plural(ahead, 'run')}"
 
 
-def _record(item: Item, followed: Followed) -> dict[str, Any]:
+def _record(followed: Followed) -> dict[str, Any]:
     run = followed.run and run_record(followed.run)
-    return {"id": item.id, "end": followed.end, "message": followed.words, "run": run}
+    item_id = followed.asked.item.id
+    return {"id": item_id, "end": followed.end, "message": followed.words, "run": run}
 
 
 def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:

@@ -138,6 +138,35 @@ def test_a_signal_lets_changes_under_way_finish_and_records_them(
     assert (action["verb"], action["count"]) == ("pause", paused)
 
 
+@pytest.mark.parametrize(
+    ("verb", "does"),
+    [
+        (["pause"], "pause"),
+        (["edit", "--description", "x"], "edit"),
+        (["run"], "run_now"),
+        (["run", "--wait"], "run_now"),
+    ],
+)
+def test_one_of_many_items_that_is_removed_meanwhile_keeps_no_other_from_being_changed(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, verb: list[str], does: str
+) -> None:
+    blackboard.write(declared(2 * AT_ONCE))
+    blackboard("apply")
+    change, first = getattr(edits, does), ["town-00000"]
+
+    async def after_a_removal(board: Any, item_id: str, *args: Any, **named: Any) -> Any:
+        while first:
+            await edits.remove(board, first.pop())
+        return await change(board, item_id, *args, **named)
+
+    monkeypatch.setattr(edits, does, after_a_removal)
+    monkeypatch.setattr("blackboard.cli.run.NO_WORKER_WAIT", 0.0)
+    told = blackboard(verb[0], "*", *verb[1:], "--json", code=1)
+    assert "town-00000 was removed by another command meanwhile" in told.err
+    action = blackboard("log", "--actions", "--json").json[0]
+    assert (action["verb"], action["count"]) == (verb[0], 2 * AT_ONCE - 1)
+
+
 def test_an_error_of_the_only_change_needs_no_count(capsys: pytest.CaptureFixture[str]) -> None:
     async def change(number: int) -> None:
         raise ValueError(number)
