@@ -28,9 +28,10 @@ def wake_listeners(file: Path) -> None:
             try:
                 with _address(path) as address:
                     sender.sendto(b"!", address)
-            except ConnectionRefusedError:  # its worker was killed
+            except ConnectionRefusedError:  # its worker was killed, or it is no socket
                 with suppress(OSError):
-                    path.unlink()
+                    if path.is_socket():
+                        path.unlink()
             except OSError:
                 continue  # its queue is full, so it wakes anyway; or it is another user's
 

@@ -120,6 +120,13 @@ def test_what_a_killed_worker_left_is_removed_by_the_next_change(file: Path) -> 
     assert sockets(file) == []
 
 
+def test_a_file_that_is_named_like_a_socket_is_not_removed(file: Path) -> None:
+    alike = file.with_name(f"{file.name}-wake-up.txt")
+    alike.write_text("notes")
+    wake_listeners(file)
+    assert alike.read_text() == "notes"
+
+
 def test_a_program_that_can_open_no_more_files_wakes_no_worker_and_goes_on(file: Path) -> None:
     """What it has changed is done, and its worker walks on time."""
     code = """
