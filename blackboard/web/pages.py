@@ -152,7 +152,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
         title=item.id,
         values={
             "item": item,
-            "one": status,
+            "status": status,
             "labels": labels,
             "record": item_record(status, labels),
             "why": why,

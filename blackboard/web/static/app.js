@@ -42,7 +42,7 @@
 
   const times = (root = document) => {
     const now = new Date();
-    for (const one of root.querySelectorAll("time")) write(one, now);
+    for (const time of root.querySelectorAll("time")) write(time, now);
   };
 
   // ---- the zone
@@ -51,7 +51,7 @@
     const select = document.getElementById("zone");
     const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
     const all = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
-    const there = new Set([...select.options].map((one) => one.value));
+    const there = new Set([...select.options].map((option) => option.value));
     for (const name of [own, ...all]) {
       if (name && !there.has(name)) {
         there.add(name);
@@ -122,7 +122,7 @@
     document.body.dataset.server = made.body.dataset.server;
     if (!isBusy()) return location.reload();
     const csrf = made.querySelector("[name=csrf]");
-    if (csrf) for (const one of document.querySelectorAll("[name=csrf]")) one.value = csrf.value;
+    if (csrf) for (const field of document.querySelectorAll("[name=csrf]")) field.value = csrf.value;
   };
 
   const isBusy = () => document.querySelector("details.act[open], [name=pick]:checked");
@@ -207,7 +207,7 @@
 
   const pick = (event) => {
     if (event.target.id === "pick-all") {
-      for (const one of picks()) one.checked = event.target.checked;
+      for (const input of picks()) input.checked = event.target.checked;
     }
     count();
   };
@@ -215,7 +215,7 @@
   const count = () => {
     const which = document.getElementById("which");
     if (!which) return;
-    const [all, number] = [picks(), picks().filter((one) => one.checked).length];
+    const [all, number] = [picks(), picks().filter((input) => input.checked).length];
     const box = document.getElementById("pick-all");
     box.checked = number > 0 && number === all.length;
     box.indeterminate = number > 0 && number < all.length;
@@ -227,16 +227,16 @@
   // ---- what an action asks: one at a time; what is typed there is left alone by updates
 
   const opened = (event) => {
-    const one = event.target;
-    if (!one.matches?.("details.act")) return;
-    one.toggleAttribute("hx-morph-skip", one.open);
-    if (one.open) one.querySelector("input, textarea, button")?.focus();
+    const details = event.target;
+    if (!details.matches?.("details.act")) return;
+    details.toggleAttribute("hx-morph-skip", details.open);
+    if (details.open) details.querySelector("input, textarea, button")?.focus();
   };
 
   const close = (event) => {
-    for (const one of document.querySelectorAll("details.act[open]")) {
-      if (event.type === "keydown" || !one.contains(event.target)) one.open = false;
-      if (event.type === "keydown") one.querySelector("summary").focus();
+    for (const details of document.querySelectorAll("details.act[open]")) {
+      if (event.type === "keydown" || !details.contains(event.target)) details.open = false;
+      if (event.type === "keydown") details.querySelector("summary").focus();
     }
   };
 
