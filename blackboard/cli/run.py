@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 import click
@@ -64,15 +65,36 @@ End = Literal["ended", "no worker", "still waiting", "gone"]
 """Why following a run has ended."""
 
 
+Report = Callable[[str, str], None]
+"""Called with an id and the reason why its run waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """What is read once for all runs that are followed."""
+
+    present: Sequence[Member]
+    paused: Mark | None
+    at: datetime
+    """The store's time."""
+    now: float
+    """The monotonic time of this process, in seconds."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Followed:
     """A run that is followed, and at last the result of that."""
 
+    board: BoardTable
     asked: Requested
-    item: Item | None = None
-    """As it was read last."""
+    patience: float | None
+    report: Report
+    began: float
+    """The monotonic time of this process at the beginning, in seconds."""
     alone_since: float
     """The last monotonic time at which a worker that takes its type was present."""
+    item: Item | None = None
+    """As it was read last."""
     reported: str = ""
     """What it waits for, as it was reported last."""
     end: End | None = None
@@ -86,9 +108,55 @@ class Followed:
     def good(self) -> bool:
         return self.run is not None and self.run.outcome is Outcome.OK
 
-    def has(self, end: End, words: str, run: Run | None = None) -> None:
-        """Sets the result."""
-        self.end, self.words, self.run = end, words, run
+    @property
+    def record(self) -> dict[str, Any]:
+        run = self.run and run_record(self.run)
+        return {"id": self.asked.item.id, "end": self.end, "message": self.words, "run": run}
+
+    async def read(self) -> None:
+        self.item = await self.board.existing(self.asked.item.id)
+
+    async def look(self, around: _Around) -> None:
+        """Sets the result where there is one, else reports what the run waits for."""
+        item, waited = self.item, around.now - self.began
+        if item is None or item.born != self.asked.item.born:
+            self._ends("gone", "was removed meanwhile")
+            return
+        if not is_pending(item, self.asked.slot):
+            await self._has_ended(item)
+            return
+        able = () if item.running else takers(around.present, item.type)
+        if item.running or able:
+            self.alone_since = around.now
+        if waited >= SILENT:
+            words = _what_it_waits_for(item, able, around)
+            if words != self.reported:
+                self.report(item.id, words)
+            self.reported = words
+        if around.now - self.alone_since > NO_WORKER_WAIT:
+            start = "start one with `blackboard worker`"
+            self._ends("no worker", f"waits: no worker takes {item.type!r}; {start}")
+        elif self.patience is not None and waited > self.patience:
+            after = span(self.patience)
+            words = f"has not been started after {after}; it stays due"
+            if item.running:
+                words = f"still runs ({item.owner}) after {after}, and goes on"
+            self._ends("still waiting", words)
+
+    async def _has_ended(self, item: Item) -> None:
+        first = self.asked.item.fence - self.asked.item.running
+        async for run in self.board.runs(item.id):
+            if serves(run.slot, self.asked.slot) and run.fence > first:
+                self.run = run
+                self._ends("ended", _outcome_words(run))
+                return
+        if item.state is State.PAUSED:
+            self._ends("gone", "was paused meanwhile")
+        else:
+            self._ends("gone", "has ended, and its history does not have it any more")
+
+    def _ends(self, end: End, words: str) -> None:
+        self.end, self.words = end, words
 
 
 def is_pending(item: Item, slot: datetime) -> bool:
@@ -97,8 +165,19 @@ def is_pending(item: Item, slot: datetime) -> bool:
     return alive and any(serves(queued, slot) for queued in slots_in_line(item))
 
 
-Report = Callable[[str, str], None]
-"""Called with an id and the reason why its run waits."""
+def _what_it_waits_for(item: Item, able: Sequence[Member], around: _Around) -> str:
+    if item.running:
+        return f"runs ({item.owner})"
+    if item.attempt > 1 and item.ready > around.at:
+        said = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
+        return f"{said}; attempt {item.attempt} may start at {stamp(item.ready)}"
+    if not able:
+        return f"waits for a worker that takes {item.type}: none is at work"
+    if around.paused:
+        resume = as_typed("`blackboard resume --board`")
+        return f"waits: the board is paused by {around.paused.by} ({resume})"
+    within = span(max(worker.cycle for worker in able))
+    return f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
 
 
 async def follow(
@@ -111,27 +190,28 @@ async def follow(
     """Wait for runs: at most `patience` seconds, and at most `NO_WORKER_WAIT` for a worker that
     takes the type. What is waited for is reported once it takes a second.
     """
-    began = board.clock.monotonic()
-    following = left = [Followed(asked=request, alone_since=began) for request in requests]
-    pause = FIRST_PAUSE
-
-    async def read(followed: Followed) -> None:
-        followed.item = await board.existing(followed.asked.item.id)
-
+    began, pause = board.clock.monotonic(), FIRST_PAUSE
+    following = left = [
+        Followed(
+            board=board,
+            asked=request,
+            patience=patience,
+            report=report,
+            began=began,
+            alone_since=began,
+        )
+        for request in requests
+    ]
     while True:
         # Items are read first: when one shows that its run is over, the history has the run.
-        await in_turns(deque(left), read, at_once=AT_ONCE)
+        await in_turns(deque(left), Followed.read, at_once=AT_ONCE)
         around = _Around(
-            board=board,
             present=await workers(board),
             paused=await paused_by(board),
             at=await board.table.now(),
             now=board.clock.monotonic(),
-            began=began,
-            patience=patience,
-            report=report,
         )
-        await in_turns(deque(left), around.look, at_once=AT_ONCE)
+        await in_turns(deque(left), partial(Followed.look, around=around), at_once=AT_ONCE)
         left = [followed for followed in left if followed.end is None]
         if not left:
             return following
@@ -140,77 +220,6 @@ async def follow(
             wait = min(wait, max(patience - (around.now - began), pause))
         await board.clock.sleep(wait)
         pause = min(2 * pause, LONGEST_PAUSE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
-    """What is read once for all runs that are followed, and how they are looked at."""
-
-    board: BoardTable
-    present: Sequence[Member]
-    paused: Mark | None
-    at: datetime
-    """The store's time."""
-    now: float
-    began: float
-    """The monotonic time of this process at the beginning, in seconds."""
-    patience: float | None
-    report: Report
-
-    async def look(self, followed: Followed) -> None:
-        """Sets the result where there is one, else reports what the run waits for."""
-        item, waited = followed.item, self.now - self.began
-        if item is None or item.born != followed.asked.item.born:
-            followed.has("gone", "was removed meanwhile")
-            return
-        if not is_pending(item, followed.asked.slot):
-            await _ended(self.board, followed, item)
-            return
-        able = () if item.running else takers(self.present, item.type)
-        if item.running or able:
-            followed.alone_since = self.now
-        if waited >= SILENT:
-            words = self._what_it_waits_for(item, able)
-            if words != followed.reported:
-                self.report(item.id, words)
-            followed.reported = words
-        if self.now - followed.alone_since > NO_WORKER_WAIT:
-            start = "start one with `blackboard worker`"
-            followed.has("no worker", f"waits: no worker takes {item.type!r}; {start}")
-        elif self.patience is not None and waited > self.patience:
-            after = span(self.patience)
-            words = f"has not been started after {after}; it stays due"
-            if item.running:
-                words = f"still runs ({item.owner}) after {after}, and goes on"
-            followed.has("still waiting", words)
-
-    def _what_it_waits_for(self, item: Item, able: Sequence[Member]) -> str:
-        if item.running:
-            return f"runs ({item.owner})"
-        if item.attempt > 1 and item.ready > self.at:
-            said = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
-            return f"{said}; attempt {item.attempt} may start at {stamp(item.ready)}"
-        if not able:
-            return f"waits for a worker that takes {item.type}: none is at work"
-        if self.paused:
-            resume = as_typed("`blackboard resume --board`")
-            return f"waits: the board is paused by {self.paused.by} ({resume})"
-        within = span(max(worker.cycle for worker in able))
-        return (
-            f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
-        )
-
-
-async def _ended(board: BoardTable, followed: Followed, item: Item) -> None:
-    asked = followed.asked
-    async for run in board.runs(item.id):
-        if serves(run.slot, asked.slot) and run.fence > asked.item.fence - asked.item.running:
-            followed.has("ended", _outcome_words(run), run)
-            return
-    if item.state is State.PAUSED:
-        followed.has("gone", "was paused meanwhile")
-    else:
-        followed.has("gone", "has ended, and its history does not have it any more")
 
 
 def _outcome_words(run: Run) -> str:
@@ -314,7 +323,7 @@ async def _request(
     for answer in gone:
         note(shown(f"{answer.item.id} {answer.words}"))
     if session.chosen.json:
-        emit(list(map(_record, followed)))
+        emit([result.record for result in followed])
     for result in followed:
         line = f"{result.asked.item.id} {result.words}"
         if result.run is None:
@@ -386,12 +395,6 @@ def _due(asked: Requested, trigger: str) -> str:
         return "runs; it will run once more when it has ended"
     state = "runs" if item.running else "is due now"
     return f"{state}; the run of this request follows {plural(ahead, 'run')}"
-
-
-def _record(followed: Followed) -> dict[str, Any]:
-    run = followed.run and run_record(followed.run)
-    item_id = followed.asked.item.id
-    return {"id": item_id, "end": followed.end, "message": followed.words, "run": run}
 
 
 def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:

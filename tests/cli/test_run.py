@@ -302,21 +302,21 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
     def count(owner: Any, name: str) -> None:
         read, under_way = getattr(owner, name), 0
 
-        async def counted(*about: Any) -> Any:
+        async def counted(*about: Any, **named: Any) -> Any:
             nonlocal under_way
             under_way += 1
             most[name] = max(most.get(name, 0), under_way)
             for _ in range(20):
                 await asyncio.sleep(0)
             try:
-                return await read(*about)
+                return await read(*about, **named)
             finally:
                 under_way -= 1
 
         monkeypatch.setattr(owner, name, counted)
 
     count(BoardTable, "existing")
-    count(run_module, "_ended")
+    count(run_module.Followed, "look")
 
     def finish_all() -> None:
         for name in names:
@@ -324,7 +324,7 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
 
     meanwhile(finish_all, then=11.0)
     towns("run", "town-*", "--wait")
-    assert most == {"existing": 2, "_ended": 2}
+    assert most == {"existing": 2, "look": 2}
 
 
 def test_of_many_the_looks_are_further_apart(
