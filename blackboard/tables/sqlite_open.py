@@ -346,9 +346,8 @@ def _check_users(path: Path) -> None:
             said = _other_use(path)
         if not said:
             return
-        select.select(
-            [], [], [], _PAUSE
-        )  # a process that begins or ends has one of both for a moment
+        # A process that begins or ends has one of both for a moment.
+        select.select([], [], [], _PAUSE)
     raise StoreProblem(said)
 
 
@@ -414,11 +413,10 @@ def _check_log(path: Path) -> None:
     """
     log = Path(f"{path}-wal")
     with suppress(OSError):
-        # Only where no process uses it: to close the descriptor drops this process's locks on it.
         if not log.stat().st_size or _lockers(path):
             return
-        with path.open("rb") as file:
-            header = file.read(20)
+        # It stays open: to close it would drop the locks that another thread may take meanwhile.
+        header = os.pread(os.open(path, os.O_RDONLY), 20, 0)
         if header[18:] == _NO_WAL:
             raise StoreProblem(
                 f"{log} is left of another file, and would damage the one that is here now, a copy "
