@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,14 +33,18 @@ if TYPE_CHECKING:
     from blackboard.runners.loop import RunOfLoop
     from blackboard.runners.process import ProcessRunner
     from blackboard.runners.runner import Runner
+    from blackboard.sharing.coordinator import Coordinator
     from blackboard.sharing.partitions import GroupWorker
     from blackboard.sharing.races import Races
     from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.holdings import Holding, Holdings
+    from blackboard.worker.peers import Peers
+    from blackboard.worker.permits import Permits
     from blackboard.worker.release_queue import ReleaseQueue
     from blackboard.worker.running import Runs
     from blackboard.worker.store_breaker import StoreBreaker
     from blackboard.worker.wake import Wake
+    from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
 
 MARKING = 2.0
@@ -319,16 +324,9 @@ def assemble(
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
     """Assembles a worker on `board`. `handlers` are those of the types it takes."""
-    from blackboard.worker.claimer import Claimer
-    from blackboard.worker.judge import Judge
-    from blackboard.worker.left_alone import LeftAlone
     from blackboard.worker.membership import Membership, new_member, types_as_text
-    from blackboard.worker.missed_slots import MissedSlots
-    from blackboard.worker.paused_shards import PausedShards
     from blackboard.worker.peers import Peers
     from blackboard.worker.permits import Permits
-    from blackboard.worker.stale_locks import StaleLocks
-    from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
 
     settings, events, owner = setup.settings, setup.events, setup.events.worker
@@ -351,38 +349,18 @@ def assemble(
         events.subscribe(notifier.on_event, "notify")
     coordinator = None
     if settings.coordinator and not keys.group_of(board.name):
-        from blackboard.sharing.coordinator import Coordinator
-
-        coordinator = Coordinator(
-            board=board,
-            owner=owner,
-            events=events,
-            retention=settings.retention,
-            cycle=settings.cycle,
-            steady=parts.breaker.steady,
-        )
+        coordinator = _coordinator(parts, setup)
     permits = Permits(
         board=board, renewing=parts.renewing, owner=owner, holdings=parts.holdings, freed=wake.now
     )
-    claimer = Claimer(board=board, owner=owner, runs=parts.runs, permits=permits, events=events)
-    peers, left_alone = Peers(owner, handlers), LeftAlone(events)
-    judge = Judge(board=board, handlers=handlers, peers=peers, left_alone=left_alone)
-    walk = Walk(
-        board=board,
-        runs=parts.runs,
+    peers = Peers(owner, handlers)
+    walk = _walk(
+        parts,
+        setup,
+        handlers=handlers,
         peers=peers,
-        claimer=claimer,
-        judge=judge,
-        stale_locks=StaleLocks(
-            board=board, owner=owner, handlers=handlers, claimer=claimer, left_alone=left_alone
-        ),
-        missed=MissedSlots(board=board, events=events, judge=judge),
-        paused=PausedShards(board=board, events=events),
-        heartbeat=parts.heartbeat,
-        breaker=parts.breaker,
-        events=events,
+        permits=permits,
         wake=wake,
-        cycle=settings.cycle,
         overdue_after=notifier.overdue_after if notifier else None,
     )
     member = new_member(
@@ -409,3 +387,59 @@ def assemble(
         grace=settings.grace.total_seconds(),
     )
     return worker
+
+
+def _walk(
+    parts: _Parts,
+    setup: WorkerSetup,
+    *,
+    handlers: Mapping[str, Handler],
+    peers: "Peers",
+    permits: "Permits",
+    wake: "Wake",
+    overdue_after: timedelta | None,
+) -> "Walk":
+    """The walk of a worker over its board, and what it needs alone."""
+    from blackboard.worker.claimer import Claimer
+    from blackboard.worker.judge import Judge
+    from blackboard.worker.left_alone import LeftAlone
+    from blackboard.worker.missed_slots import MissedSlots
+    from blackboard.worker.paused_shards import PausedShards
+    from blackboard.worker.stale_locks import StaleLocks
+    from blackboard.worker.walk import Walk
+
+    board, events, owner = parts.board, setup.events, setup.events.worker
+    left_alone = LeftAlone(events)
+    claimer = Claimer(board=board, owner=owner, runs=parts.runs, permits=permits, events=events)
+    judge = Judge(board=board, handlers=handlers, peers=peers, left_alone=left_alone)
+    return Walk(
+        board=board,
+        runs=parts.runs,
+        peers=peers,
+        claimer=claimer,
+        judge=judge,
+        stale_locks=StaleLocks(
+            board=board, owner=owner, handlers=handlers, claimer=claimer, left_alone=left_alone
+        ),
+        missed=MissedSlots(board=board, events=events, judge=judge),
+        paused=PausedShards(board=board, events=events),
+        heartbeat=parts.heartbeat,
+        breaker=parts.breaker,
+        events=events,
+        wake=wake,
+        cycle=setup.settings.cycle,
+        overdue_after=overdue_after,
+    )
+
+
+def _coordinator(parts: _Parts, setup: WorkerSetup) -> "Coordinator":
+    from blackboard.sharing.coordinator import Coordinator
+
+    return Coordinator(
+        board=parts.board,
+        owner=setup.events.worker,
+        events=setup.events,
+        retention=setup.settings.retention,
+        cycle=setup.settings.cycle,
+        steady=parts.breaker.steady,
+    )
