@@ -28,11 +28,16 @@ from .addresses import Policy, name_from, policy
 from .records import Window
 from .responses import Limits
 
-_ADDRESS = re.compile(r"(?:https?|webcals?|file|ftp)://\S+|file:/\S+", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?|webcals?|file|ftp)://[^\s\"<>]+|file:/[^\s\"<>]+", re.IGNORECASE)
 _NOTE = re.compile(r"[a-z][a-z0-9_-]*\s*[:=]\s")
 _RULE = re.compile(r"[-=*#_~]{3,}")
 _PRIMARY = re.compile(r"[\s,;|]+primary\s*[=:]\s*(?:true|yes)\s*$", re.IGNORECASE)
-_AROUND = " \t|,;=:\u2013\u2014\"'<>()"
+_AROUND = " \t|,;=:*-\u2013\u2014\"'<>()\u200b"
+_BEHIND = "\"'>,;\u201c\u201d\u200b"
+"""What stands behind an address, and is not of it."""
+_NO_NAME = re.compile(r"\d{1,4}[.)]?|[\u201c\u201d\u201e]*")
+"""Matches the number of a line, and a quote that begins with the address."""
+_PAIRS = {")": "(", "]": "["}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,27 @@ def _feeds_in(line: str, above: str) -> Iterator[Listed]:
     text, *comment = re.split(r"\s#", rest, maxsplit=1)
     others = _ADDRESS.findall(text)
     after = "" if others or not text.strip(_AROUND) else rest
-    name = before.strip(_AROUND) or after.strip(_AROUND)
+    name = _bare(before) or _bare(after)
     name = name or _name_in("".join(comment).strip(), above) or above
     for one in (first[0], *others):
-        yield Listed(one.rstrip("\"'>,;"), name, bool(marks))
+        yield Listed(_without_end(one), name, bool(marks))
+
+
+def _bare(text: str) -> str:
+    """A name without what surrounds it, such as the brackets of Markdown; "" where it is none."""
+    text = text.strip(_AROUND).removesuffix("[").strip(_AROUND)
+    if _NO_NAME.fullmatch(text):
+        return ""
+    return text[1:-1] if text[:1] == "[" and text.find("]") == len(text) - 1 else text
+
+
+def _without_end(address: str) -> str:
+    """An address without the signs behind it, and without a bracket that was opened before it."""
+    address = address.rstrip(_BEHIND)
+    last = address[-1:]
+    if last in _PAIRS and address.count(last) > address.count(_PAIRS[last]):
+        return _without_end(address[:-1])
+    return address
 
 
 _MOST_FEEDS = 2_000

@@ -174,6 +174,32 @@ LISTS = {
         "One https://a.org/x, webcal://b.org/y;",
         [("https://a.org/x", "One"), ("webcal://b.org/y", "One")],
     ),
+    "a dash between": ("One - https://a.org/x", [("https://a.org/x", "One")]),
+    "a list of dashes": (
+        "- https://a.org/x\n* One: https://b.org/y",
+        [
+            ("https://a.org/x", ""),
+            ("https://b.org/y", "One"),
+        ],
+    ),
+    "a list of numbers": (
+        "1. https://a.org/x\n2) 1. FC https://b.org/y",
+        [
+            ("https://a.org/x", ""),
+            ("https://b.org/y", "2) 1. FC"),
+        ],
+    ),
+    "a link of Markdown": ("* [One](https://a.org/x)", [("https://a.org/x", "One")]),
+    "in brackets": (
+        "(https://a.org/x)\n<https://b.org/y>\nTwo [https://c.org/z]",
+        [("https://a.org/x", ""), ("https://b.org/y", ""), ("https://c.org/z", "Two")],
+    ),
+    "with brackets of its own": ("https://a.org/x_(y)", [("https://a.org/x_(y)", "")]),
+    "in other quotes": ("\u201chttps://a.org/x\u201d", [("https://a.org/x", "")]),
+    "a name with other quotes": (
+        "A \u201cOne\u201d https://a.org/x\u200b",
+        [("https://a.org/x", "A \u201cOne\u201d")],
+    ),
     "nothing": ("\n \n# comment\n", []),
 }
 
