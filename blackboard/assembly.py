@@ -160,9 +160,9 @@ def _watchdog(
         """Marks the lock through a new connection, because the loop of the worker's is blocked."""
         async with asyncio.timeout(MARKING):
             table = await open_table(store, board.clock)
-            its = board.group(run.type) if run.type in groups else board
+            board_of_run = board.group(run.type) if run.type in groups else board
             try:
-                await mark_standstill(its.using(table), run.id, run.fence)
+                await mark_standstill(board_of_run.using(table), run.id, run.fence)
             finally:
                 await table.close()
 

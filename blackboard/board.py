@@ -447,8 +447,8 @@ class Board:
         """
         now = await self._table.table.now()
         new, added = list[additions.New](), list[str]()
-        for item_id, its in params.items():
-            new.append(self._new(item_id, item_type, its, first=first, options=options, now=now))
+        for item_id, own in params.items():
+            new.append(self._new(item_id, item_type, own, first=first, options=options, now=now))
             await asyncio.sleep(0)  # they may be very many, and a worker lives on this loop
         left = await additions.add_missing(
             self._table, new, on_added=lambda batch: added.extend(item.id for item in batch)

@@ -133,8 +133,9 @@ class EventEmitter:
             if subscription is not failed:
                 subscription.takes(event)
 
-    def _trouble(self, of: Subscription, message: str) -> EventsMissed:
-        return EventsMissed(self.worker, message=message, subscriber=of.name, failures=of.failures)
+    def _trouble(self, failed: Subscription, message: str) -> EventsMissed:
+        name, failures = failed.name, failed.failures
+        return EventsMissed(self.worker, message=message, subscriber=name, failures=failures)
 
 
 def _words(problem: BaseException) -> str:

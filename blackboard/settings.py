@@ -419,7 +419,8 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
         kind = RouteTable if path[:2] == ("notify", "routes") else _TABLES.get(section, Settings)
         names = kind.__struct_fields__
         near = difflib.get_close_matches(_OPTIONS.get(field, field), names, 1)
-        home = next((table for table, of in _TABLES.items() if field in of.__struct_fields__), None)
+        tables = _TABLES.items()
+        home = next((name for name, table in tables if field in table.__struct_fields__), None)
         remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
         if home and home != section and not near:
             remedy = f"write it below [{home}]"

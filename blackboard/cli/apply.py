@@ -159,8 +159,8 @@ class _Apply:
         check_against(there, self.sources, limit=board.table.max_value if board else MAX_VALUE)
         now = await board.table.now() if board else SystemClock().now()
         declared = [declaration for _, _, declaration in each_item(self.sources)]
-        mine = {source.by for source in self.sources} if self.prune else set()
-        plan = make_plan(declared, there, prune=mine, resolve=self.session.resolve, now=now)
+        prune = {source.by for source in self.sources} if self.prune else set()
+        plan = make_plan(declared, there, prune=prune, resolve=self.session.resolve, now=now)
         plan = self._with_first(plan, now)
         if plan.add:
             check_not_made(self.session.name)
@@ -331,7 +331,7 @@ async def _add(
         for declaration in declared
     ]
     return await add_all(
-        board, new, tombstones=found, on_added=lambda some: done.update(item.id for item in some)
+        board, new, tombstones=found, on_added=lambda items: done.update(item.id for item in items)
     )
 
 

@@ -167,10 +167,10 @@ class BoardView:
             lines = self._item(width)
         else:
             return self._list(width, height)
-        scroll, some = self.state.scroll.part_of(lines, max(height - 1, 1))
+        scroll, on_screen = self.state.scroll.part_of(lines, max(height - 1, 1))
         self.state = replace(self.state, scroll=scroll)
         part = f"lines {scroll.place}" if scroll.place else ""
-        return [*some, self._bottom(width, [part, "Esc back, ? keys"])]
+        return [*on_screen, self._bottom(width, [part, "Esc back, ? keys"])]
 
     def _list(self, width: int, height: int) -> Sequence[Line]:
         found = self.state.found
@@ -192,9 +192,9 @@ class BoardView:
         if not state.items:
             words = "no item matches; Esc takes the filter away" if state.filter else "no items"
             return [[(words, Style.QUIET)]]
-        some = state.items[state.top : state.top + state.page]
+        on_screen = state.items[state.top : state.top + state.page]
         times = ShownTimes(found.now, self._absolute)
-        rows = [item_cells(status, times, held=found.held) for status in some]
+        rows = [item_cells(status, times, held=found.held) for status in on_screen]
         lines = list(table(times.columns(ITEM_COLUMNS), rows, width=max(width - len(MARK), 1)))
         marked = [_marked(line, " " * len(MARK)) for line in lines]
         at = state.chosen - state.top + 1

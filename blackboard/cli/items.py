@@ -156,7 +156,7 @@ async def _add(
                 board,
                 new,
                 tombstones=tombstones,
-                on_added=lambda some: added.update((item.id, item) for item in some),
+                on_added=lambda items: added.update((item.id, item) for item in items),
             )
             for item_id, problem in left.items():
                 raise BadInput("add", f"{item_id}: {problem}")

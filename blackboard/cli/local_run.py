@@ -317,11 +317,11 @@ async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context)
 @contextmanager
 def _forks_end() -> Iterator[None]:
     """Ends a fork of this process that was made inside, and that has returned or raised."""
-    mine = os.getpid()
+    own_pid = os.getpid()
     try:
         yield
     finally:
-        if os.getpid() != mine:
+        if os.getpid() != own_pid:
             os._exit(0)
 
 

@@ -322,11 +322,11 @@ class FollowedRuns:
 
     def line(self, run: Run) -> None:
         columns = width() or LEAST
-        titles, line = (text_of(some, colour=colour()) for some in tail_lines(run, columns))
+        titles, ended = (text_of(line, colour=colour()) for line in tail_lines(run, columns))
         if columns != self._columns:
             self._columns = columns
             click.echo(titles)
-        click.echo(line)
+        click.echo(ended)
 
 
 FOLLOWED = {"stop", "id", "type", "outcome", "took", "result or error"}

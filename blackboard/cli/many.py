@@ -92,9 +92,9 @@ async def add_all(
     with steps("adding", len(new)) as done:
         stopped = asyncio.Event()
 
-        def added(some: Sequence[Item]) -> None:
-            done.moved(len(some))
-            on_added(some)
+        def added(items: Sequence[Item]) -> None:
+            done.moved(len(items))
+            on_added(items)
             if stopped.is_set():
                 raise asyncio.CancelledError
 

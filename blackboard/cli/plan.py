@@ -170,7 +170,7 @@ class ApplyPlan:
     def counts(self) -> list[str]:
         """The numbers of items added, changed and removed, in words."""
         counts = {"added": self.add, "changed": self.change, "removed": self.remove}
-        return [f"{len(some):,} {word}" for word, some in counts.items() if some]
+        return [f"{len(items):,} {word}" for word, items in counts.items() if items]
 
     def lines(self, now: datetime) -> Iterator[str]:
         """For people: one step a line, and their numbers. Items that only belong to another file

@@ -146,5 +146,5 @@ def picture(found: ItemsFound, *, absolute: bool) -> str:
         for ((text, style),) in warning_lines(found.items)
         for line in paragraph(text, columns, margin="  ", style=style)
     ]
-    parts = [texts_of(some, colour=colour()) for some in (head, lines, warned)]
+    parts = [texts_of(part, colour=colour()) for part in (head, lines, warned)]
     return "\n\n".join(filter(None, (*parts, wrapped(found_summary(found)))))

@@ -148,7 +148,7 @@ class Simulated:
     def faults(self) -> Mapping[str, int]:
         counts = {trouble: self.figures.troubles[name] for trouble, name in COUNTED.items()}
         fates = Counter(message.fate for message in self.world.fated)
-        counts |= {trouble: sum(fates[fate] for fate in some) for trouble, some in FATES.items()}
+        counts |= {trouble: sum(fates[fate] for fate in kinds) for trouble, kinds in FATES.items()}
         chosen = self.scenario.faults - {Fault.SKEW}
         return {fault.value: counts[fault] for fault in Fault if fault in chosen}
 
@@ -159,8 +159,8 @@ class Simulated:
         return story_of(self.violation.item, [*self.world.trace.last], scenario=self.scenario)
 
 
-def _share(some: float, whole: float) -> float:
-    return some / whole if whole else 0.0
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 def lines(found: Simulated) -> Iterator[str]:
@@ -205,7 +205,10 @@ def _rows(found: Simulated) -> list[Line]:
         ("bill", bill, priced),
     ]
     rows += [(f"fault: {name}", f"{count:,}", "") for name, count in found.faults.items()]
-    return [((a, Style.PLAIN), (b, Style.TITLE), (c, Style.QUIET)) for a, b, c in rows]
+    return [
+        ((name, Style.PLAIN), (value, Style.TITLE), (meaning, Style.QUIET))
+        for name, value, meaning in rows
+    ]
 
 
 def _violated(found: Simulated, violation: Violation) -> Iterator[str]:

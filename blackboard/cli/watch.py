@@ -291,8 +291,8 @@ class PageView:
             else self._drawn(width)
         )
         room = max(height - page.head - 1, 1)
-        self._scroll, some = self._scroll.part_of(page.body[page.head :], room)
-        lines = [*page.body[: page.head], *some]
+        self._scroll, on_screen = self._scroll.part_of(page.body[page.head :], room)
+        lines = [*page.body[: page.head], *on_screen]
         if self.trouble:
             return [*lines, [(self.trouble, Style.BAD)]]
         parts = [

@@ -83,8 +83,8 @@ class Scroll(Struct, frozen=True, kw_only=True):
     def part_of(self, lines: Sequence[Line], page: int) -> tuple["Scroll", list[Line]]:
         """The same for these lines on a screen of so many, and those that are on it."""
         scroll = replace(self, lines=len(lines), page=page).fitted()
-        some = list(lines[scroll.down : scroll.down + page])
-        return scroll, some + [()] * (page - len(some))
+        on_screen = list(lines[scroll.down : scroll.down + page])
+        return scroll, on_screen + [()] * (page - len(on_screen))
 
     @property
     def place(self) -> str:

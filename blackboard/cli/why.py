@@ -31,7 +31,7 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
         emit(found)
     else:
         lines = (why_lines(reasons.headline, reasons.facts.items(), width()) for reasons in found)
-        click.echo("\n\n".join(texts_of(some, colour=False) for some in lines))
+        click.echo("\n\n".join(texts_of(of_item, colour=False) for of_item in lines))
     return 0
 
 

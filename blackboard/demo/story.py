@@ -273,9 +273,9 @@ def files_in(folder: Path) -> Iterator[str]:
     """The files that the towns' runs have written: a line for each kind."""
     there = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     for ending, about in KINDS:
-        mine = [path for path in there if path.name[path.name.index(".") :] == ending]
-        size = sum(path.stat().st_size for path in mine)
-        yield f"{len(mine):2} {ending:12} {size / 1000:4.0f} kB  {about}"
+        of_kind = [path for path in there if path.name[path.name.index(".") :] == ending]
+        size = sum(path.stat().st_size for path in of_kind)
+        yield f"{len(of_kind):2} {ending:12} {size / 1000:4.0f} kB  {about}"
 
 
 def failed_feeds(report: Path) -> Iterator[tuple[str, str]]:

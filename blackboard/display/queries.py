@@ -374,13 +374,13 @@ async def newest_runs(
     found: list[ListedRun] = []
     until, is_there = board.clock.monotonic() + longest, False
     at_once = 1
-    while some := [*islice(in_turn, at_once)]:
+    while next_items := [*islice(in_turn, at_once)]:
         if len(found) == limit:
             (stop, _, _), _ = found[-1]
-            some = [item for item in some if _latest(item, now).timestamp() >= -stop]
-        if not some:
+            next_items = [item for item in next_items if _latest(item, now).timestamp() >= -stop]
+        if not next_items:
             break
-        heard = _latest(some[0], now).timestamp()
+        heard = _latest(next_items[0], now).timestamp()
         if heard < query.begins and not is_there:
             until, is_there = board.clock.monotonic() + longest, True
         elif board.clock.monotonic() >= until:
@@ -390,7 +390,7 @@ async def newest_runs(
             place = (-heard, "", 0)
             return [(cursor, run) for cursor, run in found if cursor < place], place
         at_once = min(2 * at_once, AT_ONCE)
-        for listed in await _matching(some, query, read, now=now, limit=limit):
+        for listed in await _matching(next_items, query, read, now=now, limit=limit):
             if len(found) < limit or listed[0] < found[-1][0]:
                 insort(found, listed, key=itemgetter(0))
                 del found[limit:]

@@ -90,8 +90,8 @@ def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]])
     for source in handlers:
         if isinstance(source, str | os.PathLike):
             found += _handlers_at(os.fspath(source), Path.cwd(), folders)
-        elif some := handlers_of(source):
-            found += some
+        elif marked := handlers_of(source):
+            found += marked
         else:
             is_module = isinstance(source, ModuleType)
             remedy = "name its functions" if is_module else "put @handler above it"

@@ -36,12 +36,12 @@ def board_metrics(overview: Overview) -> Iterator[Metric]:
     yield _gauge(
         "items",
         "Items by type and state.",
-        {(name, state): of[state] for name, of in by_type.items() for state in STATES},
+        {(name, state): counts[state] for name, counts in by_type.items() for state in STATES},
         "type",
         "state",
     )
     for condition, meaning in CONDITIONS.items():
-        values = {name: of[condition] for name, of in by_type.items()}
+        values = {name: counts[condition] for name, counts in by_type.items()}
         yield _gauge(f"items_{condition}", meaning, values, "type")
     waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
     meaning = "How long an item has been ready, the longest time."
@@ -57,7 +57,7 @@ def board_metrics(overview: Overview) -> Iterator[Metric]:
     yield _gauge(
         "partitions",
         "Partitions: held, free, or paused.",
-        {(group.name, state): of for group in groups for state, of in _shares(group).items()},
+        {(group.name, state): n for group in groups for state, n in _shares(group).items()},
         "group",
         "state",
     )

@@ -214,8 +214,8 @@ def counting(
     hold locks that are not stale, `leaving` are about to end. While a group `begins`, nothing of it
     has been held for a round.
     """
-    some = {worker for worker, twice in announced.items() if twice or begins or worker in owners}
-    return frozenset(({me} | some) - (set(leaving) - {me}))
+    live = {worker for worker, twice in announced.items() if twice or begins or worker in owners}
+    return frozenset(({me} | live) - (set(leaving) - {me}))
 
 
 def youngest(since: Mapping[str, float], count: int) -> Sequence[str]:

@@ -319,9 +319,9 @@ class GroupWorker:
                 decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
         await self._take(look, decision.take)
         if decision.release and not self._stopping:
-            mine = {name for name, owner in picture.held.items() if owner == self.owner}
-            mine.difference_update(picture.paused)
-            self._release_youngest(mine, keep=len(mine) - decision.release)
+            held = {name for name, owner in picture.held.items() if owner == self.owner}
+            held.difference_update(picture.paused)
+            self._release_youngest(held, keep=len(held) - decision.release)
         return decision.again
 
     def _is_late(self, now: float) -> bool:
@@ -520,14 +520,14 @@ class GroupWorker:
         """Ends the pumps of these partitions that were begun last, so that `keep` go on. Pumps that
         are about to end, or have ended since the rows were read, are not among those.
         """
-        mine = {
+        going_on = {
             held.claim.id: held
             for held in self.holdings
             if held.claim.id in names and not held.asked_to_end and not held.ended
         }
-        since = {name: held.claim.lock.since.timestamp() for name, held in mine.items()}
+        since = {name: held.claim.lock.since.timestamp() for name, held in going_on.items()}
         for name in youngest(since, max(len(since) - keep, 0)):
-            self._end(mine[name], SHARED)
+            self._end(going_on[name], SHARED)
 
     def _end(self, held: Holding, reason: str) -> None:
         """Asks a pump to end, once, and stops it when its time is up."""

@@ -144,7 +144,7 @@ class Shadows:
             record = touch.new or touch.old
             assert record is not None, "a batch was applied and left nothing"
             touches.setdefault(record.id, []).append(touch)
-        return [self._change(item_id, mine, written) for item_id, mine in touches.items()]
+        return [self._change(item_id, of_item, written) for item_id, of_item in touches.items()]
 
     def _change(self, item_id: str, touches: list[Touch], written: Written) -> AppliedChange:
         shadow = self.of.setdefault(item_id, Shadow())

@@ -231,7 +231,7 @@ class HandlerRuns:
 
     def __iter__(self) -> Iterator[HandlerRun]:
         """Iterates over a copy of the runs that have not ended."""
-        return iter([run for some in self.by_item.values() for run in some])
+        return iter([run for runs in self.by_item.values() for run in runs])
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
         run = self.others.get(call.item.type, self._run)(process, call, report)

@@ -90,7 +90,7 @@ class Figures:
 
     def later_than(self, seconds: float) -> int:
         """Runs that started, or still wait, more than so many seconds after they were ready."""
-        return sum(lag > seconds for some in (self.lags, self.waits) for lag in some)
+        return sum(lag > seconds for lag in (*self.lags, *self.waits))
 
 
 def _waits(store: Store) -> Iterator[float]:

@@ -397,11 +397,11 @@ def _drawn_for_workers(
                 yield Injection(at + seat * apart, fault, seat)
 
 
-Some = TypeVar("Some")
+Choice = TypeVar("Choice")
 
 
-def _pick(chance: SeededChance, some: Sequence[Some]) -> Some:
-    return some[_number(chance, len(some))]
+def _pick(chance: SeededChance, choices: Sequence[Choice]) -> Choice:
+    return choices[_number(chance, len(choices))]
 
 
 def _number(chance: SeededChance, count: int) -> int:

@@ -124,9 +124,9 @@ class Shrinker:
         size = max(len(parts()) // 2, 1)
         while parts():
             start = 0
-            while start < len(some := tuple(parts())):
-                yield some[:start] + some[start + size :]
-                if len(parts()) == len(some):
+            while start < len(there := tuple(parts())):
+                yield there[:start] + there[start + size :]
+                if len(parts()) == len(there):
                     start += size
             if size == 1:
                 return

@@ -60,15 +60,15 @@ class _Range(NamedTuple):
 
     def may_show(self, reply: "_Range") -> bool:
         """Whether a reply may be of this clock."""
-        mine = self.widened(reply.at)
-        return mine.low - JUMP <= reply.high and reply.low <= mine.high + JUMP
+        own = self.widened(reply.at)
+        return own.low - JUMP <= reply.high and reply.low <= own.high + JUMP
 
     def narrowed(self, reply: "_Range") -> "_Range":
         """The range after a reply of this clock."""
-        mine = self.widened(reply.at)
-        if reply.low > mine.high or reply.high < mine.low:
-            return _Range(min(reply.low, mine.low), max(reply.high, mine.high), reply.at)
-        return _Range(max(reply.low, mine.low), min(reply.high, mine.high), reply.at)
+        own = self.widened(reply.at)
+        if reply.low > own.high or reply.high < own.low:
+            return _Range(min(reply.low, own.low), max(reply.high, own.high), reply.at)
+        return _Range(max(reply.low, own.low), min(reply.high, own.high), reply.at)
 
 
 class ServiceClock:

@@ -105,12 +105,12 @@ class Connection:
         """Raises BadInput when `address` is of another account."""
         there = netloc(urlsplit(address.endpoint))
         if self.account and address.account and self.account != address.account:
-            mine, theirs = f"account {self.account}", f"account {address.account}"
+            own, other = f"account {self.account}", f"account {address.account}"
         elif self.host and self.host != there:
-            mine, theirs = self.host, there
+            own, other = self.host, there
         else:
             return
-        problem = f"it is of {mine}, and the store of {theirs}"
+        problem = f"it is of {own}, and the store of {other}"
         raise BadInput(CONNECTION_STRING, problem, "unset it, or name a table of its account")
 
 

@@ -313,8 +313,8 @@ class Snapshot:
         if traces is None:
             return  # too many are due: the next full reading shows them
         unchanged = traces.keys() - self._unread
-        with self._taken_out(set(islice(self._unread, MOST_CHANGES))) as some:
-            read = await self._read(some, locks, now)
+        with self._taken_out(set(islice(self._unread, MOST_CHANGES))) as changed:
+            read = await self._read(changed, locks, now)
         read |= await self._aged(unchanged, locks, now)
         self._put_all({item_id: read[item_id] for item_id in read.keys() - self._unread})
         self.at = now

@@ -225,8 +225,9 @@ class LimitInvariants:
         if limit is None:
             return True
         since = self.timeline.now - LEASE
-        used = (its for its, moment in self._touched.values() if moment > since)
-        return sum((its.type, its.value) == limit.name for its in used) < limit.most
+        used = (permit for permit, moment in self._touched.values() if moment > since)
+        held = sum((permit.type, permit.value) == limit.name for permit in used)
+        return held < limit.most
 
     def freed(self, item: Item) -> float:
         """The moment when a permit for an item was last given back, or taken over."""
