@@ -20,7 +20,7 @@ from blackboard.schedule.times import duration_of
 from blackboard.settings import Settings
 from blackboard.spec import MOST_SLOTS, check_count
 from blackboard.stores import when_woken
-from blackboard.tasks import in_thread
+from blackboard.tasks import cancel_all, in_thread
 from blackboard.worker import sigterm
 
 if TYPE_CHECKING:
@@ -226,9 +226,7 @@ class BoardWorker:
                     self._stop(at_once=True)
                     await asyncio.wait(left, timeout=LONGEST_END)
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await cancel_all(tasks)
         for task in sorted(tasks, key=asyncio.Future.cancelled):  # errors before what they ended
             task.result()
 

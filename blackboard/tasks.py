@@ -4,7 +4,7 @@ that is finished despite a cancellation, and calls in threads.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -27,6 +27,14 @@ async def until_one_ends(*waiting: Awaitable[object]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def cancel_all(tasks: Iterable["asyncio.Future[Any]"]) -> None:
+    """Cancels tasks, and waits until all have ended. Their results and errors are dropped."""
+    ending = [*tasks]
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 async def in_turns(

@@ -63,6 +63,7 @@ from blackboard.runners.secrets import Mask, mask_of_worker
 from blackboard.runners.signals import LoopSignal, ThreadSignal
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
+from blackboard.tasks import cancel_all
 from blackboard.why import permit_rows
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
@@ -284,9 +285,7 @@ class LocalRun:
         try:
             return (await release(board, [finished], renewals=HeldRenewals([holding])))[0]
         finally:
-            for task in keeping:
-                task.cancel()
-            await asyncio.gather(*keeping, return_exceptions=True)
+            await cancel_all(keeping)
 
 
 def call(handler: Handler, item: HandlerItem, context: Context) -> Any:

@@ -25,6 +25,7 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.protocol.board_table import BoardTable
 from blackboard.schedule.times import parse_duration
 from blackboard.table import Busy, TableError, Unavailable
+from blackboard.tasks import cancel_all
 
 Work = Callable[[], Awaitable[None]]
 """A change of the board that a key has asked for."""
@@ -120,9 +121,7 @@ class WatchLoop:
                     if task.done():
                         task.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     def pressed(self, key: str) -> None:
         if self._view.is_over:

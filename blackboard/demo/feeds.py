@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from blackboard.clock import Clock
+from blackboard.tasks import cancel_all
 
 _WIDTH = 70
 
@@ -293,9 +294,7 @@ class _Site:
         return _message("200 OK", page.kind, page.body)
 
     async def close(self) -> None:
-        for task in tuple(self._answering):
-            task.cancel()
-        await asyncio.gather(*self._answering, return_exceptions=True)
+        await cancel_all(self._answering)
 
 
 def _message(status: str, kind: str, body: bytes) -> bytes:

@@ -21,6 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
+from blackboard.tasks import cancel_all
 from blackboard.web.access import visitor_of
 from blackboard.web.site import (
     PageFunction,
@@ -119,10 +120,7 @@ class Fragments:
 
     async def close(self) -> None:
         """Stop making those that are not ready."""
-        making = [*self._making.values()]
-        for task in making:
-            task.cancel()
-        await asyncio.gather(*making, return_exceptions=True)
+        await cancel_all(self._making.values())
 
 
 def _size(key: _Key, made: Fragment) -> int:

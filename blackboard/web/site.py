@@ -44,7 +44,7 @@ from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.zones import find_zone
 from blackboard.settings import Settings
-from blackboard.tasks import in_thread
+from blackboard.tasks import cancel_all, in_thread
 from blackboard.web.access import SESSION_LASTS, Access, Sessions, Visitor, cookie_name, visitor_of
 from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
@@ -185,10 +185,7 @@ class Site:
             reading.until = ended + max(SHARE * (ended - began), at_least)
 
     async def close(self) -> None:
-        reading = [kept.task for kept in self._readings.values() if not kept.task.done()]
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
+        await cancel_all(kept.task for kept in self._readings.values())
 
     # ---- answering
 
