@@ -95,7 +95,7 @@ async def recording_action(
     try:
         yield done
     finally:
-        changed = [one for one in ids if one in done.ids]
+        changed = [item_id for item_id in ids if item_id in done.ids]
         detail = ", ".join(dict.fromkeys(done.details))
         try:
             ended = [await said(ids=changed, detail=detail)] if changed else []
@@ -177,7 +177,7 @@ def changed_fields(before: Item, after: Item) -> list[str]:
     ]
     of_its_type = ("schedule", "timezone") if not {*fields} & {*OF_ITS_SCHEDULE} else ()
     names = (*of_its_type, "type", "first", "checkpoint")
-    others = [one for one in names if getattr(before, one) != getattr(after, one)]
+    others = [name for name in names if getattr(before, name) != getattr(after, name)]
     return [*fields, *param_names(params), *others]
 
 

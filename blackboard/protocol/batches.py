@@ -80,9 +80,9 @@ _WORK = tuple(name for name in Work.__struct_fields__ if name != "etag")
 _values = attrgetter(*_WORK)
 
 
-def _work(one: Work) -> dict[str, Any]:
+def _work(work: Work) -> dict[str, Any]:
     """The fields that an item and its token have in common."""
-    return dict(zip(_WORK, _values(one), strict=True))
+    return dict(zip(_WORK, _values(work), strict=True))
 
 
 _FIELDS = tuple(name for name in Item.__struct_fields__ if name not in {"id", "etag"})

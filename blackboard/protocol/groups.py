@@ -47,7 +47,7 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     def those(self, state: PartitionState) -> Sequence[Partition]:
         """The partitions in a state."""
-        return [one for one in self.partitions if one.state is state]
+        return [partition for partition in self.partitions if partition.state is state]
 
     @property
     def failing(self) -> Sequence[Partition]:
@@ -64,7 +64,7 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
     @property
     def free(self) -> timedelta:
         """The longest time for which a partition has had no worker."""
-        return max((one.free for one in self.partitions), default=timedelta(0))
+        return max((partition.free for partition in self.partitions), default=timedelta(0))
 
     @property
     def is_well(self) -> bool:
@@ -77,7 +77,7 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
     @property
     def counts(self) -> Sequence[int]:
         """How many partitions each worker holds, if it holds any; ascending."""
-        owners = [one.holder for one in self.partitions if one.holder]
+        owners = [partition.holder for partition in self.partitions if partition.holder]
         return sorted(Counter(owners).values())
 
 
@@ -121,7 +121,7 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
     found = [(row, group_trouble(row, meta))]
     found += [] if its is None else [(its, board_trouble(its, own))]
     status = await read_status(group)
-    newer = [why for one, why in found if why and version_of(one.data) > VERSION]
+    newer = [why for row, why in found if why and version_of(row.data) > VERSION]
     newer += [
         f"a newer version wrote the row {key} in {group.name} (upgrade blackboard)"
         for key in group.newer
@@ -130,13 +130,13 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
         name=name,
         lease=lease,
         partitions=[
-            judged(one, lease=lease, now=status.now, resumed=resumed_at(one.item))
-            for one in status.statuses
-            if one.item.type == name
+            judged(partition, lease=lease, now=status.now, resumed=resumed_at(partition.item))
+            for partition in status.statuses
+            if partition.item.type == name
         ],
         now=status.now,
         board=group.name,
-        damaged=[why for one, why in found if why and version_of(one.data) <= VERSION],
+        damaged=[why for row, why in found if why and version_of(row.data) <= VERSION],
         newer=newer,
         unreadable=group.unreadable,
     )
@@ -190,7 +190,7 @@ def check_held(
         for name in OF_ITS_TIMES
         if getattr(spec, name) not in (getattr(usual, name), getattr(before or Spec(), name))
     ]
-    for name in sorted(wrong, key=lambda one: not getattr(spec, one)):  # what was said first
+    for name in sorted(wrong, key=lambda option: not getattr(spec, option)):  # what was said first
         none = "time limit" if name == "timeout" else "schedule"
         raise BadInput(name, f"{which} held, and have no {none}", f"leave out {name}")
     if group == keys.LEADERS and spec.stale_after not in {

@@ -45,7 +45,9 @@ class Elections(BoardStatus, frozen=True, kw_only=True):
     @property
     def coordinator(self) -> ItemStatus | None:
         """The election of the coordinator; None where no worker leads it."""
-        found = (one for one in self.statuses if one.item.id == COORDINATOR and one.holder)
+        found = (
+            status for status in self.statuses if status.item.id == COORDINATOR and status.holder
+        )
         return next(found, None)
 
 
@@ -65,7 +67,7 @@ async def read_elections(board: BoardTable, name: str | None = None) -> Election
         raise BadInput("board", trouble)
     else:
         elections = await open_elections(board)
-        items = [one async for one in elections.items() if name is None or one.id == name]
+        items = [item async for item in elections.items() if name is None or item.id == name]
         status = await read_status(elections, items)
         bad = elections.unreadable + elections.newer
         if name is not None and keys.item_key(name) in bad:

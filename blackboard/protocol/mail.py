@@ -24,8 +24,8 @@ async def send(board: BoardTable, messages: Sequence[Message]) -> dict[str, Mess
     batch that is never answered may be lost.
     """
     sent = await board.table.now()
-    made = {keys.mail_key(one.to, sent, board.chance.nonce()): one for one in messages}
-    ops = [Insert(key, data_of(one)) for key, one in made.items()]
+    made = {keys.mail_key(message.to, sent, board.chance.nonce()): message for message in messages}
+    ops = [Insert(key, data_of(message)) for key, message in made.items()]
     partition, most = keys.mail_partition(board.name), board.table.max_rows
     for start in range(0, len(ops), most):
         with suppress(Unknown):

@@ -91,9 +91,9 @@ class _Renaming:
     async def go_on(self) -> Changed | None:
         """Takes the next step, by the rows of both items. None: there are more steps."""
         old, new = await self._board.item(self._old_id), await self._board.item(self._new_id)
-        for one in (old, new):
-            if one is not None:
-                check_version(one)
+        for item in (old, new):
+            if item is not None:
+                check_version(item)
         is_done = not _is_there(old) and new is not None and is_copied(new, self._old_id)
         if _is_there(new) and not (is_done or self._is_unfinished(new)):
             raise AlreadyThere(self._new_id, "choose another name")

@@ -29,13 +29,13 @@ def warnings_in(result: str) -> list[str]:
         return []
     found = _said(result).warnings
     texts = found if isinstance(found, list) else []
-    return list(warnings_of(one for one in texts if isinstance(one, str)))
+    return list(warnings_of(text for text in texts if isinstance(text, str)))
 
 
 def warnings_of(texts: Iterable[str]) -> tuple[str, ...]:
     """Texts as they are kept: each once, on a line of bounded length, and a bounded number."""
-    lines = (" ".join(one.split()) for one in texts)
-    return tuple(dict.fromkeys(one[:LONGEST_WARNING] for one in lines if one))[:MOST_WARNINGS]
+    lines = (" ".join(text.split()) for text in texts)
+    return tuple(dict.fromkeys(line[:LONGEST_WARNING] for line in lines if line))[:MOST_WARNINGS]
 
 
 def report_in(result: str) -> str:

@@ -226,24 +226,24 @@ async def delete_tombstones(
     is of a newer version; all of them stay where the floor cannot be read.
     """
     runs, bare, rests = 0, [], Rests(pause)
-    for one in tombstones:
+    for tombstone in tombstones:
         await rests.before(histories=1)
-        partition, found, ops = board.partition(one.id), 0, list[Delete]()
-        async for row in board.table.scan(partition, *keys.runs_range(one.id)):
+        partition, found, ops = board.partition(tombstone.id), 0, list[Delete]()
+        async for row in board.table.scan(partition, *keys.runs_range(tombstone.id)):
             await rests.before(runs=1)
-            if (keys.fence_in(row.key) or 0) <= one.fence:
+            if (keys.fence_in(row.key) or 0) <= tombstone.fence:
                 found += 1
                 if version_of(row.data) <= VERSION:
                     ops.append(Delete(row.key, row.etag))
         deleted = await try_delete(board.table, partition, ops)
         runs += deleted
         if deleted == found:
-            bare.append(one)
+            bare.append(tombstone)
     if not bare:
         return Pruned(runs=runs)
     await pause()
     try:
-        await raise_floor(board, max(one.fence for one in bare))
+        await raise_floor(board, max(tombstone.fence for tombstone in bare))
     except BadRow as problem:
         return Pruned(runs=runs, in_the_way=problem)
     return Pruned(runs=runs, tombstones=await _delete_each(board, bare))
@@ -270,7 +270,7 @@ async def _delete_each(board: BoardTable, tombstones: Sequence[Item]) -> int:
     """Deletes tombstones in one batch, without those that have changed, and returns how many."""
     left = list(tombstones)
     while left:
-        ops = [Delete(keys.item_key(one.id), one.etag) for one in left]
+        ops = [Delete(keys.item_key(tombstone.id), tombstone.etag) for tombstone in left]
         try:
             await board.table.commit(board.partition(left[0].id), ops)
         except Conflict as refusal:

@@ -101,7 +101,7 @@ def _kind(hint: Any) -> Any:
 def _list_reader(hint: Any) -> Reader:
     decode = msgspec.json.Decoder(hint).decode
     kind, _ = get_args(hint)
-    times = [name for name, one in get_type_hints(kind).items() if one is datetime]
+    times = [name for name, type_ in get_type_hints(kind).items() if type_ is datetime]
 
     def read(text: object) -> tuple[Any, ...] | None:
         if text == "":
@@ -110,7 +110,7 @@ def _list_reader(hint: Any) -> Reader:
             found: tuple[Any, ...] = decode(text)  # type: ignore[arg-type] # it raises TypeError
         except (TypeError, ValueError, RecursionError):
             return None
-        is_far = any(getattr(one, name).year not in YEARS for one in found for name in times)
+        is_far = any(getattr(record, name).year not in YEARS for record in found for name in times)
         return None if is_far else found
 
     return read

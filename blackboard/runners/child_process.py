@@ -99,8 +99,8 @@ class ChildProcess:
         self._is_overdue = False
         """Whether the guard ended it."""
         self._readable = select.poll()
-        for one in (self._socket.fileno(), self._output):
-            self._readable.register(one, select.POLLIN)
+        for descriptor in (self._socket.fileno(), self._output):
+            self._readable.register(descriptor, select.POLLIN)
         watch.keep(self.pid)
         on_end(self._process, self._has_ended)
         asyncio.get_running_loop().add_reader(self._output, self._drain)

@@ -48,8 +48,8 @@ stopped, too."""
 
 
 def main() -> None:
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     os.set_blocking(1, False)
     worker = os.getppid()
     deadlines: dict[int, float] = {}

@@ -222,9 +222,9 @@ class _InlineRun:
             "ctx.lost.wait": self._lost.unawaited,
             "ctx.stopping.wait": self._stopping.unawaited,
         }
-        if any(one.count for one in calls.values()):
+        if any(counter.count for counter in calls.values()):
             await asyncio.sleep(0)  # a task that the handler has made at its end begins
-        for name in (name for name, one in calls.items() if one.count):
+        for name in (name for name, counter in calls.items() if counter.count):
             context.warn(f"{name} was called without `await`, and did nothing")
 
     def _save(self, value: Any) -> Coroutine[Any, Any, None]:

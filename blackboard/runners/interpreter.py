@@ -51,7 +51,7 @@ def python(*arguments: str) -> list[str]:
 
 def search_path() -> list[str]:
     """Where Python finds modules. Python ignores entries that are not text, such as a Path."""
-    return [one for one in sys.path if isinstance(one, str)]
+    return [path for path in sys.path if isinstance(path, str)]
 
 
 def program(code: str) -> str:
@@ -64,10 +64,10 @@ def reset_signals(numbers: Iterable[int]) -> None:
     are inherited from the program that started this process. Where SIGCHLD is ignored the exit
     code of each command reads as 0.
     """
-    for one in set(numbers) - _PYTHONS:
-        if signal.getsignal(one) is signal.SIG_IGN:
-            usual = signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL
-            signal.signal(one, usual)
+    for number in set(numbers) - _PYTHONS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, usual)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

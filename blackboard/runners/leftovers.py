@@ -92,7 +92,8 @@ def _environment() -> object:
 
 def _folder() -> object:
     places = (os.stat("."), os.stat("/"))  # noqa: PTH116 - as quickly as can be
-    return [(one.st_dev, one.st_ino) for one in places]  # the name may belong to another folder
+    # The name may belong to another folder.
+    return [(place.st_dev, place.st_ino) for place in places]
 
 
 def _umask() -> int:
@@ -117,7 +118,7 @@ def _descriptors() -> State:
 
 def _streams() -> object:
     streams = (sys.stdin, sys.stdout, sys.stderr)
-    return [(id(one), getattr(one, "closed", True)) for one in streams]
+    return [(id(stream), getattr(stream, "closed", True)) for stream in streams]
 
 
 def _signals() -> object:
@@ -127,11 +128,11 @@ def _signals() -> object:
 
 def _alarms() -> object:
     """Whether each timer is set; the time left changes by itself."""
-    return [signal.getitimer(one) != (0.0, 0.0) for one in _TIMERS]
+    return [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS]
 
 
 def _limits() -> object:
-    limits = [resource.getrlimit(one) for one in _LIMITS]
+    limits = [resource.getrlimit(limit) for limit in _LIMITS]
     cores = os.sched_getaffinity(0) if sys.platform == "linux" else None
     return limits, os.getpriority(os.PRIO_PROCESS, 0), cores
 

@@ -166,7 +166,7 @@ def emitting_info(*but: str) -> Iterator[None]:
     if logging.root.level != logging.WARNING:
         yield
         return
-    quiet = {one: one.level for one in map(logging.getLogger, but)}
+    quiet = {logger: logger.level for logger in map(logging.getLogger, but)}
     logging.root.setLevel(logging.INFO)
     for logger in quiet:
         logger.setLevel(logging.WARNING)

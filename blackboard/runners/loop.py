@@ -253,8 +253,8 @@ def log_masked(describe: Callable[[], str], owner: LoopRun | None) -> None:
     """
     try:
         text = describe()
-        for one in (owner, *_RUNS):
-            text = text if one is None else one.masked(text)
+        for run in (owner, *_RUNS):
+            text = text if run is None else run.masked(text)
     except BaseException as second:  # noqa: BLE001 - descriptions hold what a handler wrote
         text = f"what a handler started went wrong, and describing it raised {name_of(second)}"
     _LOG.error("%s", text)

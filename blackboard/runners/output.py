@@ -163,7 +163,9 @@ class _Routed:
 
 def _routed(stream: TextIO | None) -> "_Routed":
     """The one that routes a stream; made if there is none yet."""
-    known = (one for one in _alive if isinstance(one, _Routed) and one.original is stream)
+    known = (
+        routed for routed in _alive if isinstance(routed, _Routed) and routed.original is stream
+    )
     return next(known, None) or staying_alive(_Routed(stream))
 
 
@@ -196,8 +198,8 @@ def _restore() -> None:
 
 _PACKAGE, _PYTHON = Path(__file__).parent.parent, Path(traceback.__file__).parent
 _OURS = (
-    *(str(_PACKAGE / one) for one in ("runners", "handlers", "cli", "testing.py", "tasks.py")),
-    *(str(_PYTHON / one) for one in ("asyncio", "importlib")),
+    *(str(_PACKAGE / name) for name in ("runners", "handlers", "cli", "testing.py", "tasks.py")),
+    *(str(_PYTHON / name) for name in ("asyncio", "importlib")),
     "<frozen importlib",
 )
 """Files whose frames are left out at the beginning of a traceback: they are not the handler's."""
@@ -250,7 +252,7 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
     text = encoded.decode()
     if len(encoded) > limit and (size := units(text)) > limit:
         raise Unfit(f"the checkpoint is {size:,} characters of JSON; {limit:,} can be saved")
-    for key in (key for one in _all_in(value) if isinstance(one, dict) for key in one):
+    for key in (key for found in _all_in(value) if isinstance(found, dict) for key in found):
         if not isinstance(key, str):  # the next run would not find it
             raise Unfit(f"the handler saves the key {key!r}, which is not text: give it as text")
     if mask.result(encoded, len(encoded)) != encoded:
@@ -315,8 +317,8 @@ def is_too_deep(encoded: str) -> bool:
 
 def _not_finite(value: Any) -> float | None:
     """An infinity or a NaN in a value that can be encoded, or None."""
-    numbers = (one for one in _all_in(value) if isinstance(one, float))
-    return next((one for one in numbers if not math.isfinite(one)), None)
+    numbers = (number for number in _all_in(value) if isinstance(number, float))
+    return next((number for number in numbers if not math.isfinite(number)), None)
 
 
 def _all_in(value: Any) -> Iterator[Any]:
@@ -325,23 +327,23 @@ def _all_in(value: Any) -> Iterator[Any]:
     """
     left = [value]
     while left:
-        yield (one := left.pop())
-        match one:
+        yield (inner := left.pop())
+        match inner:
             case dict():
-                left += one.values()
+                left += inner.values()
             case list() | tuple() | set() | frozenset():
-                left += one
+                left += inner
             case msgspec.Raw():
-                left.append(msgspec.json.decode(one))
+                left.append(msgspec.json.decode(inner))
             case msgspec.Struct():
-                left += [getattr(one, name) for name in one.__struct_fields__]
+                left += [getattr(inner, name) for name in inner.__struct_fields__]
             case Enum():
-                left.append(one.value)
-            case _ if is_dataclass(one):
-                left += [getattr(one, each.name) for each in fields(one)]
+                left.append(inner.value)
+            case _ if is_dataclass(inner):
+                left += [getattr(inner, each.name) for each in fields(inner)]
             case _:
-                of_attrs = getattr(type(one), "__attrs_attrs__", ())
-                left += [getattr(one, each.name) for each in of_attrs]
+                of_attrs = getattr(type(inner), "__attrs_attrs__", ())
+                left += [getattr(inner, each.name) for each in of_attrs]
 
 
 def failure(problem: BaseException) -> str:
@@ -369,9 +371,9 @@ def _answer_in(problem: BaseException) -> HandlerAnswer | None:
     TaskGroup makes it, the first. `isinstance` would call code of the handler.
     """
     if issubclass(type(problem), BaseExceptionGroup):
-        found = [_answer_in(one) for one in cast(_Group, problem).exceptions]
+        found = [_answer_in(inner) for inner in cast(_Group, problem).exceptions]
         kinds = (Retry, Skip, Fail)
-        is_one = any(all(issubclass(type(one), kind) for one in found) for kind in kinds)
+        is_one = any(all(issubclass(type(answer), kind) for answer in found) for kind in kinds)
         return found[0] if is_one else None
     return cast(HandlerAnswer, problem) if issubclass(type(problem), HandlerAnswer) else None
 

@@ -95,9 +95,9 @@ class LoopResources:
 
     async def close(self, seconds: float) -> list[BaseException]:
         """Closes all, the latest first, each within `seconds`. Returns what they raised."""
-        problems = [await one.close(seconds) for one in reversed(self._opened.values())]
+        problems = [await opened.close(seconds) for opened in reversed(self._opened.values())]
         self._opened.clear()
-        return [one for one in problems if one is not None]
+        return [problem for problem in problems if problem is not None]
 
 
 class _GivenUp(Exception):

@@ -87,7 +87,7 @@ class Mask:
     def _forms(self) -> Sequence[tuple[str, str]]:
         """Every form and its name, the longest first; computed when the first text is masked."""
         forms = {form: name for name, value in self._all for form in _forms(value)}
-        return sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
+        return sorted(forms.items(), key=lambda form: len(form[0]), reverse=True)
 
     def text(
         self, text: str, *, cut_start: bool = False, cut_end: bool = False, named: bool = True
@@ -102,7 +102,7 @@ class Mask:
         if not spans:
             return text
         parts, last = list[str](), 0
-        for start, end, name in sorted(spans, key=lambda one: (one[0], -one[1])):
+        for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
             if start >= last:
                 parts += (text[last:start], f"${{{name}}}" if named else "***")
             last = max(last, end)
@@ -134,8 +134,8 @@ class Mask:
             return encoded
         text = encoded.decode()
         strings = list(_JSON_STRING.finditer(text))
-        texts = [_plain(one[0]) for one in strings]
-        starts = list(accumulate((len(one) + 1 for one in texts), initial=0))
+        texts = [_plain(string[0]) for string in strings]
+        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         # Joined by a character that no value can hold, and searched once.
         spans = self._spans("\0".join(texts))
         touched = {bisect_right(starts, start) - 1 for start, _, _ in spans}
@@ -246,7 +246,7 @@ def _escaped_in(text: str, value: str) -> Iterator[re.Match[str]]:
     """The places of a value in a URL, in HTML or in JSON, whichever of its characters are escaped.
     A text without all that is never escaped of the value is not searched, which takes longer.
     """
-    escaped = _escaped(value) if all(one in text for one in _plain_parts(value)) else None
+    escaped = _escaped(value) if all(part in text for part in _plain_parts(value)) else None
     return iter(()) if escaped is None else escaped.finditer(text)
 
 
@@ -270,27 +270,27 @@ def _escaped(value: str) -> re.Pattern[str] | None:
 
 
 @lru_cache(maxsize=256)
-def _character(one: str) -> str:
+def _character(letter: str) -> str:
     """The expression for a character, as it is or escaped. A backslash is any number of them."""
-    if one in _UNRESERVED:
-        return re.escape(one)
-    raw = one.encode(errors="surrogateescape")
-    units = one.encode("utf-16-be", "surrogatepass").hex()
+    if letter in _UNRESERVED:
+        return re.escape(letter)
+    raw = letter.encode(errors="surrogateescape")
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
     in_json = _quoted([f"u{units[at : at + 4]}" for at in range(0, len(units), 4)])
     forms = [
         "".join(f"%(?:{byte:02X}|{byte:02x})" for byte in raw),
-        f"&#0*+{ord(one)};",
-        f"&#[xX]0*+(?:{ord(one):x}|{ord(one):X});",
-        *(f"&{name}" for name, text in html5.items() if text == one and name.endswith(";")),
+        f"&#0*+{ord(letter)};",
+        f"&#[xX]0*+(?:{ord(letter):x}|{ord(letter):X});",
+        *(f"&{name}" for name, text in html5.items() if text == letter and name.endswith(";")),
     ]
-    if one == "\\":
+    if letter == "\\":
         forms.append(_character("%") + "5[cC]")
         return "(?:(?:" + "|".join((r"\\++", *forms)) + f")(?:{in_json})?+){{1,16}}+"
-    if one == " ":
+    if letter == " ":
         forms.append(r"\+")
-    in_python = f"U{ord(one):08x}" if ord(one) > 255 else f"x{ord(one):02x}"
+    in_python = f"U{ord(letter):08x}" if ord(letter) > 255 else f"x{ord(letter):02x}"
     in_quotes = (in_json, _quoted([in_python]), _quoted([f"x{byte:02x}" for byte in raw]))
-    after = "|".join((re.escape(one), *in_quotes, *_LETTERS.get(one, ""), *forms))
+    after = "|".join((re.escape(letter), *in_quotes, *_LETTERS.get(letter, ""), *forms))
     return f"{_BEFORE}(?:{after})"
 
 

@@ -141,7 +141,7 @@ def _exporter(
     if chosen not in kinds:
         raise BadInput(name, f"there is no {chosen!r}", f"one of {', '.join(kinds)}, none")
     names = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-    said = next((one for one in names if environ.get(one)), "")  # that of the signal counts
+    said = next((name for name in names if environ.get(name)), "")  # that of the signal counts
     if chosen == "otlp" and environ.get(said, "") not in PROTOCOLS:
         raise BadInput(said, f"{environ[said]!r} is not spoken here", "http/protobuf")
     return kinds[chosen]()
@@ -176,7 +176,7 @@ class _MaskingExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         mask = _mask
         return self._inner.export(
-            spans if mask is NOTHING else [_masked(one, mask) for one in spans]
+            spans if mask is NOTHING else [_masked(span, mask) for span in spans]
         )
 
     def shutdown(self) -> None:
@@ -202,10 +202,10 @@ def _masked(span: ReadableSpan, mask: Mask) -> ReadableSpan:
         resource=span.resource,
         attributes=_masked_values(span.attributes, mask),
         events=[
-            Event(mask.short(one.name), _masked_values(one.attributes, mask), one.timestamp)
-            for one in span.events
+            Event(mask.short(event.name), _masked_values(event.attributes, mask), event.timestamp)
+            for event in span.events
         ],
-        links=[Link(one.context, _masked_values(one.attributes, mask)) for one in span.links],
+        links=[Link(link.context, _masked_values(link.attributes, mask)) for link in span.links],
         kind=span.kind,
         status=status,
         start_time=span.start_time,
@@ -220,7 +220,7 @@ def _masked_values(attributes: Attributes, mask: Mask) -> Attributes:
     def masked(value: Any) -> Any:
         if isinstance(value, str):
             return mask.short(value, MOST_MASKED)
-        return [masked(one) for one in value] if isinstance(value, list | tuple) else value
+        return [masked(inner) for inner in value] if isinstance(value, list | tuple) else value
 
     return {name: masked(value) for name, value in (attributes or {}).items()}
 

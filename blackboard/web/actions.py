@@ -298,7 +298,7 @@ async def _change(
 ) -> None:
     act = getattr(site.unrecorded, change.verb)
 
-    async def one(item_id: str) -> None:
+    async def act_on(item_id: str) -> None:
         fence = {"fence": fences.get(item_id, NO_RUN)} if "fence" in said else {}
         try:
             await act(item_id, by=change.by, **{**said, **fence})
@@ -313,7 +313,7 @@ async def _change(
             change.done += 1
 
     async with recording:
-        await in_turns(change.left, one, at_once=AT_ONCE)
+        await in_turns(change.left, act_on, at_once=AT_ONCE)
     if change.is_over:  # else the server ends
         await site.snapshot.reread(change.ids)
 

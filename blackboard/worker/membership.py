@@ -52,7 +52,7 @@ class Membership:
         written again. `but` are types that it does not take for now. Raises Remade when the board
         was made anew with other shards.
         """
-        types = ",".join(one for one in self._types.split(",") if one not in but)
+        types = ",".join(name for name in self._types.split(",") if name not in but)
         board = self._board
         try:
             if not self._announced:
@@ -78,8 +78,8 @@ class Membership:
 
     async def _meet_peers(self) -> None:
         found = await workers(self._board)
-        live = [one for one in found if not one.lost]
-        self._peers.met({one.owner: one.types.split(",") for one in live})
+        live = [member for member in found if not member.lost]
+        self._peers.met({member.owner: member.types.split(",") for member in live})
 
     async def leave(self) -> None:
         """Deletes the row, if the store answers soon."""

@@ -56,7 +56,7 @@ class Peers:
         self._owner = owner
         self._hash = _hash(owner)
         self._by_owner: dict[str, _Peer] = {}
-        self._by_type: dict[str, list[_Peer]] = {one: [] for one in types}
+        self._by_type: dict[str, list[_Peer]] = {item_type: [] for item_type in types}
 
     def met(self, types: Mapping[str, Iterable[str]]) -> None:
         """Replaces the peers by those of the membership rows, by owner with the types that they
@@ -91,13 +91,13 @@ class Peers:
         peers = self._by_type[token.type]
         item = _hash(token.id)
         own = (self._hash ^ item) * GOLDEN & BITS
-        before = [one for one in peers if (one.hash ^ item) * GOLDEN & BITS > own]
+        before = [peer for peer in peers if (peer.hash ^ item) * GOLDEN & BITS > own]
         if not before:
             return FIRST
         share = len(before) / (len(peers) + 1)
         if urgent:
             return Turn(share, LONG_AGO)
-        latest = max(token.ready, *(one.claimed for one in before))
+        latest = max(token.ready, *(peer.claimed for peer in before))
         return Turn(share, min(latest + len(before) * HEAD_START, token.ready + LONGEST))
 
 

@@ -62,7 +62,7 @@ class ShardTasks:
             for number in numbers:
                 await work(number)
             return
-        ready = iter([one for one in numbers if one not in self._late])
+        ready = iter([number for number in numbers if number not in self._late])
         while batch := list(islice(ready, ABREAST)):
             await self._abreast(batch, work)
 

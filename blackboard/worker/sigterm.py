@@ -51,7 +51,7 @@ _blocks = WeakSet[Block]()
 
 
 def _heard(number: int, _frame: FrameType | None) -> None:
-    if not any([one.terminate() for one in tuple(_blocks)]):  # noqa: C419 - all are to end
+    if not any([block.terminate() for block in tuple(_blocks)]):  # noqa: C419 - all are to end
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
@@ -74,7 +74,7 @@ def release(block: Block) -> bool:
     _blocks.discard(block)
     if not _blocks:
         reset()
-    return block.is_terminated and not any(one.is_terminated for one in tuple(_blocks))
+    return block.is_terminated and not any(other.is_terminated for other in tuple(_blocks))
 
 
 async def leave(
