@@ -44,6 +44,7 @@ from blackboard.table import (
 from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
 from blackboard.tables.sqlite_checkpoints import WalCheckpoints
 from blackboard.tables.sqlite_filesystem import names_problem
+from blackboard.tables.sqlite_forks import note_closed
 from blackboard.tables.sqlite_open import NO_TEXT, is_busy, lacks_room, translated
 from blackboard.tables.sqlite_writes import set_up, statement, write_of
 
@@ -306,6 +307,7 @@ class SqliteFile:
         self._checkpoints.wait()
         if self._may_copy():
             self._connection.close()
+            note_closed(self._connection)
 
     def _may_copy(self) -> bool:
         """Whether the log may be copied by the index that is open here: others use the same, and

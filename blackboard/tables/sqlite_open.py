@@ -32,6 +32,7 @@ from blackboard.tables.sqlite_filesystem import (
     mount_table,
     unreachable,
 )
+from blackboard.tables.sqlite_forks import note_open, take_locks
 
 RETRY_AFTER = 1.0
 
@@ -213,6 +214,8 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
     _check_access(path)
     _check_users(path)
     _check_log(path)
+    if not take_locks(path):
+        raise Busy(RETRY_AFTER, writer_of(path))
     with translated(path, opening=True):
         connection = connect(path, opening.wait)
     try:
@@ -229,6 +232,7 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
+    note_open(connection, path)
     return connection
 
 

@@ -1,0 +1,75 @@
+"""A board on SQLite in a process that was forked while the board was open."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.patience import patience
+
+PROGRAM = """
+import os
+import sys
+
+import blackboard
+
+path, opens = sys.argv[1:]
+closed, opened = os.pipe(), os.pipe()
+with blackboard.open_blocking(path, create=True) as board:
+    board.add("parent", "feed", every="8h")
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            if opens == "after":
+                os.read(closed[0], 1)
+            with blackboard.open_blocking(path) as own:
+                os.write(opened[1], b".")
+                if opens == "before":
+                    os.read(closed[0], 1)
+                own.add("child", "feed", every="8h")
+            code = 0
+        except blackboard.BlackboardError as problem:
+            print(problem, flush=True)
+        finally:
+            os._exit(code)
+    if opens == "before":
+        os.read(opened[0], 1)
+with blackboard.open_blocking(path) as board:  # as any command does
+    board.add("other", "feed", every="8h")
+os.write(closed[1], b".")
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+with blackboard.open_blocking(path) as board:
+    print(code, *(item.id for item in board.items()))
+"""
+
+
+def said(path: Path, opens: str, *, program: str = PROGRAM) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path), opens],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_forked_process_keeps_the_log_of_a_board_that_its_parent_closes(tmp_path: Path) -> None:
+    """Without locks of its own its log would be removed by the next command that ends."""
+    assert said(tmp_path / "app.db", "before") == ["0 child other parent"]
+    assert [file.name for file in tmp_path.iterdir()] == ["app.db"]
+
+
+def test_a_process_that_a_forked_process_forks_does_so_too(tmp_path: Path) -> None:
+    again = "os.fork() and os._exit(os.waitstatus_to_exitcode(os.wait()[1]))"
+    program = PROGRAM.replace("        code = 1\n", f"        {again}\n        code = 1\n")
+    assert program != PROGRAM
+    assert said(tmp_path / "app.db", "before", program=program) == ["0 child other parent"]
+
+
+def test_a_forked_process_does_not_open_a_board_whose_index_its_parent_has_removed(
+    tmp_path: Path,
+) -> None:
+    told, others = said(tmp_path / "app.db", "after")
+    assert "was open when this process was forked, and was closed everywhere since" in told
+    assert others == "1 other parent"
