@@ -203,9 +203,8 @@ class DemoWorkers:
 
     def name_of(self, owner: str) -> str:
         """The short name of a worker."""
-        return next(
-            (f"{worker.name} {worker.pid}" for worker in self.workers if worker.owns(owner)), owner
-        )
+        names = (f"{worker.name} {worker.pid}" for worker in self.workers if worker.owns(owner))
+        return next(names, owner)
 
     def check(self) -> None:
         """Raises BlackboardError when a worker has failed without being killed."""

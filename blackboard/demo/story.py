@@ -147,12 +147,8 @@ class _Story(Story):
         raise BlackboardError("B was done before it could be killed; try again")
 
     async def _a_stale_lock(self, left: Sequence[Lock]) -> None:
-        board = await self._until(
-            lambda board: any(
-                status.stale or _taken(status, lock) for status, lock in _of(board, left)
-            )
-        )
-        stale = [lock for status, lock in _of(board, left) if status.stale or _taken(status, lock)]
+        board = await self._until(lambda board: bool(_stale(board, left)))
+        stale = _stale(board, left)
         self.output.title("4  A lock goes stale")
         self.output.say(
             f"""A live worker renews its locks at short intervals. For
@@ -162,9 +158,7 @@ class _Story(Story):
         self.output.pause()
 
     async def _an_override(self, left: Sequence[Lock]) -> None:
-        await self._until(
-            lambda board: all(_taken(status, lock) for status, lock in _of(board, left))
-        )
+        await self._until(lambda board: len(_taken(board, left)) == len(_of(board, left)))
         self.output.title("5  ... and is overridden")
         self.output.say(
             f"""A has taken over {_names(left)}: its name is in the lock, the fence is
@@ -256,13 +250,20 @@ def _done(board: BoardStatus) -> int:
     )
 
 
-def _taken(status: ItemStatus, lock: Lock) -> bool:
-    return status.item.fence > lock.fence
-
-
 def _of(board: BoardStatus, locks: Sequence[Lock]) -> list[tuple[ItemStatus, Lock]]:
     by_id = {lock.id: lock for lock in locks}
     return [(status, by_id[status.item.id]) for status in board.statuses if status.item.id in by_id]
+
+
+def _taken(board: BoardStatus, locks: Sequence[Lock]) -> list[Lock]:
+    """The locks that were taken over."""
+    return [lock for status, lock in _of(board, locks) if status.item.fence > lock.fence]
+
+
+def _stale(board: BoardStatus, locks: Sequence[Lock]) -> list[Lock]:
+    """The locks that are stale, or were taken over since."""
+    taken = _taken(board, locks)
+    return [lock for status, lock in _of(board, locks) if status.stale or lock in taken]
 
 
 def _names(locks: Sequence[Lock]) -> str:
