@@ -117,11 +117,11 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
         return GroupLeases(name=row.key, lease=lease, partitions=(), now=now, damaged=(problem,))
     group = board.group(name)
     own = keys.meta_partition(group.name)
-    its = await group.own_row()
+    own_row = await group.own_row()
     found = [(row, group_trouble(row, meta))]
-    found += [] if its is None else [(its, board_trouble(its, own))]
-    status = await read_status(group)
-    newer = [why for row, why in found if why and version_of(row.data) > VERSION]
+    found += [] if own_row is None else [(own_row, board_trouble(own_row, own))]
+    read = await read_status(group)
+    newer = [why for bad, why in found if why and version_of(bad.data) > VERSION]
     newer += [
         f"a newer version wrote the row {key} in {group.name} (upgrade blackboard)"
         for key in group.newer
@@ -130,13 +130,13 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
         name=name,
         lease=lease,
         partitions=[
-            judged(partition, lease=lease, now=status.now, resumed=resumed_at(partition.item))
-            for partition in status.statuses
+            judged(partition, lease=lease, now=read.now, resumed=resumed_at(partition.item))
+            for partition in read.statuses
             if partition.item.type == name
         ],
-        now=status.now,
+        now=read.now,
         board=group.name,
-        damaged=[why for row, why in found if why and version_of(row.data) <= VERSION],
+        damaged=[why for bad, why in found if why and version_of(bad.data) <= VERSION],
         newer=newer,
         unreadable=group.unreadable,
     )
@@ -190,7 +190,7 @@ def check_held(
         for name in OF_ITS_TIMES
         if getattr(spec, name) not in (getattr(usual, name), getattr(before or Spec(), name))
     ]
-    for name in sorted(wrong, key=lambda option: not getattr(spec, option)):  # what was said first
+    for name in sorted(wrong, key=lambda field: not getattr(spec, field)):  # what was said first
         none = "time limit" if name == "timeout" else "schedule"
         raise BadInput(name, f"{which} held, and have no {none}", f"leave out {name}")
     if group == keys.LEADERS and spec.stale_after not in {

@@ -45,10 +45,8 @@ class Elections(BoardStatus, frozen=True, kw_only=True):
     @property
     def coordinator(self) -> ItemStatus | None:
         """The election of the coordinator; None where no worker leads it."""
-        found = (
-            status for status in self.statuses if status.item.id == COORDINATOR and status.holder
-        )
-        return next(found, None)
+        led = (status for status in self.statuses if status.holder)
+        return next((status for status in led if status.item.id == COORDINATOR), None)
 
 
 async def read_elections(board: BoardTable, name: str | None = None) -> Elections:

@@ -64,7 +64,7 @@ def moved_name(new_id: str) -> str:
 
 def is_moved(tombstone: Item) -> bool:
     """Whether an item was removed by a rename."""
-    return any(change.name.startswith(MOVED) for change in tombstone.applied)
+    return any(applied.name.startswith(MOVED) for applied in tombstone.applied)
 
 
 def copied_name(old_id: str, born: int) -> str:
@@ -79,7 +79,7 @@ def is_copy_of(copy: Item, old: Item) -> bool:
 
 def is_copied(item: Item, old_id: str) -> bool:
     """Whether an item is the copy of a life of another id, finished or not."""
-    return any(change.name.startswith(_copies(old_id)) for change in item.applied)
+    return any(applied.name.startswith(_copies(old_id)) for applied in item.applied)
 
 
 def as_old(item: Item) -> Renaming | None:

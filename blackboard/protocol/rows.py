@@ -101,7 +101,7 @@ def _kind(hint: Any) -> Any:
 def _list_reader(hint: Any) -> Reader:
     decode = msgspec.json.Decoder(hint).decode
     kind, _ = get_args(hint)
-    times = [name for name, type_ in get_type_hints(kind).items() if type_ is datetime]
+    times = [name for name, of_field in get_type_hints(kind).items() if of_field is datetime]
 
     def read(text: object) -> tuple[Any, ...] | None:
         if text == "":
