@@ -180,7 +180,7 @@ class ChildLoop:
             found = left(self._before, own_sockets=1 if self._is_traced else 0)
             if handler is not None and handler.resources is not None:
                 self._before = state()
-                return [name for name in found if name not in OF_RESOURCES]
+                return [kind for kind in found if kind not in OF_RESOURCES]
         except Exception as problem:  # noqa: BLE001 - the run has ended well, whatever it left
             return [f"what cannot be looked at ({name_of(problem)}: {problem})"]
         return found

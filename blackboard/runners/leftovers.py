@@ -92,8 +92,9 @@ def _environment() -> object:
 
 def _folder() -> object:
     places = (os.stat("."), os.stat("/"))  # noqa: PTH116 - as quickly as can be
-    # The name may belong to another folder.
-    return [(place.st_dev, place.st_ino) for place in places]
+    return [
+        (place.st_dev, place.st_ino) for place in places
+    ]  # the name may belong to another folder
 
 
 def _umask() -> int:

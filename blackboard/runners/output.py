@@ -163,10 +163,8 @@ class _Routed:
 
 def _routed(stream: TextIO | None) -> "_Routed":
     """The one that routes a stream; made if there is none yet."""
-    known = (
-        routed for routed in _alive if isinstance(routed, _Routed) and routed.original is stream
-    )
-    return next(known, None) or staying_alive(_Routed(stream))
+    routed = (each for each in _alive if isinstance(each, _Routed) and each.original is stream)
+    return next(routed, None) or staying_alive(_Routed(stream))
 
 
 @contextmanager
@@ -252,7 +250,7 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
     text = encoded.decode()
     if len(encoded) > limit and (size := units(text)) > limit:
         raise Unfit(f"the checkpoint is {size:,} characters of JSON; {limit:,} can be saved")
-    for key in (key for found in _all_in(value) if isinstance(found, dict) for key in found):
+    for key in (key for part in _all_in(value) if isinstance(part, dict) for key in part):
         if not isinstance(key, str):  # the next run would not find it
             raise Unfit(f"the handler saves the key {key!r}, which is not text: give it as text")
     if mask.result(encoded, len(encoded)) != encoded:
@@ -317,7 +315,7 @@ def is_too_deep(encoded: str) -> bool:
 
 def _not_finite(value: Any) -> float | None:
     """An infinity or a NaN in a value that can be encoded, or None."""
-    numbers = (number for number in _all_in(value) if isinstance(number, float))
+    numbers = (part for part in _all_in(value) if isinstance(part, float))
     return next((number for number in numbers if not math.isfinite(number)), None)
 
 
@@ -327,23 +325,23 @@ def _all_in(value: Any) -> Iterator[Any]:
     """
     left = [value]
     while left:
-        yield (inner := left.pop())
-        match inner:
+        yield (part := left.pop())
+        match part:
             case dict():
-                left += inner.values()
+                left += part.values()
             case list() | tuple() | set() | frozenset():
-                left += inner
+                left += part
             case msgspec.Raw():
-                left.append(msgspec.json.decode(inner))
+                left.append(msgspec.json.decode(part))
             case msgspec.Struct():
-                left += [getattr(inner, name) for name in inner.__struct_fields__]
+                left += [getattr(part, name) for name in part.__struct_fields__]
             case Enum():
-                left.append(inner.value)
-            case _ if is_dataclass(inner):
-                left += [getattr(inner, each.name) for each in fields(inner)]
+                left.append(part.value)
+            case _ if is_dataclass(part):
+                left += [getattr(part, each.name) for each in fields(part)]
             case _:
-                of_attrs = getattr(type(inner), "__attrs_attrs__", ())
-                left += [getattr(inner, each.name) for each in of_attrs]
+                of_attrs = getattr(type(part), "__attrs_attrs__", ())
+                left += [getattr(part, each.name) for each in of_attrs]
 
 
 def failure(problem: BaseException) -> str:
@@ -373,7 +371,7 @@ def _answer_in(problem: BaseException) -> HandlerAnswer | None:
     if issubclass(type(problem), BaseExceptionGroup):
         found = [_answer_in(inner) for inner in cast(_Group, problem).exceptions]
         kinds = (Retry, Skip, Fail)
-        is_one = any(all(issubclass(type(answer), kind) for answer in found) for kind in kinds)
+        is_one = any(all(issubclass(type(raised), kind) for raised in found) for kind in kinds)
         return found[0] if is_one else None
     return cast(HandlerAnswer, problem) if issubclass(type(problem), HandlerAnswer) else None
 

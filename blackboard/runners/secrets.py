@@ -135,7 +135,7 @@ class Mask:
         text = encoded.decode()
         strings = list(_JSON_STRING.finditer(text))
         texts = [_plain(string[0]) for string in strings]
-        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+        starts = list(accumulate((len(plain) + 1 for plain in texts), initial=0))
         # Joined by a character that no value can hold, and searched once.
         spans = self._spans("\0".join(texts))
         touched = {bisect_right(starts, start) - 1 for start, _, _ in spans}
@@ -270,27 +270,27 @@ def _escaped(value: str) -> re.Pattern[str] | None:
 
 
 @lru_cache(maxsize=256)
-def _character(letter: str) -> str:
-    """The expression for a character, as it is or escaped. A backslash is any number of them."""
-    if letter in _UNRESERVED:
-        return re.escape(letter)
-    raw = letter.encode(errors="surrogateescape")
-    units = letter.encode("utf-16-be", "surrogatepass").hex()
+def _character(char: str) -> str:
+    """The expression for a char, as it is or escaped. A backslash is any number of them."""
+    if char in _UNRESERVED:
+        return re.escape(char)
+    raw = char.encode(errors="surrogateescape")
+    units = char.encode("utf-16-be", "surrogatepass").hex()
     in_json = _quoted([f"u{units[at : at + 4]}" for at in range(0, len(units), 4)])
     forms = [
         "".join(f"%(?:{byte:02X}|{byte:02x})" for byte in raw),
-        f"&#0*+{ord(letter)};",
-        f"&#[xX]0*+(?:{ord(letter):x}|{ord(letter):X});",
-        *(f"&{name}" for name, text in html5.items() if text == letter and name.endswith(";")),
+        f"&#0*+{ord(char)};",
+        f"&#[xX]0*+(?:{ord(char):x}|{ord(char):X});",
+        *(f"&{name}" for name, text in html5.items() if text == char and name.endswith(";")),
     ]
-    if letter == "\\":
+    if char == "\\":
         forms.append(_character("%") + "5[cC]")
         return "(?:(?:" + "|".join((r"\\++", *forms)) + f")(?:{in_json})?+){{1,16}}+"
-    if letter == " ":
+    if char == " ":
         forms.append(r"\+")
-    in_python = f"U{ord(letter):08x}" if ord(letter) > 255 else f"x{ord(letter):02x}"
+    in_python = f"U{ord(char):08x}" if ord(char) > 255 else f"x{ord(char):02x}"
     in_quotes = (in_json, _quoted([in_python]), _quoted([f"x{byte:02x}" for byte in raw]))
-    after = "|".join((re.escape(letter), *in_quotes, *_LETTERS.get(letter, ""), *forms))
+    after = "|".join((re.escape(char), *in_quotes, *_LETTERS.get(char, ""), *forms))
     return f"{_BEFORE}(?:{after})"
 
 

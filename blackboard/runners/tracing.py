@@ -141,7 +141,7 @@ def _exporter(
     if chosen not in kinds:
         raise BadInput(name, f"there is no {chosen!r}", f"one of {', '.join(kinds)}, none")
     names = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-    said = next((name for name in names if environ.get(name)), "")  # that of the signal counts
+    said = next(filter(environ.get, names), "")  # that of the signal counts
     if chosen == "otlp" and environ.get(said, "") not in PROTOCOLS:
         raise BadInput(said, f"{environ[said]!r} is not spoken here", "http/protobuf")
     return kinds[chosen]()
