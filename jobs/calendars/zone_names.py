@@ -18,6 +18,10 @@ from zoneinfo import ZoneInfo, available_timezones
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 _ESCAPED = re.compile(r"\\(.)")
+_LOOK_ALIKES = str.maketrans(
+    {"\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2212": "-", "\u200b": ""}
+)
+"""Other dashes than that of offsets, and a space of no width."""
 _UTC = frozenset({"z", "utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
 _NONE = frozenset({"localtime", "factory", "posixrules", "est"})
 """Names of no zone, or of another one on each host. EST is one, but meant otherwise."""
@@ -32,10 +36,10 @@ _BETWEEN = re.compile(r"\s*[,;]\s*|\s+[/:-]\s+")
 _REMARK = re.compile(r"\s*\([^()]*\)$|(?<=time)\s+\d$")
 """What stands behind a name: another name in brackets, or Exchange's number of a second one."""
 _ABBREVIATED = {
-    "EST EDT": "America/New_York",
-    "CST CDT": "America/Chicago",
-    "MDT": "America/Denver",
-    "PST PDT": "America/Los_Angeles",
+    "EST EDT ET": "America/New_York",
+    "CST CDT CT": "America/Chicago",
+    "MDT MT": "America/Denver",
+    "PST PDT PT": "America/Los_Angeles",
     "AKST AKDT": "America/Anchorage",
     "AST ADT": "America/Halifax",
     "NST NDT": "America/St_Johns",
@@ -92,7 +96,8 @@ _SEASONS = (datetime(2026, 1, 1), datetime(2026, 7, 1))  # noqa: DTZ001 - of eit
 
 def zone_name(text: str) -> str:
     """A TZID, normalized: as text it escapes its commas, as a parameter it does not."""
-    return " ".join(_ESCAPED.sub(r"\1", text).strip().strip("\"'").split())
+    plain = _ESCAPED.sub(r"\1", text).translate(_LOOK_ALIKES)
+    return " ".join(plain.strip().strip("\"',; ").split())
 
 
 @cache
@@ -129,7 +134,7 @@ def guessed_zone(name: str) -> str:
         return _by_words(name)
     offset = _OFFSET.fullmatch(shown[1] or "+0")
     minutes = _minutes(offset) if offset else 0
-    found = _by_words(shown[2].replace("/", ","))
+    found = _by_words(shown[2]) or _by_words(shown[2].replace("/", ","))
     return found if found and _in_winter(found) == minutes else _fixed(minutes)
 
 
