@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
 
+from blackboard.tables.sqlite_forks import guard
 from blackboard.tables.sqlite_open import connect
 
 GROWN = 4 << 20
@@ -44,6 +45,7 @@ class WalCheckpoints:
         """The size of the log at the last checkpoint here. A log that is long when the file is
         opened is copied too: short commands beside a reader would else make it grow for ever."""
         self._thread: Thread | None = None
+        self._guard = guard()
 
     def after_commit(self) -> None:
         """Begins a checkpoint if the log has grown, unless one goes on: where the disk may be full
@@ -95,7 +97,11 @@ class WalCheckpoints:
 
     def _copy(self, *modes: str) -> None:
         # As in SQLite a failure is no error of a commit: what is not copied now is copied later.
-        with suppress(sqlite3.DatabaseError), closing(connect(self._path, WAIT)) as connection:
+        with (
+            self._guard,
+            suppress(sqlite3.DatabaseError),
+            closing(connect(self._path, WAIT)) as connection,
+        ):
             for mode in modes:
                 if self._may_copy():
                     connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

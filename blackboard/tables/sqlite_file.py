@@ -44,7 +44,7 @@ from blackboard.table import (
 from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
 from blackboard.tables.sqlite_checkpoints import WalCheckpoints
 from blackboard.tables.sqlite_filesystem import names_problem
-from blackboard.tables.sqlite_forks import note_closed
+from blackboard.tables.sqlite_forks import guard, note_closed
 from blackboard.tables.sqlite_open import NO_TEXT, is_busy, lacks_room, translated
 from blackboard.tables.sqlite_writes import set_up, statement, write_of
 
@@ -159,6 +159,7 @@ class SqliteFile:
         self._tries = round(wait / _POLL)
         self._stamp = stamp
         self._log = Path(f"{path}-wal")
+        self._guard = guard()
         self._checkpoints = WalCheckpoints(path, self._may_copy)
         connection.execute("PRAGMA busy_timeout = 0")
         set_up(connection)
@@ -305,9 +306,10 @@ class SqliteFile:
         stays open: at the end of the process the system frees its locks, and nothing is written.
         """
         self._checkpoints.wait()
-        if self._may_copy():
-            self._connection.close()
-            note_closed(self._connection)
+        with self._guard:
+            if self._may_copy():
+                self._connection.close()
+                note_closed(self._connection)
 
     def _may_copy(self) -> bool:
         """Whether the log may be copied by the index that is open here: others use the same, and
@@ -339,8 +341,8 @@ class SqliteFile:
 
     @contextmanager
     def _request(self) -> Iterator[None]:
-        self._check_names()
-        with translated(self._path):
+        with self._guard, translated(self._path):
+            self._check_names()
             yield
 
     def _check_names(self) -> None:

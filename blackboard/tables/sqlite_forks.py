@@ -1,4 +1,4 @@
-"""The locks of a process that was forked while a board's file was open in it.
+"""What SQLite needs of a process that is forked while a board's file is open in it.
 
 SQLite notes in memory which locks its process has on a file and on the index of its log. A forked
 process inherits these notes, but no locks: it would use the file without any, and the last other
@@ -7,15 +7,19 @@ itself before it opens the file, and keeps them until its end. It inherits the m
 too: where the index was removed since, as the last process to close the file does, the file is
 refused.
 
-Not handled: a fork in the middle of a request, which leaves SQLite's own notes of that request.
+A fork in the middle of a request would leave the notes of that request in the forked process, for
+ever: a write lock that nothing gives back, or a mutex. So a fork waits until no request is under
+way here.
 """
 
 import fcntl
 import os
 import select
 import sqlite3
+import threading
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from blackboard.errors import StoreProblem
 
@@ -87,10 +91,52 @@ def _identity(file: str | Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def _forked() -> None:
+LONGEST_WAIT = 10.0
+"""Seconds that a fork waits for one request: requests wait for other processes for half of it."""
+
+
+class _Opening:
+    lock = threading.Lock()
+
+
+def opening() -> threading.Lock:
+    """The lock that is held while a file is being opened."""
+    return _Opening.lock
+
+
+_guards = WeakSet[threading.Lock]()
+_for_a_fork: list[threading.Lock] = []
+"""Those that are held for the fork under way."""
+
+
+def guard() -> threading.Lock:
+    """A lock for the requests of one connection. Called while `opening` is held."""
+    made = threading.Lock()
+    _guards.add(made)
+    return made
+
+
+def _forks() -> None:
+    """Waits for what is under way here. What takes too long does not keep the program from forking:
+    its notes go over.
+    """
+    if opening().acquire(timeout=LONGEST_WAIT):
+        _for_a_fork.append(opening())
+    _for_a_fork.extend(one for one in tuple(_guards) if one.acquire(timeout=LONGEST_WAIT))
+
+
+def _has_forked() -> None:
+    while _for_a_fork:
+        _for_a_fork.pop().release()
+
+
+def _is_forked() -> None:
+    _has_forked()
+    _Opening.lock = threading.Lock()  # of a thread that is not here
+    _guards.clear()
     _inherited.update(_open.values())
     _open.clear()
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(before=_forks, after_in_parent=_has_forked, after_in_child=_is_forked)

@@ -67,6 +67,55 @@ def test_a_process_that_a_forked_process_forks_does_so_too(tmp_path: Path) -> No
     assert said(tmp_path / "app.db", "before", program=program) == ["0 child other parent"]
 
 
+def test_a_fork_waits_until_no_request_is_under_way(tmp_path: Path) -> None:
+    """The forked process would take its own file for locked, for ever."""
+    program = """
+import os
+import select
+import sys
+import threading
+from pathlib import Path
+
+import blackboard
+from blackboard.tables import sqlite_file, sqlite_open
+
+path = sys.argv[1]
+begun, forks = threading.Event(), threading.Event()
+with blackboard.open_blocking(path, create=True):
+    pass
+file = sqlite_file.SqliteFile(
+    Path(path),
+    sqlite_open.open_file(Path(path), sqlite_open.Opening()),
+    wait=5.0,
+    stamp=lambda: sqlite_file.UNKNOWN,
+)
+os.register_at_fork(before=forks.set)  # called before those that were registered earlier
+
+def write():
+    with file._request(), file._transaction():
+        begun.set()
+        forks.wait()
+        select.select([], [], [], 0.2)
+
+writing = threading.Thread(target=write)
+writing.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    code = 1
+    try:
+        with blackboard.open_blocking(path) as own:
+            own.add("child", "feed", every="8h")
+        code = 0
+    except blackboard.TableError as problem:
+        print(problem, flush=True)
+    finally:
+        os._exit(code)
+writing.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert said(tmp_path / "app.db", "", program=program) == ["0"]
+
+
 def test_a_forked_process_does_not_open_a_board_whose_index_its_parent_has_removed(
     tmp_path: Path,
 ) -> None:
