@@ -185,7 +185,8 @@ class Site:
             reading.until = ended + max(SHARE * (ended - began), at_least)
 
     async def close(self) -> None:
-        await cancel_all(kept.task for kept in self._readings.values())
+        tasks = (kept.task for kept in self._readings.values())
+        await cancel_all(task for task in tasks if not task.done())
 
     # ---- answering
 
