@@ -18,7 +18,6 @@ from blackboard.cli.options import (
 from blackboard.cli.output import emit, first_of_each, paused_words, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
-from blackboard.cli.spec_options import check_types
 from blackboard.display.health import Alarm, Checked, read_alarms
 from blackboard.display.layout import shown
 from blackboard.display.queries import read_selected
@@ -62,7 +61,7 @@ def check_command(
             found, there = await read_alarms(board, status, types=types, with_groups=not ids)
         if not ids:
             unmatched = [name for name in types if name not in there]
-            check_types(session, unmatched, {read.item.type for read in status.statuses})
+            session.check_types(unmatched, {read.item.type for read in status.statuses})
         return found
 
     found = asyncio.run(read())

@@ -15,7 +15,7 @@ from blackboard.cli.options import Chosen
 from blackboard.cli.output import warn
 from blackboard.cli.plan import Declaration
 from blackboard.cli.session import Session
-from blackboard.cli.spec_options import warn_idle_steps, warn_misspelt, warn_unknown
+from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
@@ -124,8 +124,8 @@ def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
             check_no_pump(session.name, item.type, settings)
             checked_first(item.first, settings)
     declared = [declaration for _, _, declaration in each_item(sources)]
-    warn_unknown(session, [declaration.item.type for declaration in declared])
-    warn_misspelt(session.settings, session.handlers)
+    session.warn_unknown(declaration.item.type for declaration in declared)
+    session.warn_misspelt()
     warn_idle_steps([declaration.spec for declaration in declared])
 
 

@@ -38,7 +38,6 @@ from blackboard.cli.spec_options import (
     parse_value,
     spec_options,
     warn_idle_steps,
-    warn_unknown,
     with_times,
 )
 from blackboard.clock import SystemClock
@@ -315,7 +314,7 @@ class _Edit:
 async def _warn_unserved(session: Session, board: BoardTable, item_type: str) -> None:
     """Warns of a type that no worker takes, and that no jobs have here."""
     if not takers(await workers(board), item_type):
-        warn_unknown(session, [item_type])
+        session.warn_unknown([item_type])
 
 
 def _changes(before: Item, after: Item) -> list[str]:

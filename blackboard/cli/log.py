@@ -25,7 +25,6 @@ from blackboard.cli.options import (
 from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_lines, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
-from blackboard.cli.spec_options import check_types
 from blackboard.clock import Clock, SystemClock
 from blackboard.display.columns import (
     ACTION_COLUMNS,
@@ -174,7 +173,7 @@ class _RunsAsked:
     def check_types(self, items: Sequence[Item]) -> None:
         """Raises BadInput for a type that neither an item nor a handler has."""
         if not self.ids:
-            check_types(self.session, self.conditions.types, {item.type for item in items})
+            self.session.check_types(self.conditions.types, {item.type for item in items})
 
 
 async def _print_runs(asked: _RunsAsked, *, output: bool, full: bool) -> None:

@@ -1,10 +1,11 @@
 """What every command needs: its settings, its board, and how it is run and interrupted."""
 
 import asyncio
+import difflib
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ from blackboard.phrases import plural
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import check_board_name
 
+ALIKE = 0.7
+"""How alike two names are, at the least, where one may be meant by the other: `calender` and
+`calendar`, but not `hello` and `shell`."""
 COLLECT_AFTER = 10_000
 """New containers after which Python searches for garbage; its own default is 700."""
 
@@ -65,6 +69,46 @@ class Session(Location):
     def types(self) -> set[str]:
         """The types that have a handler or settings here."""
         return {*shipped(), *self.settings.types, *self.handlers}
+
+    def unknown_types(
+        self, types: Iterable[str], others: Iterable[str] = ()
+    ) -> Iterator[tuple[str, str]]:
+        """Those that have no handler and no settings here, each with what may be meant, in words:
+        "did you mean ...?", of these and of `others`. None where jobs cannot be read.
+        """
+        if self.unread:
+            return
+        there = self.types
+        for name in sorted(set(types) - there):
+            near = difflib.get_close_matches(name, sorted({*there, *others}), 1, ALIKE)
+            yield name, f"did you mean {near[0]!r}?" if near else ""
+
+    def warn_unknown(self, types: Iterable[str]) -> None:
+        """Warns of types without a handler here: a typing error, or the type of another worker."""
+        for name, meant in self.unknown_types(types):
+            waits = "its items wait for a worker that has one"
+            warn(f"no handler for the type {name!r} is found here; {waits}{meant and f': {meant}'}")
+
+    def check_types(self, types: Iterable[str], there: set[str]) -> None:
+        """Refuses types that no item has, and no handler here either: of a misspelled type all
+        would always be well. `there` are the types of items. Jobs are read where one is not among
+        them. Raises BadInput.
+        """
+        absent = set(types) - there
+        if not absent:
+            return
+        for name, meant in self.with_defaults(changes=True).unknown_types(absent, there):
+            remedy = meant or "`blackboard show` lists the items"
+            raise BadInput("type", f"no item has the type {name!r}", remedy)
+
+    def warn_misspelt(self) -> None:
+        """Warns of settings for a type without a handler, where one of nearly that name has one."""
+        settings = self.settings
+        for section, names in (("types", {*settings.types}), ("jobs", {*settings.jobs})):
+            others = sorted({*self.handlers} - names)
+            for name in sorted(names.difference(self.handlers)):
+                if near := difflib.get_close_matches(name, others, 1, ALIKE):
+                    warn(f"[{section}.{name}] is for no type here: did you mean {near[0]!r}?")
 
     def entries(self, jobs: Sequence[str] = ()) -> tuple[Sequence[str], Path]:
         """`jobs`, or else those of `[board] jobs`, and the folder that their paths start from."""

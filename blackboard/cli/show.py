@@ -19,7 +19,6 @@ from blackboard.cli.options import (
 from blackboard.cli.output import colour, echo_paged, emit, paused_words, width, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
-from blackboard.cli.spec_options import check_types
 from blackboard.cli.watch import time_of_frame, watch_option, watched
 from blackboard.display.columns import (
     ITEM_COLUMNS,
@@ -118,7 +117,7 @@ async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain:
         found = await query.read(board, limit=limit)
         unmatched = {*query.types} - {status.item.type for status in found.items}
         if unmatched and not query.ids:
-            check_types(session, unmatched, {item.type async for item in board.items()})
+            session.check_types(unmatched, {item.type async for item in board.items()})
     if session.chosen.json:
         emit([item_record(status, board.labels(status.item)) for status in found.items])
     elif plain:

@@ -5,8 +5,7 @@ parses as JSON is that; any other is text. `@FILE` is the text of a file; text t
 is written as JSON: `handle="@jon"`. A dot in the key leads into an object.
 """
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -17,18 +16,12 @@ import msgspec
 
 from blackboard.cli.options import completing
 from blackboard.cli.output import warn
-from blackboard.cli.session import Session
 from blackboard.errors import BadInput
 from blackboard.inputs import LARGEST_PARAMS, changed, check_keys
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
-from blackboard.settings import Settings
 from blackboard.spec import OF_ITS_SCHEDULE, Spec, check_params
-
-ALIKE = 0.7
-"""How alike two names are, at the least, where one may be meant by the other: `calender` and
-`calendar`, but not `hello` and `shell`."""
 
 
 def parse_pairs(pairs: Sequence[str]) -> list[tuple[list[str], Any]]:
@@ -255,46 +248,3 @@ def warn_idle_steps(specs: Iterable[Spec]) -> None:
         if idle := idle_exclusions(rrule, zone):
             more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
             warn(f"EXDATE {idle[0]}{more} excludes nothing: it is not a time of the rule")
-
-
-def warn_unknown(session: Session, types: Iterable[str]) -> None:
-    """Warns of types without a handler here: a typing error, or the type of another worker."""
-    for name, meant in unknown_types(session, types):
-        waits = "its items wait for a worker that has one"
-        warn(f"no handler for the type {name!r} is found here; {waits}{meant and f': {meant}'}")
-
-
-def warn_misspelt(settings: Settings, handled: Iterable[str]) -> None:
-    """Warns of settings for a type that is not handled here, where one of nearly that name is."""
-    for section, names in (("types", {*settings.types}), ("jobs", {*settings.jobs})):
-        others = sorted({*handled} - names)
-        for name in sorted(names.difference(handled)):
-            if near := difflib.get_close_matches(name, others, 1, ALIKE):
-                warn(f"[{section}.{name}] is for no type here: did you mean {near[0]!r}?")
-
-
-def unknown_types(
-    session: Session, types: Iterable[str], others: Iterable[str] = ()
-) -> Iterator[tuple[str, str]]:
-    """Those that have no handler and no settings here, each with what may be meant, in words: "did
-    you mean ...?", of these and of `others`. None where jobs cannot be read.
-    """
-    if session.unread:
-        return
-    there = session.types
-    for name in sorted(set(types) - there):
-        near = difflib.get_close_matches(name, sorted({*there, *others}), 1, ALIKE)
-        yield name, f"did you mean {near[0]!r}?" if near else ""
-
-
-def check_types(session: Session, types: Iterable[str], there: set[str]) -> None:
-    """Refuses types that no item has, and no handler here either: of a misspelled type all would
-    always be well. `there` are the types of items. Jobs are read where one is not among them.
-    Raises BadInput.
-    """
-    absent = set(types) - there
-    if not absent:
-        return
-    for name, meant in unknown_types(session.with_defaults(changes=True), absent, there):
-        remedy = meant or "`blackboard show` lists the items"
-        raise BadInput("type", f"no item has the type {name!r}", remedy)

@@ -6,12 +6,12 @@ import msgspec
 from blackboard.cli.options import Chosen, cli_command, common, jobs_option
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
-from blackboard.cli.spec_options import warn_misspelt
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.handlers.manifest import TypeEntry, described, manifest_of
 from blackboard.handlers.params import Params
 from blackboard.handlers.registry import shipped
+from blackboard.model import replace
 
 
 @cli_command("""\
@@ -28,7 +28,7 @@ def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
     session = Session.start(chosen)
     entries, base = session.entries(jobs)
     manifest = described(entries, base) if check else manifest_of(entries, base)
-    warn_misspelt(session.settings, manifest.handlers)
+    replace(session, handlers=manifest.handlers).warn_misspelt()
     if chosen.json:
         emit([_record(entry) for entry in manifest.types])
     else:

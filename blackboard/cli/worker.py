@@ -27,7 +27,6 @@ from blackboard.board_worker import (
 from blackboard.cli.options import Chosen, cli_command, common, jobs_option, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom
-from blackboard.cli.spec_options import warn_misspelt
 from blackboard.cli.supervisor import (
     STOPPING,
     SUPERVISED,
@@ -128,7 +127,7 @@ def worker_command(
         asyncio.run(_change())
         return _start_again(session.cwd)
     if SUPERVISED not in os.environ:  # else its supervisor has warned
-        warn_misspelt(session.settings, session.handlers)
+        session.warn_misspelt()
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     if processes > 1:
         ports = [endpoint.of(number) for number in range(processes)] if endpoint else []
