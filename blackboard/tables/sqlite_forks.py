@@ -122,7 +122,7 @@ def _forks() -> None:
     """
     if opening().acquire(timeout=LONGEST_WAIT):
         _for_a_fork.append(opening())
-    _for_a_fork.extend(one for one in tuple(_guards) if one.acquire(timeout=LONGEST_WAIT))
+    _for_a_fork.extend(lock for lock in tuple(_guards) if lock.acquire(timeout=LONGEST_WAIT))
 
 
 def _has_forked() -> None:
