@@ -103,9 +103,10 @@ def _bare(text: str) -> str:
 def _without_end(address: str) -> str:
     """An address without the signs behind it, and without a bracket that was opened before it."""
     address = address.rstrip(_BEHIND)
-    last = address[-1:]
-    if last in _PAIRS and address.count(last) > address.count(_PAIRS[last]):
-        return _without_end(address[:-1])
+    for last, first in _PAIRS.items():
+        if address.endswith(last) and address.count(last) > address.count(first):
+            bare = address.rstrip(last + _BEHIND)
+            return bare + last * (bare.count(first) - bare.count(last))
     return address
 
 

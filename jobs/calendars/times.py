@@ -36,7 +36,7 @@ _TZID = re.compile(r';\s*TZID\s*=\s*(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _DATE_ONLY = re.compile(r";\s*VALUE\s*=\s*DATE\s*(?:;|$)", re.IGNORECASE)
 _OFFSET = re.compile(r"([+-]?)(\d\d):?(\d\d)(?::?(\d\d))?")
 _CHANGE = re.compile(r"(\d{8})(T\d{6})?[^,]*")
-_MORE_DIGITS = re.compile(r"\s*T?\s*\d", re.IGNORECASE)
+_MORE_DIGITS = re.compile(r"\s*T?\d", re.IGNORECASE)
 _LONGEST_NAME = 60
 
 _DURATION = re.compile(

@@ -90,6 +90,8 @@ _BETWEEN_HOURS = {
 """Zones without summer time, by their minutes east of Greenwich."""
 _PATHS = ("/", "posix/", "right/")
 """How the paths of vendors begin, and those of the tz database."""
+_LONGEST = 300
+"""Characters of the longest name that is looked for."""
 _WEST, _EAST = -12, 14
 _SEASONS = (datetime(2026, 1, 1), datetime(2026, 7, 1))  # noqa: DTZ001 - of either half of the globe
 
@@ -104,6 +106,8 @@ def zone_name(text: str) -> str:
 def known_zone(name: str) -> str:
     """The IANA name of a zone, or ""."""
     name = zone_name(name).lower()
+    if len(name) > _LONGEST:
+        return ""
     if name in _UTC:
         return "UTC"
     if name in _windows():
@@ -122,6 +126,8 @@ def known_zone(name: str) -> str:
 def guessed_zone(name: str) -> str:
     """The IANA name of the zone that is probably meant, or ""."""
     name = zone_name(name)
+    if len(name) > _LONGEST:
+        return ""
     short = (name.rpartition("/")[2] if name.startswith(_PATHS) else name).upper()
     if short in _ABBREVIATIONS:
         return _ABBREVIATIONS[short]

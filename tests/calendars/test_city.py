@@ -194,7 +194,10 @@ LISTS = {
         "(https://a.org/x)\n<https://b.org/y>\nTwo [https://c.org/z]",
         [("https://a.org/x", ""), ("https://b.org/y", ""), ("https://c.org/z", "Two")],
     ),
-    "with brackets of its own": ("https://a.org/x_(y)", [("https://a.org/x_(y)", "")]),
+    "with brackets of its own": (
+        "https://a.org/x_(y) (https://b.org/(x)/y) https://c.org/x_(y)),",
+        [(f"https://{one}", "") for one in ("a.org/x_(y)", "b.org/(x)/y", "c.org/x_(y)")],
+    ),
     "in other quotes": ("\u201chttps://a.org/x\u201d", [("https://a.org/x", "")]),
     "a name with other quotes": (
         "A \u201cOne\u201d https://a.org/x\u200b",

@@ -1,5 +1,7 @@
 """How dates and times are read, and what zone they are in."""
 
+from time import process_time
+
 import pytest
 
 from jobs.calendars.lines import Block, Line, read_calendar
@@ -198,6 +200,13 @@ def test_zones_are_known_by_many_names(name: str, expected: str) -> None:
 )
 def test_zones_are_guessed_by_what_programs_show(name: str, expected: str) -> None:
     assert guessed_zone(name) == expected
+
+
+def test_a_name_of_megabytes_costs_little_time() -> None:
+    begun = process_time()
+    for sign in ("/a", " / a", "(a) ", ", a"):
+        assert guessed_zone(sign * 1_000_000) == known_zone(sign * 1_000_000) == ""
+    assert process_time() - begun < 10
 
 
 @pytest.mark.parametrize(
