@@ -82,7 +82,7 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("day of week", 0, 7, _WEEKDAYS),
 )
 """Name, lowest, highest; names of the lowest and of those that follow."""
-_EVERY = re.compile(r"@?every\b|rate\(", re.IGNORECASE)
+_EVERY = re.compile(r"@?every(?:\b|_)|rate\(", re.IGNORECASE)
 _QUESTION = "use * instead of ?; as a number, Sunday is 0 here, and 1 in Quartz and AWS"
 _RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
 """Remedies for what other programs know."""

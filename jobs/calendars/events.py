@@ -262,6 +262,8 @@ class _Reading:
         rules = []
         days = self._zones.of_days(self._block.zone)
         for line in self._block.all(name):
+            if not line.value.strip(" ;"):
+                continue
             try:
                 rule, left_out = tidy(line.value)
                 rules.append(ended_in(rule, self._member.start, days))

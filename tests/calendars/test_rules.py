@@ -321,6 +321,8 @@ def test_what_to_do_where_a_day_is_missing_is_not_followed_and_the_report_says_s
 @pytest.mark.parametrize(
     ("rule", "found", "mending"),
     [
+        ("", 1, ""),
+        (" ;", 1, ""),
         ("FREQ=DAILY;INTERVAL=0;COUNT=2", 2, "INTERVAL=0"),
         ("FREQ=DAILY; interval = 00 ;COUNT=2", 2, "INTERVAL=00"),
         ("FREQ=WEEKLY;WKST=1;INTERVAL=2;COUNT=3", 3, "WKST=1"),

@@ -122,6 +122,7 @@ REFUSED = [
     ("0 0 12 ? * 2 2026", "7 fields", "leave out the seconds (first, Quartz) or the year"),
     ("cron(0 3 * * ? *)", "6 fields", "or the year (last, AWS)"),
     ("@every 1h", "2 fields", "use every instead"),
+    ("@every_minute", "'@every_minute' is not the name of a schedule", "use every instead"),
     ("every 5 minutes", "3 fields", "use every instead"),
     ("rate(5 minutes)", "2 fields", "use every instead"),
     ("0 0 * * fri-mon", "runs backwards", "fri-sat,sun-mon"),
