@@ -91,8 +91,9 @@ def _identity(file: str | Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-LONGEST_WAIT = 10.0
-"""Seconds that a fork waits for one request: requests wait for other processes for half of it."""
+LONGEST_WAIT = 1.0
+"""Seconds that a fork waits for one request. One that takes longer waits for other processes, and
+has nothing locked meanwhile."""
 
 
 class _Opening:
@@ -117,9 +118,7 @@ def guard() -> threading.Lock:
 
 
 def _forks() -> None:
-    """Waits for what is under way here. What takes too long does not keep the program from forking:
-    its notes go over.
-    """
+    """Waits for what is under way here, but not for long: the fork may be in an event loop."""
     if opening().acquire(timeout=LONGEST_WAIT):
         _for_a_fork.append(opening())
     _for_a_fork.extend(lock for lock in tuple(_guards) if lock.acquire(timeout=LONGEST_WAIT))
