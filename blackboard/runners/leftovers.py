@@ -11,6 +11,7 @@ import ctypes
 import faulthandler
 import fcntl
 import gc
+import logging
 import os
 import resource
 import signal
@@ -148,6 +149,16 @@ def _interpreter() -> object:
     return hooks, sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled(), digits
 
 
+def _logging() -> object:
+    """What keeps all records, or those of a logger, from being kept. Levels and handlers are not
+    compared: many handlers set them in each run, each time the same.
+    """
+    manager = logging.root.manager
+    loggers = [logging.root, *manager.loggerDict.copy().values()]
+    silent = [one.name for one in loggers if isinstance(one, logging.Logger) and one.disabled]
+    return manager.disable, logging.getLogRecordFactory(), silent
+
+
 def _timezone() -> object:
     return time.tzname, time.timezone, time.altzone, time.daylight
 
@@ -188,6 +199,7 @@ _LOOKS: Mapping[str, Callable[[], object]] = {
     "the local time zone": _timezone,
     "where modules are found": lambda: list(sys.path),
     "the interpreter": _interpreter,
+    "what is logged": _logging,
     _THREADS: _threads,
 }
 

@@ -5,6 +5,7 @@ import ctypes
 import faulthandler
 import gc
 import locale
+import logging.config
 import os
 import resource
 import signal
@@ -23,6 +24,7 @@ from blackboard import Context, Item, handler
 
 MINE: ContextVar[str] = ContextVar("MINE", default="nothing")
 KEPT: list[Any] = []
+LOGGER = logging.getLogger(__name__)
 OPENED = os.open(__file__, os.O_RDONLY)
 """What a module does when it is imported stays."""
 os.environ["SET_BY_THE_MODULE"] = "1"
@@ -102,6 +104,11 @@ WAYS: dict[str, Callable[[], object]] = {
     "a thread": lambda: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
     "a thread that Python does not list": lambda: _thread.start_new_thread(time.sleep, (600,)),
     "a time zone": left_timezone,
+    "no logging": lambda: logging.disable(logging.CRITICAL),
+    "loggers that are switched off": lambda: logging.config.dictConfig({"version": 1}),
+    "another factory of records": lambda: logging.setLogRecordFactory(
+        lambda *_: logging.makeLogRecord({})
+    ),
     "a limit of digits": lambda: sys.set_int_max_str_digits(640),
     "a process": left_process,
 }
