@@ -22,6 +22,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from blackboard.errors import StoreProblem
+from blackboard.tables.sqlite_filesystem import unreachable
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -56,13 +57,16 @@ def take_locks(path: Path) -> bool:
     them, or needs none; False where another process is about to close the file. Raises StoreProblem
     where its index was removed since.
     """
-    file = _identity(path)
-    index = _inherited.get(file)
-    if index is None or file in _held:
-        return True
-    if not _lock(path, *_SHARED):
-        return False
-    with suppress(OSError):
+    try:
+        file = _identity(path)
+        index = _inherited.get(file)
+        if index is None or file in _held:
+            return True
+        if not _lock(path, *_SHARED):
+            return False
+    except OSError as error:
+        raise StoreProblem(unreachable(path, error)) from None
+    with suppress(OSError):  # it may be gone
         if _identity(f"{path}-shm") == index and _lock(Path(f"{path}-shm"), *_IN_USE):
             _held.add(file)
             return True
