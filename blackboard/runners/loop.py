@@ -5,9 +5,10 @@ of `run_forever`, whichever task or callback raised them, and the program would 
 code that a handler chose. Here the loop goes on, and the run that owns the task, callback or reader
 fails; so it does for any other exception that is not an Exception. After the end of that run, and
 where no owner is found, the exception is logged. A handler that calls `loop.stop()` does not stop
-it either. One that cancels a task of the worker, or the task of another run, or closes what all
-coroutines of the loop share, is refused. A process that a handler forks ends when it goes back to
-the loop: it would go on as the worker, with the worker's locks and connections.
+it either. One that cancels a task of the worker, or the task of another run, closes what all
+coroutines of the loop share, or listens to the signals that stop the worker, is refused. A process
+that a handler forks ends when it goes back to the loop: it would go on as the worker, with the
+worker's locks and connections.
 
 Not prevented: what ends the process itself (`os._exit`, a signal), and cancelling tasks of the
 worker from a plain thread. The worker ends then, and its supervisor starts another.
@@ -136,20 +137,26 @@ def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
             loop.close()
 
 
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SHARED: Final = {
     "shutdown_asyncgens": "closes the generators of its worker: they stay open",
     "shutdown_default_executor": "ends the threads of `asyncio.to_thread`: they go on",
     "set_default_executor": "replaces the threads of `asyncio.to_thread`: they stay",
+    "add_signal_handler": "listens to a signal by which its worker is asked to stop: that goes on",
+    "remove_signal_handler": "ignores a signal by which its worker is asked to stop: that goes on",
 }
-"""Methods of the loop by which one coroutine closes what all others need, the worker among them."""
+"""Methods of the loop by which one coroutine takes away what all others need, or the worker."""
 
 
 def _for_the_worker_alone(method: Callable[..., Any], what: str) -> Callable[..., Any]:
+    of_signals = method.__name__.endswith("_signal_handler")
+
     async def nothing() -> None:
         """The answer of a coroutine that was refused."""
 
     def call(*values: Any, **named: Any) -> Any:
-        if (owner := _owner.get()) is None:
+        owner = _owner.get()
+        if owner is None or (of_signals and not {*values[:1], *named.values()} & {*_STOPPING}):
             return method(*values, **named)
         owner.refuse(what)
         return nothing() if inspect.iscoroutinefunction(method) else None

@@ -213,6 +213,19 @@ async def close_what_all_share(item: Item, ctx: Context) -> int:
     return await asyncio.to_thread(int, "7")
 
 
+@handler("a-listens-to-signals")
+async def listen_to_signals(item: Item, ctx: Context) -> bool:
+    """As a program does that is to stop in its own way."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop().add_signal_handler(number, print)
+    loop().remove_signal_handler(signal.SIGTERM)
+    heard = asyncio.Event()
+    loop().add_signal_handler(signal.SIGUSR1, heard.set)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await heard.wait()
+    return loop().remove_signal_handler(signal.SIGUSR1)
+
+
 @handler("a-ends-its-worker")
 async def end_the_worker(item: Item, ctx: Context) -> None:
     match item.params["how"]:

@@ -144,6 +144,28 @@ def test_a_handler_that_closes_what_all_coroutines_share_closes_nothing(
     ]
 
 
+def test_a_handler_that_listens_to_signals_keeps_none_from_its_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(runner: InlineRunner) -> None:
+        asked = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+        ended = await run(runner, "a-listens-to-signals")
+        assert (ended.outcome, ended.result) == (Outcome.OK, True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(patience(20)):
+            await asked.wait()
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    on_a_contained_loop(story)
+    signal.signal(signal.SIGTERM, before)
+    assert [one.getMessage().partition(" of x ")[2] for one in caplog.records] == [
+        "listens to a signal by which its worker is asked to stop: that goes on",
+        "ignores a signal by which its worker is asked to stop: that goes on",
+    ]
+
+
 @pytest.mark.parametrize("later", [0.0, 0.04])
 @pytest.mark.parametrize(
     "how", ["task", "task of a task", "own task", "callback", "future", "argument"]
