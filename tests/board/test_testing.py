@@ -314,6 +314,7 @@ def pytest_says_of(project: Path, *, conftest: str, tests: str = TESTS, **enviro
     (project / "jobs").mkdir()
     (project / "jobs" / "hello.py").write_text(HELLO)
     (project / "conftest.py").write_text(conftest)
+    (project / "pytest.ini").touch()  # else it is looked for in the folders above
     (project / "test_hello.py").write_text(tests)
     known = {n: v for n, v in os.environ.items() if n not in {"CI", "BLACKBOARD_NEEDS_AZURITE"}}
     known["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # those that are installed for our own tests
