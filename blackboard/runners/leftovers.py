@@ -155,7 +155,9 @@ def _logging() -> object:
     """
     manager = logging.root.manager
     loggers = [logging.root, *manager.loggerDict.copy().values()]
-    silent = [one.name for one in loggers if isinstance(one, logging.Logger) and one.disabled]
+    silent = [
+        logger.name for logger in loggers if isinstance(logger, logging.Logger) and logger.disabled
+    ]
     return manager.disable, logging.getLogRecordFactory(), silent
 
 
