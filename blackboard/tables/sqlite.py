@@ -47,8 +47,7 @@ from blackboard.table import Etag, Op, Requests, Row, Unavailable
 from blackboard.tables.base import AFTER_ALL, MAX_BYTES, MAX_ROWS, MAX_VALUE, Pages, checked
 from blackboard.tables.sqlite_file import Answer, Batch, SqliteFile, Stamp, encode_row, in_file
 from blackboard.tables.sqlite_filesystem import mount_at, mount_table
-from blackboard.tables.sqlite_forks import opening as being_opened
-from blackboard.tables.sqlite_open import Opening, open_file
+from blackboard.tables.sqlite_open import Opening
 from blackboard.tasks import SerialExecutor
 
 KERNEL = "kernel:"
@@ -217,10 +216,7 @@ class SqliteTable:
 
         def begin() -> SqliteFile:
             file = file_at(path)
-            with being_opened():
-                opened.append(
-                    SqliteFile(file, open_file(file, opening), wait=opening.wait, stamp=stamp)
-                )
+            opened.append(SqliteFile.open(file, opening, stamp=stamp))
             return opened[0]
 
         def end() -> None:

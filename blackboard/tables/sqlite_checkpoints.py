@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
 
-from blackboard.tables.sqlite_forks import guard
+from blackboard.tables.sqlite_forks import forks
 from blackboard.tables.sqlite_open import connect
 
 GROWN = 4 << 20
@@ -45,7 +45,7 @@ class WalCheckpoints:
         """The size of the log at the last checkpoint here. A log that is long when the file is
         opened is copied too: short commands beside a reader would else make it grow for ever."""
         self._thread: Thread | None = None
-        self._guard = guard()
+        self._guard = forks.guard(path)
 
     def after_commit(self) -> None:
         """Begins a checkpoint if the log has grown, unless one goes on: where the disk may be full

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -44,8 +45,15 @@ from blackboard.table import (
 from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
 from blackboard.tables.sqlite_checkpoints import WalCheckpoints
 from blackboard.tables.sqlite_filesystem import names_problem
-from blackboard.tables.sqlite_forks import guard, note_closed
-from blackboard.tables.sqlite_open import NO_TEXT, is_busy, lacks_room, translated
+from blackboard.tables.sqlite_forks import forks
+from blackboard.tables.sqlite_open import (
+    NO_TEXT,
+    Opening,
+    is_busy,
+    lacks_room,
+    open_file,
+    translated,
+)
 from blackboard.tables.sqlite_writes import set_up, statement, write_of
 
 T = TypeVar("T")
@@ -151,15 +159,30 @@ class SqliteFile:
     under the write lock: a stamp taken before would be as old as the wait for the lock.
     """
 
+    @classmethod
+    def open(cls, path: Path, opening: Opening, *, stamp: Callable[[], Stamp]) -> Self:
+        """Opens a file. Raises what `open_file` raises."""
+        guard = forks.guard(path)
+        with guard:
+            connection = open_file(path, opening)
+            return cls(path, connection, wait=opening.wait, stamp=stamp, guard=guard)
+
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, *, wait: float, stamp: Callable[[], Stamp]
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        *,
+        wait: float,
+        stamp: Callable[[], Stamp],
+        guard: Lock,
     ) -> None:
+        """`guard`: held while the connection is used."""
         self._path = path
         self._connection = connection
         self._tries = round(wait / _POLL)
         self._stamp = stamp
         self._log = Path(f"{path}-wal")
-        self._guard = guard()
+        self._guard = guard
         self._checkpoints = WalCheckpoints(path, self._may_copy)
         connection.execute("PRAGMA busy_timeout = 0")
         set_up(connection)
@@ -309,7 +332,7 @@ class SqliteFile:
         with self._guard:
             if self._may_copy():
                 self._connection.close()
-                note_closed(self._connection)
+                forks.note_closed(self._connection)
 
     def _may_copy(self) -> bool:
         """Whether the log may be copied by the index that is open here: others use the same, and
@@ -336,7 +359,9 @@ class SqliteFile:
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
+            self._guard.release()  # nothing is locked now
             select.select([], [], [], _POLL)  # of no clock, which may be set meanwhile
+            self._guard.acquire()
         return call()
 
     @contextmanager

@@ -24,6 +24,15 @@ from msgspec import Struct
 
 from blackboard.errors import StoreProblem
 
+Identity = tuple[int, int]
+"""The device and the inode of a file."""
+
+
+def identity(file: str | Path) -> Identity:
+    """Which file a path leads to. Raises OSError."""
+    found = os.stat(file)  # noqa: PTH116 - a third of the time of Path.stat
+    return found.st_dev, found.st_ino
+
 
 class Mount(Struct, frozen=True):
     """A line of the mount table."""

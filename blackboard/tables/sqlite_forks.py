@@ -9,79 +9,149 @@ refused.
 
 A fork in the middle of a request would leave the notes of that request in the forked process, for
 ever: a write lock that nothing gives back, or a mutex. So a fork waits until no request is under
-way here.
+way here. It waits a second at the most, because it may be in an event loop: the forked process
+refuses a file whose request takes longer.
 """
 
 import fcntl
 import os
 import select
 import sqlite3
-import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from weakref import WeakSet
+from threading import Lock
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from blackboard.errors import StoreProblem
-from blackboard.tables.sqlite_filesystem import unreachable
+from blackboard.tables.sqlite_filesystem import Identity, identity, unreachable
 
-Identity = tuple[int, int]
-"""Device and inode."""
-
+LONGEST_WAIT = 1.0
+"""Seconds that a fork waits for a request. One that waits for other processes is not waited for."""
 _SHARED = (510, 0x40000002)
 """The bytes of the file that a process has locked as long as it uses the log: length and start."""
 _IN_USE = (1, 128)
 """The byte of the index that it has locked then."""
 _TRIES, _PAUSE = 100, 0.01
-
-_open: dict[sqlite3.Connection, tuple[Identity, Identity]] = {}
-"""The connections of this process: which file each has open, and which index."""
-_inherited: dict[Identity, Identity] = {}
-"""The files that were open when this process was forked, each with its index."""
-_held: set[Identity] = set()
-"""Those of which this process has taken the locks."""
+_REMEDY = (
+    "fork before the board is opened, or while no board is open, or start another program instead"
+)
 
 
-def note_open(connection: sqlite3.Connection, path: Path) -> None:
-    """Notes that this process has the file open by this connection."""
-    with suppress(OSError):
-        _open[connection] = (_identity(path), _identity(f"{path}-shm"))
+class _OpenFile(NamedTuple):
+    file: Identity
+    log_index: Identity
+    """`NAME-shm`."""
 
 
-def note_closed(connection: sqlite3.Connection) -> None:
-    """Notes that the connection is closed."""
-    _open.pop(connection, None)
+class Forks:
+    """The files that this process has open or has inherited, and what a fork waits for."""
 
+    def __init__(self) -> None:
+        self._forking = Lock()
+        """Held while the process is forked, and while a guard is made."""
+        self._guards = WeakKeyDictionary[Lock, Path]()
+        """The guards of requests, each with its file."""
+        self._waited_for: list[Lock] = []
+        """Those that are held for the fork under way."""
+        self._busy: set[Path] = set()
+        """Files with a request for which the fork under way did not wait until its end."""
+        self._open: dict[sqlite3.Connection, _OpenFile] = {}
+        self._inherited: dict[Identity, Identity] = {}
+        """The files that were open when this process was forked, each with its index."""
+        self._spoiled: set[Path] = set()
+        """Those that had a request under way then."""
+        self._locked: set[Identity] = set()
+        """Those of which this process has taken the locks. Their descriptors stay open."""
 
-def take_locks(path: Path) -> bool:
-    """Takes the locks for a file that was open when this process was forked. Returns whether it has
-    them, or needs none; False where another process is about to close the file. Raises StoreProblem
-    where its index was removed since.
-    """
-    try:
-        file = _identity(path)
-        index = _inherited.get(file)
-        if index is None or file in _held:
+    def guard(self, path: Path) -> Lock:
+        """A lock to be held while a connection to the file is made or used."""
+        with self._forking:
+            guard = Lock()
+            self._guards[guard] = path
+            return guard
+
+    def note_open(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Notes that this process has the file open by this connection."""
+        with suppress(OSError):
+            self._open[connection] = _OpenFile(identity(path), identity(f"{path}-shm"))
+
+    def note_closed(self, connection: sqlite3.Connection) -> None:
+        """Notes that the connection is closed."""
+        self._open.pop(connection, None)
+
+    def take_locks(self, path: Path) -> bool:
+        """Takes the locks for a file that was open when this process was forked. Returns whether it
+        has them, or needs none; False where another process is about to close the file. Raises
+        StoreProblem where SQLite cannot open it here any more.
+        """
+        if path in self._spoiled:
+            problem = "this process was forked in the middle of a request to it"
+            raise StoreProblem(f"{path} cannot be opened: {problem} ({_REMEDY})")
+        try:
+            file = identity(path)
+        except OSError as error:
+            raise StoreProblem(unreachable(path, error)) from None
+        index = self._inherited.get(file)
+        if index is None or file in self._locked:
             return True
-        if not _lock(path, *_SHARED):
-            return False
-    except OSError as error:
-        raise StoreProblem(unreachable(path, error)) from None
-    with suppress(OSError):  # it may be gone
-        if _identity(f"{path}-shm") == index and _lock(Path(f"{path}-shm"), *_IN_USE):
-            _held.add(file)
+        with suppress(OSError):  # the index may be gone
+            if identity(f"{path}-shm") == index:
+                if not _lock_both(path, index):
+                    return False
+                self._locked.add(file)
+                return True
+        raise StoreProblem(
+            f"{path} was open when this process was forked, and was closed everywhere since: "
+            f"SQLite cannot open it in this process any more ({_REMEDY})"
+        )
+
+    # ---- called at each fork
+
+    def before(self) -> None:
+        """Waits for the requests that are under way."""
+        self._forking.acquire()
+        longest = LONGEST_WAIT
+        for guard, path in tuple(self._guards.items()):
+            if guard.acquire(timeout=longest):
+                self._waited_for.append(guard)
+            else:
+                longest = 0.0
+                self._busy.add(path)
+
+    def after(self) -> None:
+        """Lets the requests go on."""
+        for guard in self._waited_for:
+            guard.release()
+        self._waited_for, self._busy = [], set()
+        self._forking.release()
+
+    def after_in_child(self) -> None:
+        self._spoiled |= self._busy
+        self._guards.clear()
+        self._inherited |= {opened.file: opened.log_index for opened in self._open.values()}
+        self._open.clear()
+        self._locked.clear()
+        self.after()
+
+
+def _lock_both(path: Path, index: Identity) -> bool:
+    """Locks a file and its index, unless another process is about to close the file."""
+    with ExitStack() as descriptors:
+        for name, place in ((path, _SHARED), (f"{path}-shm", _IN_USE)):
+            descriptor = os.open(name, os.O_RDWR | os.O_CLOEXEC)
+            # That drops all locks of this process on the file: it has no others.
+            descriptors.callback(os.close, descriptor)
+            if not _lock(descriptor, *place):
+                return False
+        if identity(f"{path}-shm") == index:
+            descriptors.pop_all()
             return True
-    raise StoreProblem(
-        f"{path} was open when this process was forked, and was closed everywhere since: SQLite "
-        "cannot open it in this process any more (fork before the board is opened, or while no "
-        "board is open, or start another program instead)"
-    )
+    return False
 
 
-def _lock(path: Path, length: int, start: int) -> bool:
-    """Locks a part of a file for reading. The descriptor stays open: to close any of a file drops
-    all locks of this process on it.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+def _lock(descriptor: int, length: int, start: int) -> bool:
+    """Locks a part of a file for reading."""
     for _ in range(_TRIES):
         with suppress(BlockingIOError, PermissionError):
             fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, length, start)
@@ -90,56 +160,7 @@ def _lock(path: Path, length: int, start: int) -> bool:
     return False
 
 
-def _identity(file: str | Path) -> Identity:
-    found = os.stat(file)  # noqa: PTH116
-    return found.st_dev, found.st_ino
-
-
-LONGEST_WAIT = 1.0
-"""Seconds that a fork waits for one request. One that takes longer waits for other processes, and
-has nothing locked meanwhile."""
-
-
-class _Opening:
-    lock = threading.Lock()
-
-
-def opening() -> threading.Lock:
-    """The lock that is held while a file is being opened."""
-    return _Opening.lock
-
-
-_guards = WeakSet[threading.Lock]()
-_for_a_fork: list[threading.Lock] = []
-"""Those that are held for the fork under way."""
-
-
-def guard() -> threading.Lock:
-    """A lock for the requests of one connection. Called while `opening` is held."""
-    made = threading.Lock()
-    _guards.add(made)
-    return made
-
-
-def _forks() -> None:
-    """Waits for what is under way here, but not for long: the fork may be in an event loop."""
-    if opening().acquire(timeout=LONGEST_WAIT):
-        _for_a_fork.append(opening())
-    _for_a_fork.extend(lock for lock in tuple(_guards) if lock.acquire(timeout=LONGEST_WAIT))
-
-
-def _has_forked() -> None:
-    while _for_a_fork:
-        _for_a_fork.pop().release()
-
-
-def _is_forked() -> None:
-    _has_forked()
-    _Opening.lock = threading.Lock()  # of a thread that is not here
-    _guards.clear()
-    _inherited.update(_open.values())
-    _open.clear()
-    _held.clear()
-
-
-os.register_at_fork(before=_forks, after_in_parent=_has_forked, after_in_child=_is_forked)
+forks = Forks()
+os.register_at_fork(
+    before=forks.before, after_in_parent=forks.after, after_in_child=forks.after_in_child
+)

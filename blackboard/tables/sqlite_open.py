@@ -10,7 +10,6 @@ remedy while it is being opened.
 """
 
 import os
-import select
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,14 +24,17 @@ from blackboard.table import Busy, TableError, Unknown, Unusable
 from blackboard.tables.sqlite_filesystem import (
     FRESH,
     SIDE_FILES,
+    Identity,
     Mount,
     check_left_behind,
     check_names,
     check_place,
+    identity,
     mount_table,
     unreachable,
 )
-from blackboard.tables.sqlite_forks import note_open, take_locks
+from blackboard.tables.sqlite_forks import forks
+from blackboard.tables.sqlite_users import check_users, has_users, writer_of
 
 RETRY_AFTER = 1.0
 
@@ -90,47 +92,6 @@ def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
     return Unusable(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
 
 
-_WRITE_LOCK = 120
-"""The byte of `NAME-shm` that the one process which may write has locked."""
-
-
-def writer_of(path: Path) -> str:
-    """Which other process may write the file now, in words; "" where that is not known. A process
-    that is stopped in the middle of a write keeps all others from writing until it goes on or ends.
-    """
-    with suppress(OSError, ValueError, IndexError):  # not Linux, or it is over by now
-        for kind, pid, _, first, last in _locks_of(f"{path}-shm"):
-            writes = kind == "WRITE" and int(first) <= _WRITE_LOCK <= int(last)
-            if writes and pid != str(os.getpid()):
-                return _described(int(pid))
-    return ""
-
-
-def _locks_of(file: str | Path) -> Iterator[list[str]]:
-    """The locks on a file: kind, process, device and inode, first and last byte (proc(5))."""
-    inode = os.stat(file).st_ino  # noqa: PTH116 - opening it would drop our own locks
-    for line in Path("/proc/locks").read_text("ascii").splitlines():
-        fields = line.split()
-        if len(fields) == 8 and fields[5].rpartition(":")[2] == str(inode):
-            yield fields[3:]
-
-
-def _described(pid: int) -> str:
-    """Describes a process that holds the lock, by its name alone: its command line may hold
-    secrets.
-    """
-    if pid <= 0:
-        return "a process of another container writes to it"
-    about = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    name, _, rest = about.partition("(")[2].rpartition(") ")
-    if rest.startswith(("T", "t")):
-        return (
-            f"process {pid} ({name}) was stopped while it wrote, and keeps all others from writing "
-            f"(let it go on with `kill -CONT {pid}`, or end it)"
-        )
-    return f"process {pid} ({name}) writes to it"
-
-
 def damaged(path: Path, how: str) -> Unusable:
     return Unusable(f"{path} is damaged: {how} (stop all workers and restore a copy)")
 
@@ -156,8 +117,6 @@ _CACHE = 32_768
 """KiB of pages kept in memory, at most."""
 _RESERVE = 256 << 10
 """Bytes that the log keeps when it is begun anew, so that there is room for it on a full disk."""
-_LOOKS, _PAUSE = 20, 0.01
-"""How often other processes are looked at, and the seconds between."""
 _NO_WAL = b"\x01\x01"
 """The versions in the header of a file that has never had a log."""
 
@@ -212,9 +171,9 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
         _make(path)
     check_names(path, mounts)
     _check_access(path)
-    _check_users(path)
+    check_users(path)
     _check_log(path)
-    if not take_locks(path):
+    if not forks.take_locks(path):
         raise Busy(RETRY_AFTER, writer_of(path))
     with translated(path, opening=True):
         connection = connect(path, opening.wait)
@@ -223,7 +182,7 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             _check_revision(connection, path)
-            _check_users(path)
+            check_users(path)
             connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `sqlite_checkpoints.py`
             connection.execute(f"PRAGMA journal_size_limit = {_RESERVE}")
@@ -232,7 +191,7 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-    note_open(connection, path)
+    forks.note_open(connection, path)
     return connection
 
 
@@ -339,93 +298,32 @@ def _examine(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _check_users(path: Path) -> None:
-    """Raises StoreProblem where a process, this one or another of the same user, uses this file
-    with another log, or another file with the log of this one: the index of the log (`NAME-shm`)
-    was removed, or the file was renamed or replaced. Linux alone shows this.
-    """
-    said = ""
-    for _ in range(_LOOKS):
-        with suppress(OSError):
-            said = _other_use(path)
-        if not said:
-            return
-        # A process that begins or ends has one of both for a moment.
-        select.select([], [], [], _PAUSE)
-    raise StoreProblem(said)
-
-
-def _other_use(path: Path) -> str:
-    """Which process has the file locked and not its index, or the index and not the file."""
-    index = f"{path}-shm"
-    uses, has_index = _lockers(path), _lockers(index)
-    for pid in has_index - uses:
-        if _identity(index) in _open_files(pid).values():
-            return (
-                f"process {pid} uses the log of {path}, {path}-wal, for another file, which was "
-                f"here before; it would damage this one (stop that process, remove {path}-wal and "
-                f"{index}, then try again)"
-            )
-    for pid in uses - has_index:
-        files = _open_files(pid)
-        if f"{index} (deleted)" in files:
-            return (
-                f"{index} was removed, and process {pid} still uses it; what is written now "
-                "would be lost (stop that process, then try again)"
-            )
-        # A program may use the file alone, without an index (PRAGMA locking_mode = EXCLUSIVE).
-        logs = [
-            name
-            for name in files
-            if name.endswith("-shm") and name.removesuffix("-shm") not in files
-        ]
-        if logs and f"{path}-wal" not in files and _identity(path) in files.values():
-            return (
-                f"{path} had another name when process {pid} opened it, and what was written last "
-                f"is in the log beside that name (give it back the name that belongs to "
-                f"{' or '.join(logs)}, and stop all processes that use it before you rename it)"
-            )
-    return ""
-
-
-def _lockers(file: str | Path) -> set[str]:
-    """The processes that have locks on a file; none where there is no such file."""
-    return {pid for _, pid, *_ in _locks_of(file)} if os.path.exists(file) else set()  # noqa: PTH110
-
-
-def _open_files(pid: str) -> dict[str, tuple[int, int]]:
-    """The open files of a process: names, and which files they are."""
-    found = {}
-    with suppress(OSError):  # it has ended, or is another user's
-        for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - quicker
-            with suppress(OSError):  # closed by now
-                place = f"/proc/{pid}/fd/{number}"
-                name = os.readlink(place)  # noqa: PTH115
-                if name.startswith("/"):
-                    found[name] = _identity(place)
-    return found
-
-
-def _identity(file: str | Path) -> tuple[int, int]:
-    found = os.stat(file)  # noqa: PTH116
-    return found.st_dev, found.st_ino
-
-
 def _check_log(path: Path) -> None:
     """Raises StoreProblem for a copy of `VACUUM INTO`, not opened yet, beside the log of the file
     that had its name: SQLite would write the log's content over the copy.
     """
     log = Path(f"{path}-wal")
     with suppress(OSError):
-        if not log.stat().st_size or _lockers(path):
+        if not log.stat().st_size or has_users(path):
             return
-        # It stays open: to close it would drop the locks that another thread may take meanwhile.
-        header = os.pread(os.open(path, os.O_RDONLY), 20, 0)
-        if header[18:] == _NO_WAL:
+        if _header(path)[18:] == _NO_WAL:
             raise StoreProblem(
                 f"{log} is left of another file, and would damage the one that is here now, a copy "
                 f"(remove {log} and {path}-shm)"
             )
+
+
+_descriptors: dict[Identity, int] = {}
+"""Of files whose headers were read. They stay open: to close one would drop the locks that another
+thread may have taken meanwhile."""
+
+
+def _header(path: Path) -> bytes:
+    """The first bytes of a file."""
+    file = identity(path)
+    if file not in _descriptors:
+        _descriptors[file] = os.open(path, os.O_RDONLY)
+    return os.pread(_descriptors[file], 20, 0)
 
 
 def _check_revision(connection: sqlite3.Connection, path: Path) -> None:

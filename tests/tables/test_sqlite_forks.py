@@ -77,18 +77,14 @@ import threading
 from pathlib import Path
 
 import blackboard
-from blackboard.tables import sqlite_file, sqlite_open
+from blackboard.tables import sqlite_file
+from blackboard.tables.sqlite_open import Opening
 
 path = sys.argv[1]
 begun, forks = threading.Event(), threading.Event()
 with blackboard.open_blocking(path, create=True):
     pass
-file = sqlite_file.SqliteFile(
-    Path(path),
-    sqlite_open.open_file(Path(path), sqlite_open.Opening()),
-    wait=5.0,
-    stamp=lambda: sqlite_file.UNKNOWN,
-)
+file = sqlite_file.SqliteFile.open(Path(path), Opening(), stamp=lambda: sqlite_file.UNKNOWN)
 os.register_at_fork(before=forks.set)  # called before those that were registered earlier
 
 def write():
@@ -122,3 +118,83 @@ def test_a_forked_process_does_not_open_a_board_whose_index_its_parent_has_remov
     told, others = said(tmp_path / "app.db", "after")
     assert "was open when this process was forked, and was closed everywhere since" in told
     assert others == "1 other parent"
+
+
+REFUSED = """
+import os
+import sys
+
+import blackboard
+
+path = sys.argv[1]
+closed, refused, ended = os.pipe(), os.pipe(), os.pipe()
+with blackboard.open_blocking(path, create=True):
+    if (child := os.fork()) == 0:
+        os.read(closed[0], 1)
+        left = []
+        for _ in range(3):
+            try:
+                with blackboard.open_blocking(path):
+                    pass
+            except blackboard.BlackboardError:
+                left.append(len(os.listdir("/proc/self/fd")))
+        os.write(refused[1], b"." * len(set(left)))
+        os.read(ended[0], 1)
+        os._exit(0)
+with blackboard.open_blocking(path):
+    pass
+os.write(closed[1], b".")
+print(len(os.read(refused[0], 3)))
+with blackboard.open_blocking(path) as board:
+    board.add("other", "feed", every="8h")
+    print(*(item.id for item in board.items()))
+os.write(ended[1], b".")
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_that_is_refused_takes_the_board_from_no_other(tmp_path: Path) -> None:
+    """And leaves no descriptor open each time that it tries."""
+    assert said(tmp_path / "app.db", "", program=REFUSED) == ["1", "other"]
+
+
+def test_a_file_whose_request_a_fork_did_not_wait_for_is_refused(tmp_path: Path) -> None:
+    """Else it would count as locked there, for ever."""
+    program = """
+import os
+import sys
+import threading
+from pathlib import Path
+
+import blackboard
+from blackboard.tables import sqlite_file, sqlite_forks
+from blackboard.tables.sqlite_open import Opening
+
+sqlite_forks.LONGEST_WAIT = 0.0
+path = sys.argv[1]
+begun, forked = threading.Event(), threading.Event()
+with blackboard.open_blocking(path, create=True):
+    pass
+file = sqlite_file.SqliteFile.open(Path(path), Opening(), stamp=lambda: sqlite_file.UNKNOWN)
+
+def write():
+    with file._request(), file._transaction():
+        begun.set()
+        forked.wait()
+
+writing = threading.Thread(target=write)
+writing.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    try:
+        with blackboard.open_blocking(path):
+            pass
+    except blackboard.BlackboardError as problem:
+        print(problem, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+forked.set()
+writing.join()
+"""
+    (told,) = said(tmp_path / "app.db", "", program=program)
+    assert "this process was forked in the middle of a request to it" in told

@@ -290,6 +290,9 @@ def test_a_copy_beside_the_log_of_a_process_that_was_killed_is_not_opened(
     copy.replace(path)
     before = path.read_bytes()
     assert re.search("-wal is left of another file.*remove", refusal(run, path))
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    refusal(run, path)
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
     assert path.read_bytes() == before
     for end in ("-wal", "-shm"):
         Path(f"{path}{end}").unlink()
