@@ -37,15 +37,17 @@ class Judge:
     """The handlers of the types that this worker takes."""
     peers: Peers
     left_alone: LeftAlone
-    takes_turns: bool = True
-    """Whether it leaves other workers their turn. One that walks once takes what it can."""
+    _takes_turns: bool = True
     _own_tokens: set[str] = field(default_factory=set)
     """Items whose tokens this worker has written since the walk over the board."""
     _set_aside: set[Version] = field(default_factory=set)
     """Tokens that are not tried again before the next walk over the board."""
 
-    def begin(self) -> None:
-        """Begins a walk over the board: all tokens are looked at anew."""
+    def begin(self, *, takes_turns: bool) -> None:
+        """Begins a walk over the board: all tokens are looked at anew. `takes_turns`: whether the
+        worker leaves others their turn.
+        """
+        self._takes_turns = takes_turns
         self._own_tokens.clear()
         self._set_aside.clear()
 
@@ -95,6 +97,6 @@ class Judge:
         """
         settings = self.board.resolve(token.type, token.spec)
         limit = check_runnable(self.board, token, settings)
-        is_first = not self.takes_turns or token.id in self._own_tokens
+        is_first = not self._takes_turns or token.id in self._own_tokens
         turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
         return Candidate(token, settings, limit, turn)

@@ -4,7 +4,7 @@ That costs two requests for each item, so it is done after the claims, for a lim
 of each shard; the shard is read again soon for the others.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from blackboard.emitter import EventEmitter
@@ -15,6 +15,7 @@ from blackboard.protocol.claims import pass_over
 from blackboard.rules.due import Move
 from blackboard.worker.backlog import Judged
 from blackboard.worker.judge import Judge
+from blackboard.worker.left_alone import LeftAlone
 
 PASSED_OVER, PARTS = 50, 8
 """The most items of a shard whose slots a walk skips or puts off: 50 or, of many, an eighth."""
@@ -27,6 +28,7 @@ class MissedSlots:
     board: BoardTable
     events: EventEmitter
     judge: Judge
+    left_alone: LeftAlone
     _of: dict[int, list[Judged]] = field(default_factory=dict)
 
     def put(self, number: int, missed: Sequence[Judged]) -> None:
@@ -40,27 +42,26 @@ class MissedSlots:
         """The shards that have any."""
         return tuple(self._of)
 
-    async def pass_over_some(self, number: int) -> AsyncIterator[bool]:
-        """Skips or puts off missed slots of a shard, not too many at a time, and yields for each
-        whether that was done. Of many, it begins with those of which this worker is the first, at a
-        random place: so workers do not all try the same ones, and those that fail again and again
-        do not block the others.
+    def take_some(self, number: int) -> Sequence[Judged]:
+        """Takes out the missed slots of a shard, and returns those to pass over now, not too many
+        at a time. Of many, it begins with those of which this worker is the first, at a random
+        place: so workers do not all try the same ones, and those that fail again and again do not
+        block the others.
         """
         missed = self._of.pop(number, [])
         if len(missed) > PASSED_OVER:
             begin = int(self.board.chance.fraction() * len(missed))
             missed = missed[begin:] + missed[:begin]
             missed.sort(key=lambda slot: slot.candidate.turn.share)
-        for slot in missed[: max(PASSED_OVER, len(missed) // PARTS)]:
-            yield await self._pass_over(slot)
+        return missed[: max(PASSED_OVER, len(missed) // PARTS)]
 
-    async def _pass_over(self, missed: Judged) -> bool:
+    async def pass_over(self, missed: Judged) -> bool:
         """Skips or puts off the slot of an item. Returns whether that was done."""
         token, move = missed.candidate.token, missed.move
         try:
             after = await pass_over(self.board, token, move=move)
         except (BadInput, ValueError) as error:
-            self.judge.left_alone.report(token, error)
+            self.left_alone.report(token, error)
             return False
         if after is None:
             self.judge.set_aside(token)

@@ -8,6 +8,7 @@ cannot be overridden, and is left to the next walk.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from blackboard.errors import BadInput
@@ -19,6 +20,7 @@ from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName
 from blackboard.rules.due import Move, decide_lock
 from blackboard.worker.claimer import Claimer, NoPermit
+from blackboard.worker.holdings import Holdings
 from blackboard.worker.judge import Version, version
 from blackboard.worker.left_alone import LeftAlone
 
@@ -26,18 +28,30 @@ EMPTY_SPEC = "{}"
 """The spec of an item that sets nothing itself."""
 
 
-class Attempt(NamedTuple):
-    """What became of a lock."""
+class Fate(Enum):
+    """What became of a lock that was read."""
 
-    claims: Sequence[Claim] | None = None
-    """The claim to run; none where the store is slow: the next walk adopts the lock, if it is this
-    worker's. None: the lock was not taken."""
-    freed: bool = False
-    """It was removed without another attempt of its run."""
-    stuck: bool = False
+    KEPT = "kept"
+    """It is not stale, or waits for a slot or a permit."""
+    TAKEN = "taken"
+    FREED = "freed"
+    """It was removed without another attempt of its run: the item may be ready."""
+    LOST = "lost"
+    """Another worker was faster: the item may be ready."""
+    STUCK = "stuck"
     """No worker can take it now, so no run of it will end."""
-    reread: bool = False
-    """Its shard is to be read again: the item may be ready."""
+
+
+class Attempt(NamedTuple):
+    """The fate of a lock, and the claim to run where it was TAKEN; none where the store is slow:
+    the next walk adopts the lock, if it is this worker's.
+    """
+
+    fate: Fate
+    claims: Sequence[Claim] = ()
+
+
+KEPT, STUCK = Attempt(Fate.KEPT), Attempt(Fate.STUCK)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +62,7 @@ class StaleLocks:
     owner: str
     handlers: Mapping[str, Handler]
     """The handlers of the types that this worker takes."""
+    holdings: Holdings
     claimer: Claimer
     left_alone: LeftAlone
     _waiting: dict[str, Lock] = field(default_factory=dict)
@@ -102,36 +117,39 @@ class StaleLocks:
             owner=self.owner,
             types=self.handlers,
             in_flight=ours,
-            given_up=self.claimer.runs.holdings.given_up,
+            given_up=self.holdings.given_up,
             resolution=self.board.table.resolution,
         )
         try:
             if move is Move.ADOPT:
-                return Attempt(await self.claimer.adopt(lock))
+                claims = await self.claimer.adopt(lock)
+                return KEPT if claims is None else Attempt(Fate.TAKEN, claims)
             if move is Move.OVERRIDE and is_paused:
-                return Attempt(stuck=True)
+                return STUCK
             if move is Move.OVERRIDE:
                 return await self._override(lock, reserves=not is_late)
         except (BadInput, ValueError) as error:
             self.left_alone.report(lock, error)
-            return Attempt(stuck=move is Move.OVERRIDE)
-        return Attempt()
+            return STUCK if move is Move.OVERRIDE else KEPT
+        return KEPT
 
     async def _override(self, lock: Lock, *, reserves: bool) -> Attempt:
         """Overrides a lock, or has it wait where there is no slot or no permit."""
         if not self._may_override(lock):
             self._waiting[lock.nonce] = lock
-            return Attempt()
+            return KEPT
         taken = await self.claimer.override(lock, reserves=reserves)
         if isinstance(taken, NoPermit):
             self._waiting[lock.nonce] = lock
             self._unpermitted[lock.nonce] = taken.limits
-            return Attempt()
+            return KEPT
         if isinstance(taken, list):
-            return Attempt(taken)
-        is_new = version(lock) not in self._failed | self._failed_before
+            return Attempt(Fate.TAKEN, taken)
+        if taken is Freed.FREED:
+            return Attempt(Fate.FREED)
+        has_failed = version(lock) in self._failed | self._failed_before
         self._failed.add(version(lock))
-        return Attempt(freed=taken is Freed.FREED, stuck=not is_new, reread=is_new)
+        return STUCK if has_failed else Attempt(Fate.LOST)
 
     def _may_override(self, lock: Lock) -> bool:
         """Whether there is a free slot for an override, and there may be a permit."""

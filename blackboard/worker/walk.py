@@ -42,10 +42,11 @@ from blackboard.worker.judge import Judge
 from blackboard.worker.missed_slots import MissedSlots
 from blackboard.worker.paused_shards import PausedShards
 from blackboard.worker.peers import Peers, Turn
+from blackboard.worker.permits import Permits
 from blackboard.worker.running import Runs
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.slots import Slots
-from blackboard.worker.stale_locks import StaleLocks
+from blackboard.worker.stale_locks import Fate, StaleLocks
 from blackboard.worker.store_breaker import StoreBreaker
 from blackboard.worker.wake import Wake
 
@@ -127,6 +128,9 @@ class Walk:
     board: BoardTable
     runs: Runs
     peers: Peers
+    takes_turns: bool = True
+    """Whether it leaves other workers their turn. One that walks once takes what it can."""
+    permits: Permits
     claimer: Claimer
     judge: Judge
     stale_locks: StaleLocks
@@ -179,8 +183,8 @@ class Walk:
         """
         begun = await self.board.table.now()
         self.backlog.begin(self.board.clock.monotonic())
-        self.judge.begin()
-        self.claimer.permits.begin()
+        self.judge.begin(takes_turns=self.takes_turns)
+        self.permits.begin()
         self.stale_locks.begin()
         self._claims, self._claims_before = 0, self._claims
         result = self._result = WalkResult(now=begun, whole=True)
@@ -335,7 +339,7 @@ class Walk:
         for the free slots and some more, or `pace` of them: as many as are claimed in a cycle.
         """
         locks: list[Lock] = []
-        workers = self.peers.most + 1 if self.judge.takes_turns else 1
+        workers = self.peers.most + 1 if self.takes_turns else 1
         selection = Selection(
             self.claimer.free_slots, total=self._slots.total, workers=workers, pace=pace
         )
@@ -402,11 +406,13 @@ class Walk:
 
     async def _pass_over_some(self, number: int, result: WalkResult) -> None:
         """Skips or puts off some of the missed slots of a shard."""
-        skipped = result.skipped
-        async for is_done in self.missed.pass_over_some(number):
+        has_passed = False
+        for slot in self.missed.take_some(number):
             result.missed += 1
-            result.skipped += is_done
-        if result.skipped > skipped:  # for their next tokens, and the rest
+            if await self.missed.pass_over(slot):
+                result.skipped += 1
+                has_passed = True
+        if has_passed:  # for their next tokens, and the rest
             self._expect_contended(number, result.now, claimable=False)
 
     # ---- claiming
@@ -513,16 +519,17 @@ class Walk:
         number = self._shard_of(lock)
         is_paused, is_late = number in self.paused, number in self._tasks.late
         attempt = await self.stale_locks.take(lock, ours=ours, is_paused=is_paused, is_late=is_late)
-        if attempt.claims is not None:
-            self._start(attempt.claims, result)
-            result.crowded |= not attempt.claims
-        if attempt.freed:
-            result.freed.append(lock)
-        if attempt.stuck:
-            result.locks.discard(lock.nonce)
-        if attempt.reread:
-            result.crowded = True
-            self._expect_contended(number, result.now, claimable=False)
+        match attempt.fate:
+            case Fate.TAKEN:
+                self._start(attempt.claims, result)
+                result.crowded |= not attempt.claims
+            case Fate.STUCK:
+                result.locks.discard(lock.nonce)
+            case Fate.FREED | Fate.LOST:
+                if attempt.fate is Fate.FREED:
+                    result.freed.append(lock)
+                result.crowded = True
+                self._expect_contended(number, result.now, claimable=False)
 
     async def _take_over_others(self, result: WalkResult) -> None:
         """Tries once more to override the waiting stale locks, before tokens are claimed: a slot

@@ -105,7 +105,7 @@ class Worker:
         FOREVER, which tries again for ever. Raises Remade when the board was made anew meanwhile.
         """
         self._began = self.board.clock.monotonic()
-        self.walk.judge.takes_turns = mode is not Mode.ONCE
+        self.walk.takes_turns = mode is not Mode.ONCE
         self.runs.waits = mode is Mode.FOREVER
         self._mode = mode
         self.wake.start()
