@@ -125,7 +125,7 @@ def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
     loop.set_exception_handler(_on_exception)
     for name, what in _SHARED.items():
         with suppress(AttributeError):  # a loop of C code may not allow it
-            setattr(loop, name, _for_the_worker_alone(getattr(loop, name), what))
+            setattr(loop, name, _for_the_worker_alone(loop, name, what))
     asyncio.set_event_loop(loop)
     try:
         return run_until_done(loop, main)
@@ -148,18 +148,25 @@ _SHARED: Final = {
 """Methods of the loop by which one coroutine takes away what all others need, or the worker."""
 
 
-def _for_the_worker_alone(method: Callable[..., Any], what: str) -> Callable[..., Any]:
-    of_signals = method.__name__.endswith("_signal_handler")
+def _for_the_worker_alone(
+    loop: asyncio.AbstractEventLoop, name: str, what: str
+) -> Callable[..., Any]:
+    """The method of a loop, which refuses the runs on this loop."""
+    method = getattr(loop, name)
+    is_of_signals = name.endswith("_signal_handler")
 
     async def nothing() -> None:
         """The answer of a coroutine that was refused."""
 
     def call(*values: Any, **named: Any) -> Any:
         owner = _owner.get()
-        if owner is None or (of_signals and not {*values[:1], *named.values()} & {*_STOPPING}):
+        number = values[0] if values else named.get("sig")
+        if owner is None or owner.loop is not loop or (is_of_signals and number not in _STOPPING):
             return method(*values, **named)
         owner.refuse(what)
-        return nothing() if inspect.iscoroutinefunction(method) else None
+        if inspect.iscoroutinefunction(method):
+            return nothing()
+        return False if name == "remove_signal_handler" else None
 
     return call
 

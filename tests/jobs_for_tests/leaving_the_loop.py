@@ -195,6 +195,16 @@ async def end_the_worker_where_it_blames(item: Item, ctx: Context) -> None:
     await asyncio.sleep(0 if later else 0.02)
 
 
+@handler("a-runs-another-loop")
+async def run_another_loop(item: Item, ctx: Context) -> bool:
+    """Returns whether a thread of that loop has outlived it."""
+
+    def alone() -> bool:
+        return worker_loop.run_loop(asyncio.to_thread(threading.current_thread)).is_alive()
+
+    return await asyncio.to_thread(alone)
+
+
 @handler("a-cancels-all-tasks")
 async def cancel_all_tasks(item: Item, ctx: Context) -> None:
     for task in asyncio.all_tasks():

@@ -144,6 +144,17 @@ def test_a_handler_that_closes_what_all_coroutines_share_closes_nothing(
     ]
 
 
+def test_a_loop_that_a_handler_makes_itself_ends_its_threads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(runner: InlineRunner) -> None:
+        ended = await run(runner, "a-runs-another-loop")
+        assert (ended.outcome, ended.result) == (Outcome.OK, False)
+
+    on_a_contained_loop(story)
+    assert not caplog.records
+
+
 def test_a_handler_that_listens_to_signals_keeps_none_from_its_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
