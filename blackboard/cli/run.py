@@ -13,6 +13,7 @@ import click
 
 from blackboard.cli.many import (
     AT_ONCE,
+    GONE,
     for_each,
     gone_meanwhile,
     note_pause,
@@ -107,11 +108,6 @@ class Followed:
     @property
     def good(self) -> bool:
         return self.run is not None and self.run.outcome is Outcome.OK
-
-    @property
-    def record(self) -> dict[str, Any]:
-        run = self.run and run_record(self.run)
-        return {"id": self.asked.item.id, "end": self.end, "message": self.words, "run": run}
 
     async def read(self) -> None:
         self.item = await self.board.existing(self.asked.item.id)
@@ -309,28 +305,36 @@ async def _request(
             ]
             return await print_answers(session, board, answers)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
-        requests, gone = await _ask_for_each(session, board, items, onces, trigger=trigger)
+        asked = await _ask_for_each(session, board, items, onces, trigger=trigger)
         if not wait:
             answers = [
-                Answer(item=request.item, words=_due(request, trigger), changed=request.changed)
-                for request in requests
+                gone_meanwhile(item) if request is None else _answer(request, trigger)
+                for item, request in zip(items, asked, strict=True)
             ]
-            answers += gone
             code = await print_answers(session, board, answers)
             await note_pause(board)
             return code
+        requests = [request for request in asked if request is not None]
         followed = await follow(board, requests, patience=seconds, report=_report)
-    for answer in gone:
-        note(shown(f"{answer.item.id} {answer.words}"))
+    by_id = {result.asked.item.id: result for result in followed}
+    results = [by_id.get(item.id) for item in items]
     if session.chosen.json:
-        emit([result.record for result in followed])
-    for result in followed:
-        line = f"{result.asked.item.id} {result.words}"
-        if result.run is None:
+        emit([_record(item, result) for item, result in zip(items, results, strict=True)])
+    for item, result in zip(items, results, strict=True):
+        line = f"{item.id} {result.words if result else GONE}"
+        if result is None or result.run is None:
             note(line)
         elif not session.chosen.json:
             click.echo(one_line(line))
-    return 0 if not gone and all(result.good for result in followed) else 1
+    return 0 if all(result is not None and result.good for result in results) else 1
+
+
+def _record(item: Item, followed: Followed | None) -> dict[str, Any]:
+    """What became of a request; None: the item was removed before the run could be requested."""
+    if followed is None:
+        return {"id": item.id, "end": "gone", "message": GONE, "run": None}
+    run = followed.run and run_record(followed.run)
+    return {"id": item.id, "end": followed.end, "message": followed.words, "run": run}
 
 
 async def _ask_for_each(
@@ -340,9 +344,8 @@ async def _ask_for_each(
     onces: Sequence[dict[str, Any]],
     *,
     trigger: str,
-) -> tuple[list[Requested], list[Answer]]:
-    """Requests the runs. Returns the requests, and the answers for items that are gone."""
-    gone: list[Answer] = []
+) -> list[Requested | None]:
+    """Requests a run of each item. None: another command has removed it meanwhile."""
 
     async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested | None:
         item, once = asked
@@ -351,7 +354,6 @@ async def _ask_for_each(
         except Missing:
             if len(items) == 1:
                 raise
-            gone.append(gone_meanwhile(item))
             return None
         if request.changed:
             done.ids.add(item.id)
@@ -359,8 +361,7 @@ async def _ask_for_each(
         return request
 
     async with recording(session, board, "run", [item.id for item in items]) as done:
-        asked = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
-    return [request for request in asked if request is not None], gone
+        return await for_each([*zip(items, onces, strict=True)], ask, "requesting")
 
 
 def _report(item_id: str, words: str) -> None:
@@ -380,6 +381,10 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     once = {path[0]: params[path[0]] for path, _ in parsed}
     check_params_size(once, limit=limit)
     return once
+
+
+def _answer(asked: Requested, trigger: str) -> Answer:
+    return Answer(item=asked.item, words=_due(asked, trigger), changed=asked.changed)
 
 
 def _due(asked: Requested, trigger: str) -> str:

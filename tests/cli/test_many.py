@@ -163,6 +163,7 @@ def test_one_of_many_items_that_is_removed_meanwhile_keeps_no_other_from_being_c
     monkeypatch.setattr("blackboard.cli.run.NO_WORKER_WAIT", 0.0)
     told = blackboard(verb[0], "*", *verb[1:], "--json", code=1)
     assert "town-00000 was removed by another command meanwhile" in told.err
+    assert [item["id"] for item in told.json] == [f"town-{n:05}" for n in range(2 * AT_ONCE)]
     action = blackboard("log", "--actions", "--json").json[0]
     assert (action["verb"], action["count"]) == (verb[0], 2 * AT_ONCE - 1)
 
