@@ -28,7 +28,7 @@ EMPTY_SPEC = "{}"
 """The spec of an item that sets nothing itself."""
 
 
-class Fate(Enum):
+class LockFate(Enum):
     """What became of a lock that was read."""
 
     KEPT = "kept"
@@ -47,11 +47,11 @@ class Attempt(NamedTuple):
     the next walk adopts the lock, if it is this worker's.
     """
 
-    fate: Fate
+    fate: LockFate
     claims: Sequence[Claim] = ()
 
 
-KEPT, STUCK = Attempt(Fate.KEPT), Attempt(Fate.STUCK)
+KEPT, STUCK = Attempt(LockFate.KEPT), Attempt(LockFate.STUCK)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class StaleLocks:
         try:
             if move is Move.ADOPT:
                 claims = await self.claimer.adopt(lock)
-                return KEPT if claims is None else Attempt(Fate.TAKEN, claims)
+                return KEPT if claims is None else Attempt(LockFate.TAKEN, claims)
             if move is Move.OVERRIDE and is_paused:
                 return STUCK
             if move is Move.OVERRIDE:
@@ -144,12 +144,12 @@ class StaleLocks:
             self._unpermitted[lock.nonce] = taken.limits
             return KEPT
         if isinstance(taken, list):
-            return Attempt(Fate.TAKEN, taken)
+            return Attempt(LockFate.TAKEN, taken)
         if taken is Freed.FREED:
-            return Attempt(Fate.FREED)
+            return Attempt(LockFate.FREED)
         has_failed = version(lock) in self._failed | self._failed_before
         self._failed.add(version(lock))
-        return STUCK if has_failed else Attempt(Fate.LOST)
+        return STUCK if has_failed else Attempt(LockFate.LOST)
 
     def _may_override(self, lock: Lock) -> bool:
         """Whether there is a free slot for an override, and there may be a permit."""

@@ -46,7 +46,7 @@ from blackboard.worker.permits import Permits
 from blackboard.worker.running import Runs
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.slots import Slots
-from blackboard.worker.stale_locks import Fate, StaleLocks
+from blackboard.worker.stale_locks import LockFate, StaleLocks
 from blackboard.worker.store_breaker import StoreBreaker
 from blackboard.worker.wake import Wake
 
@@ -520,13 +520,13 @@ class Walk:
         is_paused, is_late = number in self.paused, number in self._tasks.late
         attempt = await self.stale_locks.take(lock, ours=ours, is_paused=is_paused, is_late=is_late)
         match attempt.fate:
-            case Fate.TAKEN:
+            case LockFate.TAKEN:
                 self._start(attempt.claims, result)
                 result.crowded |= not attempt.claims
-            case Fate.STUCK:
+            case LockFate.STUCK:
                 result.locks.discard(lock.nonce)
-            case Fate.FREED | Fate.LOST:
-                if attempt.fate is Fate.FREED:
+            case LockFate.FREED | LockFate.LOST:
+                if attempt.fate is LockFate.FREED:
                     result.freed.append(lock)
                 result.crowded = True
                 self._expect_contended(number, result.now, claimable=False)
