@@ -2,8 +2,8 @@
 
 Understood besides RFC 5545: dashes and colons (2026-08-21 19:00), no seconds, offsets, a
 date marked as a time and a time marked as a date, 24:00, AM and PM, and a date with the text of a
-broken line after it, unless that is the name of a zone. The second 60 is read as 59, as RFC 5545
-has it. A zone is, in this order, one that is known by its name, the feed's own
+broken line after it, unless that is a zone (`zone_behind`). The second 60 is read as 59, as
+RFC 5545 has it. A zone is, in this order, one that is known by its name, the feed's own
 VTIMEZONE, one that is probably meant (`zone_names.py`); else the feed's X-WR-TIMEZONE, unless that
 is UTC, which many programs write by default; else the city's zone, which also holds for floating
 times. A floating start is one of the zone that its end names, where the feed names none; a floating
@@ -24,7 +24,7 @@ from icalendar import Timezone
 from icalendar.timezone import tzp
 
 from .lines import Block, Line
-from .zone_names import guessed_zone, known_zone, zone_name, zone_of_days
+from .zone_names import guessed_zone, known_zone, zone_behind, zone_name, zone_of_days
 
 _MOMENT = re.compile(
     r"(\d{4})-?(\d\d)-?(\d\d)"
@@ -36,6 +36,8 @@ _TZID = re.compile(r';\s*TZID\s*=\s*(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _DATE_ONLY = re.compile(r";\s*VALUE\s*=\s*DATE\s*(?:;|$)", re.IGNORECASE)
 _OFFSET = re.compile(r"([+-]?)(\d\d):?(\d\d)(?::?(\d\d))?")
 _CHANGE = re.compile(r"(\d{8})(T\d{6})?[^,]*")
+_PERIOD = re.compile(r"/(?!\s*[a-z]{3})", re.IGNORECASE)
+"""The slash of a period, not that of a zone's name."""
 _MORE_DIGITS = re.compile(r"\s*T?\d", re.IGNORECASE)
 _LONGEST_NAME = 60
 
@@ -245,7 +247,7 @@ class Zones:
         day = _DATE_ONLY.search(line.params) is not None
         found = []
         for part in line.value.split(","):
-            start, end = (one.strip() for one in part.partition("/")[::2])
+            start, *ends = (side.strip() for side in _PERIOD.split(part, maxsplit=1))
             if not start:
                 continue
             try:
@@ -253,7 +255,7 @@ class Zones:
             except ValueError:
                 problem = f"{line.name}: {start[:40]!r} is not a date or time"
                 raise ValueError(problem) from None
-            found.append((moment, end))
+            found.append((moment, ends[0] if ends else ""))
         return found
 
     def _one(self, text: str, tzid: str, block: Block, local: str | None, *, day: bool) -> Moment:
@@ -264,7 +266,7 @@ class Zones:
             return Moment(said.wall, "")
         if said.east is not None:
             return Moment(in_utc(said.wall, said.east), "UTC")
-        behind = guessed_zone(said.rest) if said.rest and len(said.rest) < _LONGEST_NAME else ""
+        behind = zone_behind(said.rest) if len(said.rest) < _LONGEST_NAME else ""
         if behind and not tzid:
             return Moment(said.wall, behind)
         return Moment(said.wall, local if local and not tzid else self.name(tzid, block))

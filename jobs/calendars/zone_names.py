@@ -6,6 +6,9 @@ Windows and Rails show (`(UTC-05:00) Eastern Time (US & Canada)`), abbreviations
 names that are misspelled (`US-Eastern`, `Europe_London`) or have a remark behind them. A zone that
 a feed defines itself comes between the two.
 
+Several continents have an Eastern or a Central Time. A place beside such a name decides. Where the
+place is not known, the name means North America only if its offset says so, too.
+
 An abbreviation is the zone of its clocks, the whole year: many write EST, or PST, in summer too. An
 offset is a zone whose clocks never change.
 """
@@ -28,13 +31,18 @@ _NONE = frozenset({"localtime", "factory", "posixrules", "est"})
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?\s*([+-])(\d{1,2})(?:[:.]?(\d\d))?", re.IGNORECASE)
 _SHOWN = re.compile(r"\((?:UTC|GMT)\s*([+-]\d\d?(?:[:.]?\d\d)?)?\)\s*(.*)", re.IGNORECASE)
 _TIME = re.compile(r"(?: standard| daylight| summer)? time$")
+_TIME_OF = re.compile(r"(?:(?: standard| daylight| summer)? time)?(?= \()")
+_STATES = r"(?:USA?|U\.S\.(?:A\.)?|United States(?: of America)?|North America)"
 _COUNTRY = re.compile(
-    r"\s*\((?:(?:US|USA|Canada|US\s*(?:&|&amp;|and|,)\s*Canada)\)|US\s*&(?:amp)?$)", re.IGNORECASE
+    rf"(?:\s*\(|\s+-\s+)(?:(?:{_STATES}|Canada|{_STATES}\s*(?:&|&amp;|and|,|/)\s*Canada)(?:\)|$)"
+    r"|US\s*&(?:amp)?$)",
+    re.IGNORECASE,
 )
 """A semicolon as in `&amp;` ends a parameter."""
-_BETWEEN = re.compile(r"\s*[,;]\s*|\s+[/:-]\s+")
-_REMARK = re.compile(r"\s*\([^()]*\)$|(?<=time)\s+\d$")
-"""What stands behind a name: another name in brackets, or Exchange's number of a second one."""
+_GROUPS = re.compile(r"\s+[:-]\s+|\s*[()]\s*")
+_PARTS = re.compile(r"\s*[,;]\s*|\s+/\s+")
+_NUMBERED = re.compile(r"(?<=time)\s+\d$", re.IGNORECASE)
+"""Exchange's number of a second zone of one name."""
 _ABBREVIATED = {
     "EST EDT ET": "America/New_York",
     "CST CDT CT": "America/Chicago",
@@ -59,6 +67,18 @@ _ABBREVIATED = {
     "NZST NZDT": "Pacific/Auckland",
 }
 _ABBREVIATIONS = {short: zone for shorts, zone in _ABBREVIATED.items() for short in shorts.split()}
+_SHORT = _ABBREVIATIONS.keys() | {"MST", "HST", "CET", "EET", "MET", "WET", "UTC", "GMT"}
+_TIMES = {
+    "eastern": "America/New_York",
+    "central": "America/Chicago",
+    "mountain": "America/Denver",
+    "pacific": "America/Los_Angeles",
+    "atlantic": "America/Halifax",
+    "greenwich mean": "Europe/London",
+}
+"""What several places, or continents, call a time of theirs, and whose it is without a place."""
+_ELSEWHERE = frozenset({"australia", "brazil", "colombia", "ecuador", "honduras", "mexico", "peru"})
+"""Countries that have such times and that no zone is named after."""
 _OTHER_NAMES = {
     "alaska": "America/Anchorage",
     "arizona": "America/Phoenix",
@@ -66,13 +86,24 @@ _OTHER_NAMES = {
     "indiana (east)": "America/Indiana/Indianapolis",
     "saskatchewan": "America/Regina",
     "newfoundland": "America/St_Johns",
+    "aleutian islands": "America/Adak",
+    "baja california": "America/Tijuana",
+    "saint pierre and miquelon": "America/Miquelon",
+    "lord howe island": "Australia/Lord_Howe",
+    "norfolk island": "Pacific/Norfolk",
+    "edinburgh": "Europe/London",
+    "bern": "Europe/Zurich",
+    "wellington": "Pacific/Auckland",
     "coordinated universal time": "UTC",
-    "greenwich mean time": "Europe/London",
     "british summer time": "Europe/London",
     "us/pacific-new": "America/Los_Angeles",
     "canada/east-saskatchewan": "America/Regina",
 }
-"""Names that Windows and Rails show and that are no cities, and two that the tz database had."""
+"""Names that Windows, Rails and Google show and that are no cities of the tz database, and two that
+it had.
+"""
+_DIRECTIONS = frozenset({"north", "south", "west"})
+"""They end names of Australia, but are parts of many regions."""
 _OLD_WINDOWS = {
     "kamchatka standard time": "Asia/Kamchatka",
     "mid-atlantic standard time": "Etc/GMT+2",
@@ -137,39 +168,84 @@ def guessed_zone(name: str) -> str:
         return _fixed(_minutes(offset))
     shown = _SHOWN.fullmatch(name)
     if shown is None:
-        return _by_words(name)
+        return _by_words(name, None)
     offset = _OFFSET.fullmatch(shown[1] or "+0")
     minutes = _minutes(offset) if offset else 0
-    found = _by_words(shown[2]) or _by_words(shown[2].replace("/", ","))
-    return found if found and _in_winter(found) == minutes else _fixed(minutes)
+    found = _by_words(shown[2], minutes) or _by_words(shown[2].replace("/", ","), minutes)
+    return found or _fixed(minutes)
 
 
-def _by_words(words: str) -> str:
-    """The zone of what Windows or Rails shows: a name, or cities."""
-    words = _COUNTRY.sub("", words).strip().lower()
-    if words in _OTHER_NAMES:
-        return _OTHER_NAMES[words]
-    for one in _BETWEEN.split(words):
-        named = _windows().get(f"{_TIME.sub('', one)} standard time")
-        found = named or _cities().get(one.replace(" ", "_"))
-        if found:
-            return found
-    return _respelled(words)
-
-
-def _respelled(words: str) -> str:
-    """The zone of a name with DST or a remark behind it, or with dashes or underscores in place of
-    its slashes; or of the names that one zone has in winter and in summer, CET/CEST.
+def zone_behind(text: str) -> str:
+    """The zone that stands behind a time, or "": an abbreviation in capitals, an offset, or an IANA
+    name with a slash. Other words, also names of cities, are the text of a broken line.
     """
-    bare = _REMARK.sub("", words)
-    if bare != words and not bare.endswith(")"):
-        return guessed_zone(bare)
-    slashes = (words.replace("_", "/", most) for most in (1, 2))
-    for name in (words.removesuffix(" dst"), words.replace("-", "/"), *slashes):
-        if known_zone(name):
-            return known_zone(name)
-    first, *more = {guessed_zone(one) for one in words.split("/")} if "/" in words else {""}
+    name = zone_name(text)
+    is_short = name in _SHORT or name.lower() in _UTC
+    if is_short or _OFFSET.fullmatch(name):
+        return guessed_zone(name)
+    return known_zone(name) if "/" in name else ""
+
+
+def _by_words(words: str, minutes: int | None) -> str:
+    """The zone of what Windows, Rails or Google shows: places, or a name of a time, or both. Where
+    an offset is shown, it is that of the zone in winter. The places that are last, behind a dash or
+    in brackets, are the nearest; of places beside each other, the first is meant.
+    """
+    named = _NUMBERED.sub("", words).strip().lower()
+    bare = _COUNTRY.sub("", named).strip()
+    is_whole = bool(_place(bare))
+    groups = [[bare]] if is_whole else [_PARTS.split(part) for part in _GROUPS.split(bare) if part]
+    parts = [part for group in reversed(groups) for part in group]
+    find = _place if bare == named else _place_or_time
+    places = [zone for part in parts if (zone := find(part))]
+    for place in places:
+        if minutes is None or _in_winter(place) == minutes:
+            return place
+    times = [zone for part in parts if (zone := _time(part))]
+    if places or not times or not _ELSEWHERE.isdisjoint(parts):
+        return ""
+    if minutes is not None:
+        return times[-1] if _in_winter(times[-1]) == minutes else ""
+    offsets = [_minutes(offset) for part in parts if (offset := _OFFSET.fullmatch(part))]
+    if offsets:
+        return times[-1] if offsets[0] in _offsets(times[-1]) else _fixed(offsets[0])
+    return times[-1] if all(any(map(_time, group)) for group in groups) else ""
+
+
+def _place(part: str) -> str:
+    """The zone of a city, a region or a country, also as an IANA name that has other signs in place
+    of its slashes, or DST behind it.
+    """
+    bare = _TIME.sub("", part)
+    if bare in _TIMES or part.upper() in _SHORT:
+        return ""
+    slashes = (part.replace("_", "/", most) for most in (1, 2))
+    spelled = map(known_zone, (part.removesuffix(" dst"), part.replace("-", "/"), *slashes))
+    return (
+        _OTHER_NAMES.get(part)
+        or _OTHER_NAMES.get(bare)
+        or _windows().get(f"{bare} standard time")
+        or _windows().get(_TIME_OF.sub(" standard time", part, count=1))
+        or _cities().get(part.replace(". ", " ").replace(" ", "_"))
+        or next(filter(None, spelled), "")
+    )
+
+
+def _time(part: str) -> str:
+    """The zone of a time that several places have, such as Eastern Time or CST; or that has two
+    names, in winter and in summer, CET/CEST.
+    """
+    bare = _TIME.sub("", part)
+    if bare in _TIMES:
+        return _TIMES[bare]
+    if part.upper() in _SHORT:
+        return guessed_zone(part)
+    first, *more = {guessed_zone(name) for name in part.split("/")} if "/" in part else {""}
     return "" if more else first
+
+
+def _place_or_time(part: str) -> str:
+    return _place(part) or _time(part)
 
 
 def _minutes(offset: re.Match[str]) -> int:
@@ -187,16 +263,22 @@ def _fixed(minutes: int) -> str:
 
 def _in_winter(zone: str) -> int:
     """Minutes east of Greenwich without summer time."""
+    return min(_offsets(zone))
+
+
+def _offsets(zone: str) -> list[int]:
+    """Minutes east of Greenwich in January and in July."""
     offsets = (day.replace(tzinfo=ZoneInfo(zone)).utcoffset() for day in _SEASONS)
-    return min(one // timedelta(minutes=1) for one in offsets if one is not None)
+    return [offset // timedelta(minutes=1) for offset in offsets if offset is not None]
 
 
 @cache
 def _cities() -> dict[str, str]:
     """Zones by the last part of their names."""
     regions = ("Africa/", "America/", "Asia/", "Atlantic/", "Australia/", "Europe/", "Pacific/")
-    found = sorted(one for one in available_timezones() if one.startswith(regions))
-    return {one.rpartition("/")[2].lower(): one for one in reversed(found)}
+    zones = sorted(zone for zone in available_timezones() if zone.startswith(regions))
+    found = {zone.rpartition("/")[2].lower(): zone for zone in reversed(zones)}
+    return {city: zone for city, zone in found.items() if city not in _DIRECTIONS}
 
 
 def zone_of_days(calendar: str, city: str) -> str:

@@ -60,8 +60,17 @@ def text(moment: Moment) -> str:
         ("", "20260901T190000 PDT", "", "2026-09-01 19:00 America/Los_Angeles"),
         ("", "20260901T190000+02", "", "2026-09-01 19:00 Etc/GMT-2"),
         ("", "2026-09-01 19:00 MEZ", "UTC", "2026-09-01 19:00 CET"),
+        ("", "20260901T190000 Europe/Berlin", "", "2026-09-01 19:00 Europe/Berlin"),
         (";TZID=Europe/Paris", "20260901T190000 UTC", "", "2026-09-01 19:00 Europe/Paris"),
+        # Other words are the text of a broken line, also where they are names of cities.
         ("", "20260901T190000 in the hall", "", f"2026-09-01 19:00 {NEW_YORK}"),
+        ("", "20260901T190000 Louisville", "", f"2026-09-01 19:00 {NEW_YORK}"),
+        ("", "20260901T190000 Center", "Europe/Paris", "2026-09-01 19:00 Europe/Paris"),
+        ("", "20260901T190000 Mountain", "Europe/Paris", "2026-09-01 19:00 Europe/Paris"),
+        ("", "20260901T190000 West", "Europe/Paris", "2026-09-01 19:00 Europe/Paris"),
+        ("", "20260901T190000 Met", "Europe/Paris", "2026-09-01 19:00 Europe/Paris"),
+        ("", "20260901T190000 Eastern Time", "Europe/Paris", "2026-09-01 19:00 Europe/Paris"),
+        ("", "20260901T190000 Hall A/B", "Europe/Paris", "2026-09-01 19:00 Europe/Paris"),
         # An hour without its zero, and a leap second.
         ("", "20260901T93000", "", f"2026-09-01 09:30 {NEW_YORK}"),
         ("", "20260901T 93000Z", "", "2026-09-01 09:30 UTC"),
