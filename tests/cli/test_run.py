@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli import local_run, many
-from blackboard.cli import run as run_module
+from blackboard.cli import follow, local_run, many
 from blackboard.model import Mark, Member, Outcome, Run, State, Token
 from blackboard.protocol import claims
 from blackboard.protocol.board_table import BoardTable
@@ -282,7 +281,7 @@ def test_wait_for_many_reads_what_they_have_in_common_once(
         looks.append("workers")
         return await read_workers(board)
 
-    monkeypatch.setattr(run_module, "workers", counted)
+    monkeypatch.setattr(follow, "workers", counted)
     meanwhile(lambda: towns.finish(towns.start("town-3")), then=11.0)
     said = towns("run", "town-*", "--wait", code=1)
     assert said.out.startswith("town-3 ok in ")
@@ -295,7 +294,7 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
 ) -> None:
     names = [f"town-{number}" for number in range(5)]
     towns("add", *names, "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
-    for module in (many, run_module):
+    for module in (many, follow):
         monkeypatch.setattr(module, "AT_ONCE", 2)
     most = dict[str, int]()
 
@@ -316,7 +315,7 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
         monkeypatch.setattr(owner, name, counted)
 
     count(BoardTable, "existing")
-    count(run_module.Followed, "look")
+    count(follow.Followed, "look")
 
     def finish_all() -> None:
         for name in names:
@@ -330,7 +329,7 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
 def test_of_many_the_looks_are_further_apart(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "MOST_READ", 0.5)
+    monkeypatch.setattr(follow, "MOST_READ", 0.5)
     pauses = list[float]()
     passed = 0.0
 
