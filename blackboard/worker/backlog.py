@@ -52,6 +52,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from blackboard.model import LONG_AGO, Token
 from blackboard.protocol.permits import Limit
 from blackboard.rules.due import Move
@@ -84,8 +86,7 @@ PREFERENCE = timedelta(minutes=1)
 worker is the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True, gc=False):
     """A waiting token that the worker may claim, with the settings that it was judged by."""
 
     token: Token

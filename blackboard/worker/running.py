@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from msgspec import Struct
+
 from blackboard.clock import Clock
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput
@@ -258,8 +260,7 @@ def given(held: Holding, environ: Mapping[str, str], mask: Mask) -> tuple[Handle
     return item, mask, decoded_checkpoint(claim.item.checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
+class _Report(Struct, frozen=True):
     """What a handler reports while it runs, masked by its runner."""
 
     held: Holding

@@ -1,11 +1,10 @@
 """What a worker claims between two walks over the board, and when it reads a shard for more."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from blackboard.model import Token
+from blackboard.model import Token, replace
 from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
 from blackboard.tables.base import LARGEST_PAGE
