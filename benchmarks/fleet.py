@@ -25,9 +25,9 @@ from benchmarks.measure import BLACKBOARD, report
 from blackboard.bench import Measurement, worker_on
 from blackboard.cli.session import collect_seldom
 from blackboard.protocol.board_table import BoardTable
-from blackboard.protocol.keys import NEXT
+from blackboard.protocol.keys import LOCK, NEXT
 from blackboard.protocol.members import workers
-from blackboard.table import Conflict, Etag, Op
+from blackboard.table import Conflict, Delete, Etag, Op
 from blackboard.worker.membership import ANNOUNCE_AGAIN
 from blackboard.worker.worker import Mode
 
@@ -178,25 +178,33 @@ def together(
 
 
 async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
-    """One worker of several: how long each of its batches took, and how many claims were lost."""
+    """One worker of several: when it began, and ended its last run, how long each of its batches
+    took, and how many claims were lost.
+    """
     collect_seldom()  # as in a worker
     claims: list[float] = []
     releases: list[float] = []
+    begun = ended = time.monotonic()
     lost = 0
     async with opened(file_in(folder)) as table:
         commit = table.commit
 
         async def timed(partition: str, ops: Sequence[Op]) -> list[Etag]:
-            nonlocal lost
-            kind = claims if ops[0].key.startswith(NEXT) else releases
-            begun = time.monotonic()
+            nonlocal ended, lost
+            deleted = ops[0].key if isinstance(ops[0], Delete) else ""
+            sent = time.monotonic()
             try:
                 return await commit(partition, ops)
             except Conflict:
-                lost += kind is claims
+                lost += deleted.startswith(NEXT)
                 raise
             finally:
-                kind.append(time.monotonic() - begun)
+                answered = time.monotonic()
+                if deleted.startswith(NEXT):
+                    claims.append(answered - sent)
+                elif deleted.startswith(LOCK):
+                    releases.append(answered - sent)
+                    ended = answered
 
         table.commit = timed  # type: ignore[method-assign]
         worker = worker_on(await board_on(table), slots=slots, cycle=timedelta(seconds=1))
@@ -205,7 +213,7 @@ async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
         await worker.work(mode)
     return {
         "begun": begun,
-        "ended": time.monotonic(),
+        "ended": ended,
         "claims": claims,
         "releases": releases,
         "lost": lost,
