@@ -306,10 +306,26 @@ def _usage(error: click.ClickException) -> str:
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
+    meant = _meant(error, error.ctx.command)
+    if meant:
+        message = f"{error.message} Did you mean {meant!r}?"
     takes_any = any(isinstance(param, click.Argument) for param in error.ctx.command.params)
-    if isinstance(error, click.NoSuchOption) and takes_any:
+    if isinstance(error, click.NoSuchOption) and takes_any and not meant:
         message += " An argument that begins with - stands after --."
     return f"{message} See `{error.ctx.command_path} --help`."
+
+
+def _meant(error: click.UsageError, command: click.Command) -> str:
+    """The command or the option of that command that is meant by another word; "": none."""
+    from blackboard.cli.synonyms import MEANT  # noqa: PLC0415 - only for bad usage
+
+    match error:
+        case click.exceptions.NoSuchCommand(command_name=word):
+            return MEANT.get(word, "")
+        case click.NoSuchOption(option_name=word):
+            meant = MEANT.get(word, "")
+            return meant if any(meant in param.opts for param in command.params) else ""
+    return ""
 
 
 def _failed(message: str, code: int) -> int:

@@ -7,9 +7,11 @@ import sys
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 
+import click
 import pytest
 
 from blackboard.cli import COMMANDS, group
+from blackboard.cli.synonyms import MEANT
 from blackboard.errors import BlackboardError
 from blackboard.table import Refused, Unavailable, Unknown, Unusable
 from tests.cli.command_line import CommandLine, blackboard
@@ -74,6 +76,11 @@ def test_the_group_lists_every_command(blackboard: CommandLine) -> None:
     ("args", "problem"),
     [
         (["ad"], "No such command 'ad'. Did you mean 'add'? See `blackboard --help`."),
+        (["list"], "No such command 'list'. Did you mean 'show'? See `blackboard --help`."),
+        (["remove", "a"], "No such command 'remove'. Did you mean 'rm'?"),
+        (["add", "a", "--params", "{}"], "No such option '--params'. Did you mean '--set'? See `"),
+        (["serve", "--port=80"], "No such option '--port'. Did you mean '--listen'? See `blackboa"),
+        (["show", "--port", "80"], "No such option '--port'. (Did you mean one of"),
         (["--bogus"], "No such option '--bogus'. See `blackboard --help`."),
         (["add", "a"], "Missing option '--type'. See `blackboard add --help`."),
         (["add", "a", "--type", "t", "--evry", "8h"], "No such option '--evry'."),
@@ -87,6 +94,20 @@ def test_bad_usage_is_one_line_and_exit_code_2(
     blackboard: CommandLine, args: list[str], problem: str
 ) -> None:
     assert blackboard.refused(*args).startswith(problem)
+
+
+def test_each_synonym_means_a_command_or_an_option_and_is_no_command() -> None:
+    context = click.Context(group)
+    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    options = {
+        name
+        for command in commands.values()
+        if command is not None
+        for param in command.params
+        for name in param.opts
+    }
+    assert set(MEANT.values()) <= commands.keys() | options
+    assert not MEANT.keys() & commands.keys()
 
 
 def test_the_version_is_told(blackboard: CommandLine) -> None:
