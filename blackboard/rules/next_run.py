@@ -148,14 +148,20 @@ def begins_at(item: Item, *, now: datetime) -> datetime:
     return max(now, item.first or now)
 
 
-def stays_planned(item: Item, *, settings: RunSettings, now: datetime) -> bool:
-    """Whether the planned slot stays under a new schedule, whose limits have to allow it. It stays
-    if it has come, and only the limits are new; and of an item that never ran, if it is the first
-    time that an operator named, or the new settings have no schedule.
+def slot_that_stays(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
+    """The planned slot, if it stays under a new schedule, whose limits have to allow it; else None.
+    It stays if it has come, and only the limits are new; and of an item that never ran, if it is
+    the first time that an operator named, or the new settings have no schedule. With `missed =
+    "all"` a first time that has passed becomes now, since all slots after it are made up for.
     """
-    return _is_allowed(item, settings) and (
-        _has_come_by_same_times(item, settings, now=now) or _is_first_that_stays(item, settings)
-    )
+    if not _is_allowed(item, settings):
+        return None
+    if _has_come_by_same_times(item, settings, now=now):
+        return item.planned
+    if not _is_first_that_stays(item, settings):
+        return None
+    is_made_up_from = settings.schedule is not None and settings.missed == "all"
+    return max(item.planned, whole_milliseconds(now)) if is_made_up_from else item.planned
 
 
 def _is_allowed(item: Item, settings: RunSettings) -> bool:

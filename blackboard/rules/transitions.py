@@ -135,7 +135,7 @@ from blackboard.rules.next_run import (
     ready_for,
     slot_after_edit,
     slot_asked_for,
-    stays_planned,
+    slot_that_stays,
 )
 from blackboard.rules.wrong_clock import (
     Planning,
@@ -706,12 +706,14 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     after = replace(item, schedule=settings.text, timezone=settings.timezone)
     if item.state is State.DONE:
         return replanned(after, settings=settings, now=now)
-    stays = stays_planned(item, settings=settings, now=now)
+    stays = slot_that_stays(item, settings=settings, now=now)
+    if stays is not None and item.is_planned_first:
+        after = replace(after, first=stays)
     if item.running or item.attempt > 1 or item.put_back or item.is_unscheduled:
-        following = item.planned if stays else slot_after_edit(after, settings=settings, now=now)
+        following = stays or slot_after_edit(after, settings=settings, now=now)
         return _planned_beside(after, following or NEVER)
-    if stays:
-        return _waiting_for(after, item.planned, settings=settings, now=now)
+    if stays is not None:
+        return _waiting_for(after, stays, settings=settings, now=now)
     return replanned(after, settings=settings, now=now)
 
 

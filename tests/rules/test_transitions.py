@@ -495,6 +495,27 @@ def test_an_item_that_never_ran_keeps_the_first_time_that_was_named() -> None:
     assert planned_by(named, sooner).slot == NOON + HOUR
 
 
+NAMED = replace(item(slot=NOON - DAY), first=NOON - DAY, schedule="cron 0 3 * * *")
+"""Its first time, which an operator named, has passed."""
+
+
+@pytest.mark.parametrize("once_more", [GOES_ON, settings(cron=HOURLY, missed="all")])
+@pytest.mark.parametrize(
+    ("before", "slots"),
+    [(NAMED, [NOW]), (requested(NAMED, name="a", once="", now=NOON).item, [NOON, NOW])],
+)
+def test_after_a_first_time_that_has_passed_no_slot_before_the_change_is_made_up_for(
+    before: Item, slots: list[datetime], once_more: RunSettings
+) -> None:
+    by = settings(cron="*/10 * * * *", missed="all")
+    waits, found = planned_by(planned_by(before, once_more), by), []
+    while waits.ready <= NOW:
+        runs = claimed(waits, settings=by, owner="ann", now=NOW)
+        found.append(runs.slot)
+        waits = released(runs, run(runs, Outcome.OK), settings=by, fraction=0.0)
+    assert (found, waits.slot) == (slots, NOON + 10 * MINUTE)
+
+
 def test_another_first_time_is_what_an_item_that_never_ran_waits_for() -> None:
     first = NOON + DAY + MINUTE  # no slot of the schedule
     moved = first_moved(replace(item(), first=NOON), first, settings=GOES_ON, now=NOW)
