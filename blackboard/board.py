@@ -470,7 +470,7 @@ class Board:
         now: datetime,
     ) -> additions.New:
         """An item to be added. Raises BadInput."""
-        check_new_id(item_id)
+        item_id = check_new_id(argument("id", item_id, str))
         check_type(item_type)
         params = argument("params", {} if params is None else written(params), Mapping)
         spec = changed(Spec(), _texts(options), params=params)

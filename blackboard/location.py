@@ -79,8 +79,12 @@ class Location:
 
     @asynccontextmanager
     async def table(self, *, create: bool = False) -> AsyncIterator[Table]:
-        """The store, opened; with `create` it is made first where it is not there."""
+        """The store, opened; with `create` it is made first where it is not there. Raises BadInput
+        where the board that would be made in it is one of a group or of elections.
+        """
         keys.check_board_name(self.name)
+        if create and keys.group_of(self.name) and not await self.has_board():
+            keys.check_own_board(self.name)
         table = await open_table(self.url, clock=self.clock, create=create)
         try:
             # A file is waited for by its own table.

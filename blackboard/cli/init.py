@@ -1,7 +1,5 @@
 """`blackboard init`: makes a board."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from blackboard.cli.options import Chosen, cli_command, common
@@ -10,9 +8,6 @@ from blackboard.cli.session import Session, completed
 from blackboard.display.layout import shown
 from blackboard.location import is_there
 from blackboard.phrases import plural
-
-if TYPE_CHECKING:
-    pass
 
 
 @cli_command("""\

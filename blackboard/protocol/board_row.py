@@ -85,8 +85,10 @@ async def made_with(table: Table, name: str) -> tuple[int, datetime | None]:
     """The shards of a board that exists, and when it was made. Raises BadInput or BadRow."""
     row = await own_row(table, name)
     if row is None:
-        problem = f"no board {name!r} in this store"
-        raise BadInput("board", problem, f"`blackboard --board {name} init` makes one")
+        maker = f"`blackboard --board {name} init`"
+        if keys.group_of(name):
+            maker = f"a worker of {keys.owner_of(name)}"
+        raise BadInput("board", f"no board {name!r} in this store", f"{maker} makes one")
     if version_of(row.data) > VERSION:
         raise BadInput(
             "board",

@@ -128,7 +128,10 @@ class BoardTable:
         return other
 
     def group(self, group: str) -> "BoardTable":
-        """The board of a group of partitions, beside this one: one shard of the same table."""
+        """The board of a group of partitions, beside this one: one shard of the same table. Raises
+        BadInput where this one is of a group itself.
+        """
+        keys.check_own_board(self.name)
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
         other.shards, other.created = 1, None

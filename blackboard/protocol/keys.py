@@ -30,6 +30,8 @@ _MILLISECONDS = 10**15
 _LONGEST, _CUT = 160, 120
 _BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
+NAME = "up to 60 letters, digits and _"
+"""What a name is."""
 _NEXT_MOMENT = re.compile(r"next:([0-9]{8}T[0-9]{6}\.[0-9]{3}Z):")
 _SAFE = re.compile(rf"[A-Za-z0-9._-]{{0,{_LONGEST}}}")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
@@ -232,10 +234,15 @@ def group_of(board: str) -> str:
     return board.partition(".")[2]
 
 
+def owner_of(board: str) -> str:
+    """The name of the board whose group, or elections, the board of this name has."""
+    return board.partition(".")[0]
+
+
 def check_group_name(name: str) -> str:
     """Returns the name of a group, the second part of its board's name. Raises BadInput."""
     if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name):
-        raise BadInput("group", f"{name!r} is not a name for a group", "letters, digits and _")
+        raise BadInput("group", f"{name!r} is not a name for a group", NAME)
     if name == LEADERS:
         raise BadInput("group", f"{name!r} has the elections of a board", "another name")
     return name
@@ -246,5 +253,17 @@ def check_board_name(name: str) -> str:
     shard; a name with a dot is of a group's board. Raises BadInput.
     """
     if not _BOARD_NAME.fullmatch(name):
-        raise BadInput("board", f"{name!r} is not a name for a board", "letters, digits and _")
+        raise BadInput("board", f"{name!r} is not a name for a board", NAME)
     return name
+
+
+def check_own_board(name: str) -> None:
+    """Raises BadInput for the board of a group or of elections. Workers and candidates make it, and
+    it has no groups or elections itself.
+    """
+    if group := group_of(name):
+        owner = owner_of(name)
+        problem = f"{name} has the partitions of the pump {group}, which workers of {owner} make"
+        if group == LEADERS:
+            problem = f"{name} has the elections of {owner}, which candidates make"
+        raise BadInput("board", problem, f"name {owner}")

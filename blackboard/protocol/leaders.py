@@ -52,11 +52,12 @@ class Elections(BoardStatus, frozen=True, kw_only=True):
 async def read_elections(board: BoardTable, name: str | None = None) -> Elections:
     """The elections of a board, or only the one called `name`. Raises BadInput where the board has
     no election of that name, or the elections' board cannot be used; BadRow where the row of that
-    election cannot be read.
+    election cannot be read. A group has none.
     """
     leaders = keys.leaders_board(board.name)
     meta = keys.meta_partition(leaders)
-    own = await board.group(keys.LEADERS).own_row()
+    is_group = bool(keys.group_of(board.name))
+    own = None if is_group else await board.group(keys.LEADERS).own_row()
     if own is None:
         if [row async for row in board.table.scan(leaders, limit=1)]:
             raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)

@@ -105,6 +105,8 @@ REFUSED: dict[str, tuple[str, Call]] = {
         lambda board: board.run("davis", params={"k": (math.nan,)}),
     ),
     "nothing in a set": ("params.k", lambda board: board.add("x", "feed", params={"k": {None}})),
+    "an id of many": ("id", lambda board: board.add_many({5: {}}, "feed")),  # type: ignore[dict-item]
+    "no UTF-8 in many": ("id", lambda board: board.add_many({"x": {}, SURROGATE: {}}, "feed")),
     "a checkpoint": ("checkpoint", lambda board: board.edit("davis", checkpoint=object())),
     "a limit": ("limit", lambda board: board.actions(limit=2.5)),  # type: ignore[arg-type]
 }

@@ -117,8 +117,10 @@ def test_no_worker_is_made_with_limits_of_a_group(
 
 def test_no_schedule_is_given_to_a_partition(tmp_path: Path) -> None:
     async def story() -> None:
-        opened = blackboard.open(tmp_path / "x.db", name="town.clicks", create=True)
-        async with opened as board:
+        store = tmp_path / "x.db"
+        async with blackboard.open(store, name="town", create=True) as town:
+            await town._table.group("clicks").make()
+        async with blackboard.open(store, name="town.clicks", create=True) as board:
             await ensure(board._table, ["07"], "clicks")
             with pytest.raises(BadInput, match=r"until: the partitions of town.clicks are held"):
                 await board.edit("07", until="2026-01-01")

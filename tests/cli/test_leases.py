@@ -106,6 +106,13 @@ def test_groups_and_partitions_are_shown_with_who_holds_them(town: CommandLine) 
     assert view["partitions"][2]["fence"] == 1
 
 
+def test_the_board_of_a_group_has_no_elections(town: CommandLine) -> None:
+    held(town, "0", "1", "2", owner="rabbit:7:abc")
+    assert town(*CLICKS, "check").out == "all well: 3 items\n"
+    assert "coordinator  none" in town(*CLICKS, "status").out
+    assert town(*CLICKS, "leader").out.startswith("no elections")
+
+
 def test_a_partition_that_was_taken_by_a_clock_that_was_ahead_shows_that(
     town: CommandLine,
 ) -> None:

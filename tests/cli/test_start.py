@@ -88,6 +88,9 @@ def test_the_group_lists_every_command(blackboard: CommandLine) -> None:
         (["add", "a", "--type", "t", "--retries", "x"], "Invalid value for '--retries'"),
         (["--config", "absent.toml", "export"], "config: "),
         (["--board", "a-b", "init"], "board: 'a-b' is not a name for a board"),
+        (["--board", "x" * 61, "init"], f"board: {'x' * 61!r} is not a name for a board (up to 60"),
+        (["--board", "a.b", "init"], "board: a.b has the partitions of the pump b, which workers"),
+        (["--board", "a.leaders", "init"], "board: a.leaders has the elections of a, which"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(
@@ -118,6 +121,9 @@ def test_the_version_is_told(blackboard: CommandLine) -> None:
 def test_a_missing_board_is_one_line_with_its_remedy(blackboard: CommandLine) -> None:
     assert "blackboard init" in blackboard.refused("export")
     assert blackboard.rows() == []
+    blackboard("init")
+    words = blackboard.refused("--board", "a.clicks", "export")
+    assert words == "board: no board 'a.clicks' in this store (a worker of a makes one)"
 
 
 def test_options_count_before_and_behind_the_command(blackboard: CommandLine) -> None:
