@@ -116,8 +116,8 @@ class Session(Location):
 
     def with_defaults(self, *, changes: bool = False) -> "Session":
         """With the types of `[board] jobs`, for the defaults that they declare. Jobs that cannot
-        be loaded are a warning, because only workers need them; but no item is added or changed
-        whose schedule may be theirs.
+        be loaded are a warning, because only workers need them; but no item is added or planned
+        anew whose schedule may be theirs.
         """
         try:
             return self.with_types()

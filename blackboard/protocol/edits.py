@@ -19,6 +19,7 @@ the item remembers: a pause that was applied is not applied again over a resume 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
@@ -86,7 +87,7 @@ from blackboard.rules.transitions import (
 )
 from blackboard.rules.wrong_clock import problem_of_times
 from blackboard.schedule.times import format_duration
-from blackboard.spec import RunSettings, Spec, rewrite_spec
+from blackboard.spec import OF_ITS_SCHEDULE, RunSettings, Spec, rewrite_spec
 from blackboard.table import ANY, Conflict, Delete, Op, Replace, Unknown, read, units
 
 READINGS = 20
@@ -271,14 +272,16 @@ async def edit(
         if item_type is not None and not is_same:
             item = replace(item, type=item_type, checkpoint="")
         known = item if is_same else replace(item, schedule="")  # which is of the other type
-        settings = settings_of(board, known, spec)
-        if not is_same:
+        is_planned_anew = bool(first) or not is_same or _says_when(before) != _says_when(after)
+        settings = _settings_if(board, known, spec, needed=is_planned_anew)
+        if settings and not is_same:
             check_no_pump(board.name, item.type, settings)
-        is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
+        by_other = settings and (settings.text, settings.timezone)
+        is_other = by_other not in {None, (item.schedule, item.timezone)}
         kept = item.checkpoint if checkpoint is None else checkpoint
         by = item.declared_by if declared_by is None else declared_by
         same = (spec, kept, by) == (item.spec, item.checkpoint, item.declared_by)
-        when = first(settings) if first else None
+        when = first(settings) if first and settings else None
         if when is not None:
             check_never_ran(item)
             is_there = whole_milliseconds(when) == item.first == item.planned
@@ -286,13 +289,30 @@ async def edit(
         if is_same and same and not is_other and when is None:
             return None
         item = replace(item, spec=spec, declared_by=by)
-        if is_other:
+        if settings and is_other:
             item = rescheduled(item, settings=settings, now=now)
-        if when is not None:
+        if settings and when is not None:
             item = first_moved(item, when, settings=settings, now=now)
         return item if checkpoint is None else replace(item, checkpoint=checkpoint)
 
     return await change_item(board, item_id, build, write=change_ops)
+
+
+def _says_when(spec: Spec) -> list[Any]:
+    """The schedule in a spec."""
+    return [getattr(spec, name) for name in OF_ITS_SCHEDULE]
+
+
+def _settings_if(board: BoardTable, item: Item, spec: str, *, needed: bool) -> RunSettings | None:
+    """As `settings_of`; where they are not needed, because the schedule stays as it is, None for
+    those that cannot be computed here.
+    """
+    try:
+        return settings_of(board, item, spec)
+    except BadInput:
+        if needed:
+            raise
+        return None
 
 
 def check_ended(item: Item, *, item_type: str | None, checkpoint: str | None) -> None:

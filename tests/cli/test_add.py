@@ -306,10 +306,16 @@ def nightly(item, ctx): ...
     blackboard("pause", "b")
     before = blackboard.rows()
     blackboard.write(nightly + "def f(:", "mine.py")
-    for command in ("add c --type nightly", "edit a --set x=1", "rename a d", "apply"):
+    for command in (
+        *("add c --type nightly", "edit a --tz Asia/Tokyo", "edit a --first now", "rename a d"),
+        *("edit a --type nightly2", "apply"),
+    ):
         refused = blackboard(*command.split(), code=2).err
-        assert "'nightly' may have its schedule there" in refused
+        assert "may have its schedule there" in refused
     assert blackboard.rows() == before
+    planned = blackboard.item("a").slot
+    assert blackboard("edit", "a", "--tags", "new", "--set", "x=1", "--json").json[0]["next"]
+    assert blackboard.item("a").slot == planned
     blackboard("edit", "a", "--cron", "0 4 * * *")
     blackboard("pause", "a")
     assert "no handler" not in blackboard("resume", "a").err
