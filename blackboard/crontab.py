@@ -2,7 +2,7 @@ r"""The lines of a crontab as items of the type `shell`.
 
 Read as crontab(5) of Debian says: `NAME = value` lines count for the lines below; a `%` ends the
 command, and what follows is its input, a line for each further `%`; `\%` is a `%`, and `\\` in the
-command a `\`, which a warning says, because cronie leaves both. Of other crons:
+command a `\`, which a warning says, because cronie leaves both. Of other crons: `NAME =` is empty;
 CRON_TZ is the zone of the lines below, RANDOM_DELAY their jitter in minutes; `1~5` as a minute or
 hour is the first, with a jitter up to the last; a dash before the minute, and the flags -n, -q and
 -s before the command, are dropped. TZ is a variable of the commands alone, which a warning says. Of
@@ -54,6 +54,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]*(?:\$|:[a-z_][a-z0-9_-]*)?")
 _DAYS = "(?:sun|mon|tue|wed|thu|fri|sat)"
 _SIXTH = re.compile(rf"[*?](?:/\d+)?|\d[\d,/*-]*|{_DAYS}(?:[-,]{_DAYS})+", re.IGNORECASE)
 """Matches a field in the place of the command."""
+_STEP_OF_ONE = re.compile(r"(?<![^\s,])\w+/\w+")
 _OF_CHANCE = re.compile(r"(\d{0,2})~(\d{0,2})")
 """Matches a field as OpenBSD has it: any number of a range, or of all."""
 _FLAGS = re.compile(r"\A(?:-[nqs]+\s+)+")
@@ -106,7 +107,7 @@ class Crontab:
     def read(self, text: str) -> None:
         for number, line in enumerate(text.split("\n"), 1):
             try:
-                self._read(_END_OF_COMMAND.sub("", line.rstrip("\r").lstrip()), number)
+                self._read(line.rstrip("\r").lstrip(), number)
             except BadInput as problem:
                 self.problems[number] = str(problem)
 
@@ -158,6 +159,11 @@ class Crontab:
         if expression.lower() == "@reboot":
             self.left_out.append(f"{number}: {REBOOT}")
             return
+        if (number_alone := _STEP_OF_ONE.search(expression)) is not None:
+            problem = (
+                f"{number_alone[0]!r} has a step after a single number: Debian's cron refuses it"
+            )
+            raise BadInput("cron", problem, "write the number alone, or a range, as in 5-59/15")
         expression, spread = _without_chance(expression)
         Cron(expression, self.zone)
         self._commands[number] = command
@@ -298,6 +304,7 @@ def _users() -> set[str]:
 def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
     """The params of `shell`: nothing in them is a variable of the board."""
     text, given = _command_and_input(command)
+    text = _END_OF_COMMAND.sub("", text)
     shell = env.get("SHELL", SHELL)
     if given is not None:
         if shell != SHELL:
@@ -305,7 +312,6 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
         end = "END"
         while end in given.split("\n"):
             end += "_"
-        text = _END_OF_COMMAND.sub("", text)
         text += "\\" * bool(_JOINED.search(text))  # at the end of a text it joins no lines
         text = f"{{ {text}\n}} <<'{end}'\n{given}\n{end}"
     text = text.replace("${", "$${")

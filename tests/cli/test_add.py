@@ -314,7 +314,7 @@ def nightly(item, ctx): ...
         assert "may have its schedule there" in refused
     assert blackboard.rows() == before
     planned = blackboard.item("a").slot
-    assert blackboard("edit", "a", "--tags", "new", "--set", "x=1", "--json").json[0]["next"]
+    assert blackboard("edit", "a", "--tags", "new", "--set", "x=1", "--json").json[0]["due"]
     assert blackboard.item("a").slot == planned
     blackboard("edit", "a", "--cron", "0 4 * * *")
     blackboard("pause", "a")

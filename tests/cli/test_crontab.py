@@ -71,7 +71,7 @@ EXPRESSIONS = """
 12 3 27 feb sat
 0-5 4 * * *
 0-30/10 4 * * *
-5/20 6 * * *
+5-59/20 6 * * *
 1,2,3,5-9,20-40/5 7 * * *
 @hourly
 @daily
@@ -239,6 +239,14 @@ def test_every_line_that_cannot_be_taken_is_named(
     told = said.err.splitlines()
     assert [line.partition(" -:")[2].partition(":")[0] for line in told] == list("1234567")
     assert "'root' is a user, as in /etc/crontab (take the lines of one user by --user" in told[0]
+
+
+@pytest.mark.parametrize("expression", ["5/15 * * * *", "0 0 1 */2,1/2 *", "0 3 * * mon/2"])
+def test_a_step_after_a_single_number_is_refused_as_by_debians_cron(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, expression: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(f"{expression} /x\n"))
+    assert "a step after a single number" in blackboard("import-crontab", "-", code=2).err
 
 
 @pytest.mark.parametrize(
@@ -558,12 +566,14 @@ BACKSLASHES = r"""
 @daily (printf '[k]'; cat) %a%
 @daily (printf '[k]'; cat) %%
 """
+BLANKS = "@daily cat; printf '[%s]' x\\  \t% a \t \n"
+"""Behind the command, and in its input."""
 
 
 def test_backslashes_and_the_input_of_a_command_are_as_debians_cron_has_them(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", piped(BACKSLASHES))
+    monkeypatch.setattr("sys.stdin", piped(BACKSLASHES + BLANKS.replace("%s", r"\%s")))
     said = blackboard("import-crontab", "-", "--json")
     assert "-:2, 3, 4: `\\\\` in a command is a `\\`" in said.err
     printed = [
@@ -582,6 +592,7 @@ def test_backslashes_and_the_input_of_a_command_are_as_debians_cron_has_them(
         b"[k]",
         b"[k]a\n",
         b"[k]\n",
+        b" a \t \n[x ]",
     ]
 
 
