@@ -391,4 +391,4 @@ def _rules(zone: str) -> bytes:
     for folder in zoneinfo.TZPATH:
         with suppress(OSError):
             return Path(folder, zone).read_bytes()
-    return zone.encode()
+    return os.fsencode(zone)

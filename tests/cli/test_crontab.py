@@ -257,6 +257,7 @@ def test_a_step_after_a_single_number_is_refused_as_by_debians_cron(
         (":Asia/Tokyo", "Asia/Tokyo", "", "Asia/Tokyo"),
         ("Europe/Berlin", "", "", "Europe/Berlin"),
         ("/usr/share/zoneinfo/Europe/Berlin", "", "", "Europe/Berlin"),
+        ("\udcff", "Asia/Tokyo", "", "Asia/Tokyo"),
         ("", "Asia/Tokyo", "Asia/Seoul", "Asia/Tokyo"),
         ("", "", "Asia/Seoul\n", "Asia/Seoul"),
         ("", "", "", "UTC"),
