@@ -60,6 +60,7 @@ _SETTLED = "\x1b[?25l\x1b[?7l"
 _AT = "\x1b[{};1H"
 _REST_OF_LINE = "\x1b[K"
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that end it, unless they are ignored, as SIGHUP is after `nohup`."""
 
 
 class KeyReader:
@@ -118,6 +119,7 @@ class Terminal:
         self._size = (0, 0)
         self._keys = KeyReader()
         self._later: asyncio.TimerHandle | None = None
+        self._ending = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
 
     def __enter__(self) -> Self:
         if os.environ.get("TERM", "dumb") == "dumb":
@@ -173,7 +175,7 @@ class Terminal:
         """Handles the signals after which the terminal must be restored."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
-        for number in ENDING:
+        for number in self._ending:
             loop.add_signal_handler(number, self._listener.ended, number)
 
     def ignore(self) -> None:
@@ -182,7 +184,7 @@ class Terminal:
             loop.remove_reader(self._input)
         if self._later is not None:
             self._later.cancel()
-        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP, *ENDING):
+        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP, *self._ending):
             loop.remove_signal_handler(number)
 
     def _readable(self) -> None:
@@ -215,7 +217,7 @@ class Terminal:
         """Stop this process, as Ctrl-Z does, with the terminal as it was."""
         loop = asyncio.get_running_loop()
         self._leave()
-        for number in (signal.SIGTSTP, *ENDING):  # meanwhile they have no handler
+        for number in (signal.SIGTSTP, *self._ending):  # meanwhile they have no handler
             loop.remove_signal_handler(number)
         os.kill(os.getpid(), signal.SIGTSTP)  # execution continues here after SIGCONT
         self._await_signals()
@@ -225,7 +227,8 @@ class Terminal:
     def _went_on(self) -> None:
         """After SIGSTOP, which cannot be handled: the shell has used the terminal meanwhile."""
         self._read_singly()
-        self._write(_SETTLED)
+        with suppress(OSError):  # the terminal is gone
+            self._write(_SETTLED)
         self._anew()
 
     # ---- its modes

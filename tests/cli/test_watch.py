@@ -7,6 +7,7 @@ import pytest
 
 from blackboard.cli import output
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.patience import patience
 from tests.support.terminals import Terminal, terminal
 
 __all__ = ["blackboard"]
@@ -190,6 +191,37 @@ def test_a_signal_ends_it_with_the_terminal_as_it_was(
         screen.process.send_signal(number)
         assert screen.end() == -number
         assert left_as_it_was(screen)
+
+
+@above_the_store
+def test_a_signal_that_was_ignored_before_it_began_does_not_end_it(towns: CommandLine) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminal("show", "--watch", "0.1", folder=towns.folder) as screen:
+            screen.wait_to_see("> davis")
+            screen.process.send_signal(signal.SIGHUP)
+            towns("add", "montclair", "--type", "calendars")
+            screen.wait_to_see("montclair")
+            screen.press("q")
+            assert screen.end() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@above_the_store
+def test_a_window_that_is_closed_ends_it_without_a_word(towns: CommandLine) -> None:
+    """The kernel then lets it go on, in case that it was stopped."""
+    errors = towns.folder / "errors"
+    with (
+        errors.open("wb") as file,
+        terminal("show", "--watch", folder=towns.folder, errors=file.fileno()) as screen,
+    ):
+        screen.wait_to_see("> davis")
+        screen.process.send_signal(signal.SIGSTOP)
+        screen.hang_up()
+        screen.process.send_signal(signal.SIGCONT)
+        assert screen.process.wait(patience(30)) in {0, 2}, "2: not all was written"
+    assert errors.read_text() == ""
 
 
 @above_the_store

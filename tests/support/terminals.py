@@ -128,6 +128,10 @@ class Terminal:
             assert time.monotonic() < self._until, "it does not end"
         return self.process.wait(PATIENCE)
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        os.dup2(os.open(os.devnull, os.O_RDWR), self._master)
+
     def _read(self) -> bool:
         if select.select([self._master], [], [], 0.2)[0]:
             with suppress(OSError):  # a terminal that no process has open any more
@@ -147,8 +151,11 @@ def terminal(
     folder: Path,
     size: tuple[int, int] = (12, 80),
     environment: Mapping[str, str] = MappingProxyType({}),
+    errors: int | None = None,
 ) -> Iterator[Terminal]:
-    """`blackboard ARGS` on a terminal of so many rows and columns."""
+    """`blackboard ARGS` on a terminal of so many rows and columns, or with another place for what
+    it writes to stderr.
+    """
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
     names = ("PATH", "HOME", "BLACKBOARD_STORE")
@@ -158,7 +165,7 @@ def terminal(
         [sys.executable, "-m", "blackboard", *args],
         stdin=slave,
         stdout=slave,
-        stderr=slave,
+        stderr=slave if errors is None else errors,
         cwd=folder,
         env={**kept, "TERM": "xterm-256color", "PYTHONPATH": str(root), **environment},
         start_new_session=True,
