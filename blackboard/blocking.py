@@ -160,7 +160,8 @@ class Portal:
         try:
             yield entered.result()
         finally:
-            self._held.remove(leave)
+            if os.getpid() == self._pid:  # else no loop could destroy its task
+                self._held.remove(leave)
             leave(None)
 
     def _leave(

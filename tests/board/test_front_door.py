@@ -1423,8 +1423,9 @@ def test_a_verb_in_a_subscriber_is_refused_with_the_remedy(tmp_path: Path) -> No
 
 
 FORKED = """
-import os, blackboard
+import os, sys, blackboard
 with blackboard.open_blocking("app.db", create=True) as board:
+    os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
     if (child := os.fork()) == 0:
         try:
             board.items().__next__()
@@ -1436,7 +1437,8 @@ with blackboard.open_blocking("app.db", create=True) as board:
 
 
 def test_a_forked_process_is_told_to_open_its_own_board(tmp_path: Path) -> None:
-    assert "opened before this process was forked" in program(tmp_path, "-c", FORKED)
+    [line] = program(tmp_path, "-c", FORKED).splitlines()
+    assert "opened before this process was forked" in line
 
 
 LEFT_OPEN = """
