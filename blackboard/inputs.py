@@ -119,6 +119,20 @@ def number_of(text: str, *, digits: int = 9) -> int | None:
     return int(text) if is_number else None
 
 
+def _host_of(text: str) -> str | None:
+    """The host that is written before a port, an IPv6 address without its brackets; None: what is
+    written is neither that nor a name.
+    """
+    if not set(text) & set("[]:"):
+        return text
+    address = text[1:-1]
+    try:
+        socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    except (OSError, ValueError):
+        return None
+    return address if text == f"[{address}]" else None
+
+
 class Endpoint(NamedTuple):
     """Where a process listens."""
 
@@ -128,13 +142,15 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, field: str, *, processes: int = 1) -> Self:
-        """Reads `PORT` or `HOST:PORT`, that of the first of some processes. Raises BadInput."""
-        host, _, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        number = number_of(port)
-        if number is None or number + (processes - 1) * bool(number) > HIGHEST_PORT:
+        """Reads `PORT` or `HOST:PORT`, that of the first of some processes; the host may be an IPv6
+        address in brackets. Raises BadInput.
+        """
+        before, _, port = text.rpartition(":")
+        host, number = _host_of(before), number_of(port)
+        last = (number or 0) + (processes - 1) * bool(number)
+        if host is None or number is None or last > HIGHEST_PORT:
             ports = f" for {processes} processes" if processes > 1 else ""
-            remedy = f"a port up to {HIGHEST_PORT}{ports}, or HOST:PORT"
+            remedy = f"a port up to {HIGHEST_PORT}{ports}, HOST:PORT, or as [::1]:PORT"
             raise BadInput(field, f"{text!r} is not an address with a port", remedy)
         return cls(host or LOOPBACK, number)
 

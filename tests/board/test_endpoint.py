@@ -14,6 +14,7 @@ from blackboard.inputs import Endpoint
         (":9000", 1, Endpoint("127.0.0.1", 9000)),
         ("0.0.0.0:9100", 1, Endpoint("0.0.0.0", 9100)),
         ("[::1]:9100", 2, Endpoint("::1", 9100)),
+        ("[fe80::1%eth0]:9100", 1, Endpoint("fe80::1%eth0", 9100)),
         ("localhost:65535", 1, Endpoint("localhost", 65_535)),
     ],
 )
@@ -30,6 +31,8 @@ def test_an_endpoint_is_a_port_or_a_host_and_a_port(
     ("text", "processes"),
     [
         *[(one, 1) for one in ("", "x", "-1", "65536", "host:", "9100:host", "host:\u00b2")],
+        *[(one, 1) for one in ("[::1", "[]:3", "[..]:3", "[::1:3", "::1]:3", "::1:3", "::3")],
+        *[(one, 1) for one in ("[localhost]:3", "[[::1]]:3", "a:b:3", "(::1):3", "[::1\0]:3")],
         ("65535", 2),
         pytest.param("9" * 5000, 1, id="thousands of digits"),
     ],
