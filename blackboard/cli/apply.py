@@ -1,28 +1,28 @@
 """The command that makes the board what files declare: apply.
 
-It computes a plan (`plan.py`), what to add, change and remove, from what the files declare
-(`item_files.py`) and what is on the board; it prints the plan and carries it out.
+What the files declare (`declarations.py`) and what is on the board make a plan (`plan.py`): what to
+add, change and remove. It is printed and carried out.
 """
 
 import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import click
 
-from blackboard.cli.item_files import (
+from blackboard.cli.declarations import (
+    Declaration,
     ItemFile,
     check_against,
-    check_files,
-    each_item,
-    read_items,
+    check_declared,
+    read_file,
     session_for,
 )
 from blackboard.cli.many import add_all, for_each, recording
 from blackboard.cli.options import Chosen, cli_command, common, reason_option
 from blackboard.cli.output import emit, few_of, first_of_each, note, warn, wrapped
-from blackboard.cli.plan import ApplyPlan, Declaration, ItemChange, make_plan
+from blackboard.cli.plan import ApplyPlan, ItemChange, make_plan
 from blackboard.cli.progress import counted
 from blackboard.cli.session import Session, completed, confirmed, keeping_all
 from blackboard.clock import SystemClock
@@ -34,7 +34,6 @@ from blackboard.errors import (
     BeingRenamed,
     BlackboardError,
     Missing,
-    NoTimeLeft,
 )
 from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace
@@ -42,7 +41,6 @@ from blackboard.phrases import plural
 from blackboard.protocol import additions, edits
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import check_not_made
-from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.settings import FILE_NAME
 from blackboard.table import Refused
 from blackboard.tables.base import MAX_VALUE
@@ -95,121 +93,107 @@ def apply_command(
             "source", f"{source!r} is not a name", "a word, such as the name of a program"
         )
     with keeping_all():
-        sources = _read(chosen, files, source=source, prune=prune)
-        session = session_for(chosen, sources).with_defaults(changes=True)
-        check_files(session, sources)
-        apply = _Apply(session=session, sources=sources, prune=prune, yes=yes, dry_run=dry_run)
+        item_files = _read(chosen, files, source=source, prune=prune)
+        declared = [each for file in item_files for each in file.declarations]
+        session = session_for(chosen, item_files).with_defaults(changes=True)
+        check_declared(session, declared)
+        apply = _Apply(
+            session=session,
+            declared=declared,
+            prune={file.by for file in item_files} if prune else set(),
+            yes=yes,
+            dry_run=dry_run,
+        )
         return completed(apply.run())
 
 
 def _read(
-    chosen: Chosen, files: Sequence[str], *, source: str | None, prune: bool
+    chosen: Chosen, names: Sequence[str], *, source: str | None, prune: bool
 ) -> Sequence[ItemFile]:
     """The files. Raises BadInput where one cannot be read, or cannot be pruned by."""
-    field, names = ("file", files) if files else ("config", (chosen.config or FILE_NAME,))
+    field, names = ("file", names) if names else ("config", (chosen.config or FILE_NAME,))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadInput(field, f"{twice} is given twice", "name it once")
-    sources = [read_items(name, source, field=field) for name in names]
-    if prune and not all(source.by for source in sources):
+    files = [read_file(name, source, field=field) for name in names]
+    if prune and not all(file.by for file in files):
         remedy = "say what its items belong to: --source"
         raise BadInput("source", "--prune needs a name for what is not a file", remedy)
-    if prune and (empty := next((source for source in sources if not source.declares), None)):
+    if prune and (empty := next((file for file in files if not file.declares), None)):
         problem = (
-            f"{empty.file} declares no items, and --prune would remove all items of {empty.by}"
+            f"{empty.path} declares no items, and --prune would remove all items of {empty.by}"
         )
         raise BadInput(field, problem, "see why; `items = []` says that there are to be none")
-    return sources
+    return files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Apply:
     session: Session
-    sources: Sequence[ItemFile]
-    prune: bool
+    declared: Sequence[Declaration]
+    prune: Collection[str]
+    """The files and sources whose items are removed where they are not declared."""
     yes: bool
     dry_run: bool
 
     async def run(self) -> int:
         if not await self.session.has_board():  # no board is made for a plan that is refused
-            plan, now = await self._planned(None, {})
+            plan = self._plan({}, now=SystemClock().now(), limit=MAX_VALUE)
             if self.dry_run:
-                self._print(plan, now)
+                self._print(plan)
                 return 0
         async with self.session.board(create=not self.dry_run) as board:
-            found = await _read_all(board)
-            plan, now = await self._planned(board, found)
-            self._print(plan, now)
+            plan = await self._planned(board)
+            self._print(plan)
             _warn_of_left(plan.left_alone)
             if self.prune and plan.others and not self.session.chosen.json:
                 others = plural(plan.others, "item")
                 note(f"{others} of other files, or added by hand: left alone")
-            done = plan if self.dry_run else await self._carry_out(board, plan, found)
-        asked_for = {*plan.ids, *(declaration.id for _, _, declaration in each_item(self.sources))}
+            done = plan if self.dry_run else await self._carry_out(board, plan)
+        asked_for = {*plan.ids, *(declaration.id for declaration in self.declared)}
         return LEFT if asked_for & done.left_alone.keys() else 0
 
-    async def _planned(
-        self, board: BoardTable | None, found: Mapping[str, Item]
-    ) -> tuple[ApplyPlan, datetime]:
-        """The plan for the items and tombstones that were found on the board, and when it was made;
-        `board` is None where there is none yet. Raises BadInput with the line of a file.
-        """
-        there = {
-            item_id: item for item_id, item in found.items() if item.state is not State.REMOVED
-        }
-        check_against(there, self.sources, limit=board.table.max_value if board else MAX_VALUE)
-        now = await board.table.now() if board else SystemClock().now()
-        declared = [declaration for _, _, declaration in each_item(self.sources)]
-        prune = {source.by for source in self.sources} if self.prune else set()
-        plan = make_plan(declared, there, prune=prune, resolve=self.session.resolve, now=now)
-        plan = self._with_first(plan, now)
+    def _plan(self, items: Mapping[str, Item], *, now: datetime, limit: int) -> ApplyPlan:
+        """The plan for the items of a board. Raises BadInput with the line of a file."""
+        check_against(items, self.declared, limit=limit)
+        plan = make_plan(
+            self.declared, items, prune=self.prune, resolve=self.session.resolve, now=now
+        )
         if plan.add:
             check_not_made(self.session.name)
-        if board is not None:
-            left = additions.left_alone(board, [declaration.id for declaration in plan.add], found)
-            add = [declaration for declaration in plan.add if declaration.id not in left]
-            plan = replace(plan, add=add, left_alone={**plan.left_alone, **left})
-        return plan, now
+        return plan
 
-    def _with_first(self, plan: ApplyPlan, now: datetime) -> ApplyPlan:
-        """The plan with the first runs of the items that it adds, and without items that would
-        never run: a file may still declare items whose end has passed.
-        """
-        first, over = dict[str, datetime](), dict[str, str]()
-        added, resolve = {declaration.id for declaration in plan.add}, self.session.resolve
-        for source, number, declaration in each_item(self.sources):
-            if declaration.id in added:
-                settings = declaration.settings(resolve)
-                try:
-                    with source.at(number):
-                        named = first_of(declaration.item.first, settings, now)
-                except NoTimeLeft as none:
-                    over[declaration.id] = str(none)
-                    continue
-                slot = first_slot(settings, first=named, now=now)
-                first[declaration.id] = ready_for(
-                    declaration.id, slot, settings=settings, first=True
-                )
-        add = [declaration for declaration in plan.add if declaration.id in first]
-        return replace(plan, add=add, first=first, over=over)
+    async def _planned(self, board: BoardTable) -> ApplyPlan:
+        items, tombstones = dict[str, Item](), dict[str, Item]()
+        async with counted(board, "reading items") as through:
+            async for item in through.items(removed=True):
+                (tombstones if item.state is State.REMOVED else items)[item.id] = item
+        plan = self._plan(items, now=await board.table.now(), limit=board.table.max_value)
+        left = additions.left_alone(board, [addition.id for addition in plan.add], tombstones)
+        return replace(
+            plan,
+            add=[addition for addition in plan.add if addition.id not in left],
+            left_alone={**plan.left_alone, **left},
+            tombstones=tombstones,
+        )
 
-    def _print(self, plan: ApplyPlan, now: datetime) -> None:
+    def _print(self, plan: ApplyPlan) -> None:
         """Print the plan for people, and ask before items are removed. Programs get it only in a
         dry run, else they get the result.
         """
         asks = bool(plan.remove) and not self.yes and not self.dry_run
         if asks:
-            self._confirm(plan, now)
+            self._confirm(plan)
         for item_id, problem in plan.over.items():
             warn(f"{shown(item_id)} is not added: {problem}")
         if self.session.chosen.json:
             if self.dry_run:
                 emit(plan.record() | {"dry_run": True})
         elif not asks:
-            _print_lines(plan, now=now, whole=self.dry_run)
+            _print_lines(plan, whole=self.dry_run)
             if self.dry_run and plan.steps:
                 click.echo("dry run: nothing was changed")
 
-    def _confirm(self, plan: ApplyPlan, now: datetime, no: str = "nothing was changed") -> None:
+    def _confirm(self, plan: ApplyPlan, no: str = "nothing was changed") -> None:
         """Show the plan, and ask before items are removed. Raises BadInput where there is no
         terminal to ask on, BlackboardError that says `no` where that is the answer.
         """
@@ -218,125 +202,85 @@ class _Apply:
         if not sys.stdin.isatty():
             problem = f"this would remove {removed}: {named}"
             raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
-        _print_lines(plan, now=now, err=self.session.chosen.json)
+        _print_lines(plan, err=self.session.chosen.json)
         if not confirmed(f"Remove {removed} ({named}), and do the rest?"):
             raise BlackboardError(no)
 
-    async def _carry_out(
-        self, board: BoardTable, plan: ApplyPlan, found: Mapping[str, Item]
-    ) -> ApplyPlan:
-        """Carry out the plan for the items that were `found`; make a new one where another process,
-        such as an `apply`, was faster. Wakes the workers, records what was done, and prints it for
-        programs, also when not all could be. Returns the part that was done, with the items that
-        are left as they are.
+    async def _carry_out(self, board: BoardTable, plan: ApplyPlan) -> ApplyPlan:
+        """Carry out the plan; make a new one where another process, such as an `apply`, was faster.
+        Wakes the workers, records what was done, and prints it for programs, also when not all
+        could be. Returns the part that was done, with the items that are left as they are.
         """
-        made, left, current = list[ApplyPlan](), dict(plan.left_alone), plan
+        parts, left, current = list[ApplyPlan](), dict(plan.left_alone), plan
         try:
             for tries_left in reversed(range(TRIES)):
                 try:
-                    more = await self._do(board, current, found, made)
+                    refused = await self._do(board, current, on_done=parts.append)
                 except (AlreadyThere, Missing):
                     if not tries_left:
                         raise
                 else:
-                    _warn_of_left(more)
-                    left |= more
+                    _warn_of_left(refused)
+                    left |= refused
                     break
-                found, before = await _read_all(board), current
-                current, now = await self._planned(board, found)
-                _warn_of_kept(before, current, found)
+                before, current = current, await self._planned(board)
+                _warn_of_kept(before, current)
                 if current.remove and not self.yes:
-                    self._confirm(current, now, no="nothing more was changed")
-                _warn_of_left(
-                    {
-                        item_id: why
-                        for item_id, why in current.left_alone.items()
-                        if item_id not in left
-                    }
-                )
-                left |= current.left_alone
+                    self._confirm(current, no="nothing more was changed")
+                alone = current.left_alone
+                _warn_of_left({item_id: alone[item_id] for item_id in alone if item_id not in left})
+                left |= alone
         finally:
-            whole = plan.made_of(made, left_alone=left)
+            done = plan.made_of(parts, left_alone=left)
             if self.session.chosen.json:
-                emit(whole.record() | {"dry_run": False})
-        return whole
+                emit(done.record() | {"dry_run": False})
+        return done
 
     async def _do(
-        self,
-        board: BoardTable,
-        plan: ApplyPlan,
-        found: Mapping[str, Item],
-        made: list[ApplyPlan],
-    ) -> dict[str, str]:
-        """Do what a plan says, and add the part of it that was done to `made`. Each item by itself,
-        or many in a batch: an apply that was ended in the middle is repeated, and goes on. Returns,
-        by their ids, why the others are left as they are. Raises AlreadyThere or Missing where
-        others add or remove the items meanwhile.
+        self, board: BoardTable, plan: ApplyPlan, *, on_done: Callable[[ApplyPlan], None]
+    ) -> Mapping[str, str]:
+        """Do what a plan says; `on_done` is called with the part of it that was done, also after an
+        error. Each item by itself, or many in a batch: an apply that was ended in the middle is
+        repeated, and goes on. Returns, by their ids, why the others are left as they are. Raises
+        AlreadyThere or Missing where others add or remove the items meanwhile.
         """
-        async with recording(self.session, board, "apply", plan.ids) as done:
+        async with recording(self.session, board, "apply", plan.ids) as action:
             try:
-                left = await _add(board, plan.add, found, done.ids)
-                return left | await _change_and_remove(board, plan, done.ids)
+                left = await _add(board, plan, on_added=action.ids.update)
+                return left | await _change_and_remove(board, plan, on_done=action.ids.add)
             finally:
-                if done.ids:
-                    made.append(plan.only(done.ids))
-                    done.details.extend(made[-1].counts)
-
-
-def _warn_of_left(left: Mapping[str, str]) -> None:
-    for item_id, problem in left.items():
-        warn(f"{shown(item_id)} is left as it is: {problem}")
-
-
-def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item]) -> None:
-    """Warn of items that the earlier plan removes and this plan leaves as they are."""
-    there = {item_id for item_id, item in found.items() if item.state is not State.REMOVED}
-    there -= {item.id for item in plan.remove}
-    kept = [item.id for item in before.remove if item.id in there]
-    if kept:
-        warn(f"not removed, as others have declared them by now: {few_of(kept)}")
-
-
-async def _read_all(board: BoardTable) -> dict[str, Item]:
-    """Items and tombstones, by id."""
-    async with counted(board, "reading items") as through:
-        return {item.id: item async for item in through.items(removed=True)}
-
-
-def _print_lines(plan: ApplyPlan, *, now: datetime, whole: bool = False, err: bool = False) -> None:
-    """Print the plan; the `whole` plan, or the first items that are added, changed and removed."""
-    lines, kept = [*plan.lines(now)], list[str]()
-    for line, more in first_of_each(lines, lambda line: line[0]):
-        kept.append(line)
-        if more:
-            kept.append(f"{line[0]} ... and {more:,} more")
-    click.echo(
-        "\n".join(wrapped(line, margin="  ") for line in (lines if whole else kept)), err=err
-    )
+                part = plan.only(action.ids)
+                action.details.extend(part.counts)
+                on_done(part)
 
 
 async def _add(
-    board: BoardTable, declared: Sequence[Declaration], found: Mapping[str, Item], done: set[str]
+    board: BoardTable, plan: ApplyPlan, *, on_added: Callable[[Iterable[str]], None]
 ) -> dict[str, str]:
-    """Add items, whose tombstones are among what was `found`, and their ids to `done`."""
     now = await board.table.now()
     new = [
         additions.New(
-            id=declaration.id,
-            type=declaration.item.type,
-            spec=declaration.spec,
-            first=first_of(declaration.item.first, declaration.settings(board.resolve), now),
-            declared_by=declaration.by,
+            id=addition.id,
+            type=addition.declared.item.type,
+            spec=addition.declared.spec,
+            first=first_of(
+                addition.declared.item.first, addition.declared.settings(board.resolve), now
+            ),
+            declared_by=addition.declared.file.by,
         )
-        for declaration in declared
+        for addition in plan.add
     ]
     return await add_all(
-        board, new, tombstones=found, on_added=lambda items: done.update(item.id for item in items)
+        board,
+        new,
+        tombstones=plan.tombstones,
+        on_added=lambda items: on_added(item.id for item in items),
     )
 
 
-async def _change_and_remove(board: BoardTable, plan: ApplyPlan, done: set[str]) -> dict[str, str]:
-    """Change and remove items, and add their ids to `done`."""
+async def _change_and_remove(
+    board: BoardTable, plan: ApplyPlan, *, on_done: Callable[[str], None]
+) -> dict[str, str]:
     left = dict[str, str]()
 
     async def each(item_id: str, work: Awaitable[object]) -> None:
@@ -349,10 +293,10 @@ async def _change_and_remove(board: BoardTable, plan: ApplyPlan, done: set[str])
         except Refused as refused:
             left[item_id] = f"the store will not take this: {refused.reason}"
         else:
-            done.add(item_id)
+            on_done(item_id)
 
     async def change(change: ItemChange) -> None:
-        by = change.declared.by if change.declared else ""
+        by = change.declared.file.by if change.declared else ""
         await each(change.id, edits.edit(board, change.id, change.spec_for, declared_by=by or None))
 
     async def remove(item: Item) -> None:
@@ -361,3 +305,27 @@ async def _change_and_remove(board: BoardTable, plan: ApplyPlan, done: set[str])
     await for_each(plan.change, change, "changing")
     await for_each(plan.remove, remove, "removing")
     return left
+
+
+def _warn_of_left(left: Mapping[str, str]) -> None:
+    for item_id, problem in left.items():
+        warn(f"{shown(item_id)} is left as it is: {problem}")
+
+
+def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan) -> None:
+    """Warn of items that the earlier plan removes and this plan leaves as they are."""
+    kept = [item.id for item in before.remove if item.id in plan.items and item not in plan.remove]
+    if kept:
+        warn(f"not removed, as others have declared them by now: {few_of(kept)}")
+
+
+def _print_lines(plan: ApplyPlan, *, whole: bool = False, err: bool = False) -> None:
+    """Print the plan; the `whole` plan, or the first items that are added, changed and removed."""
+    lines, kept = [*plan.lines()], list[str]()
+    for line, more in first_of_each(lines, lambda line: line[0]):
+        kept.append(line)
+        if more:
+            kept.append(f"{line[0]} ... and {more:,} more")
+    click.echo(
+        "\n".join(wrapped(line, margin="  ") for line in (lines if whole else kept)), err=err
+    )

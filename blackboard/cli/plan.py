@@ -3,23 +3,24 @@
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from blackboard.cli.declarations import Declaration
 from blackboard.cli.output import few_of
 from blackboard.display.layout import shown
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, NoTimeLeft
+from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace
 from blackboard.phrases import exactly, plural
 from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.rows import text_of
+from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.rules.transitions import rescheduled
-from blackboard.settings import ItemTable
-from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
+from blackboard.spec import Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60
 """Characters of a value in a difference."""
@@ -84,22 +85,15 @@ def _value_words(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Declaration:
-    item: ItemTable
-    by: str
-    """The file, or the source, to which the item belongs from now on; "": to none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemAddition:
+    declared: Declaration
+    due: datetime
+    """When it runs first."""
 
     @property
     def id(self) -> str:
-        return self.item.id
-
-    @cached_property
-    def spec(self) -> Spec:
-        return self.item.spec()
-
-    def settings(self, resolve: Resolve) -> RunSettings:
-        return resolve(self.item.type, encode_spec(self.spec))
+        return self.declared.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,18 +115,22 @@ class ItemChange:
 class ApplyPlan:
     """The steps, in the order of the file and then of the board."""
 
-    add: Sequence[Declaration]
+    now: datetime
+    """When it was made, by the clock of the store."""
+    items: Mapping[str, Item]
+    """The items of the board for which it was made, by id."""
+    add: Sequence[ItemAddition]
     change: Sequence[ItemChange]
     remove: Sequence[Item]
     unchanged: int
-    others: int = 0
+    others: int
     """Items that are not declared, and belong to other files or to none."""
-    left_alone: Mapping[str, str] = field(default_factory=dict)
+    left_alone: Mapping[str, str]
     """Items that stay as they are, each with the reason: those that cannot be read or computed."""
-    first: Mapping[str, datetime] = field(default_factory=dict)
-    """When those that are added run first, by id."""
-    over: Mapping[str, str] = field(default_factory=dict)
+    over: Mapping[str, str]
     """Items that are declared, are not there, and would never run; each with the reason."""
+    tombstones: Mapping[str, Item] = field(default_factory=dict)
+    """Those of the board, by id."""
 
     @property
     def steps(self) -> int:
@@ -141,14 +139,14 @@ class ApplyPlan:
     @property
     def ids(self) -> list[str]:
         """The ids of the items that are added, changed or removed."""
-        steps: list[Declaration | ItemChange | Item] = [*self.add, *self.change, *self.remove]
+        steps: list[ItemAddition | ItemChange | Item] = [*self.add, *self.change, *self.remove]
         return [step.id for step in steps]
 
     def only(self, ids: Container[str]) -> "ApplyPlan":
         """The part of it that is about these items."""
         return replace(
             self,
-            add=[declaration for declaration in self.add if declaration.id in ids],
+            add=[addition for addition in self.add if addition.id in ids],
             change=[change for change in self.change if change.id in ids],
             remove=[item for item in self.remove if item.id in ids],
         )
@@ -159,10 +157,9 @@ class ApplyPlan:
         """This plan with the steps of others, which were done in its place."""
         return replace(
             self,
-            add=[declaration for part in parts for declaration in part.add],
+            add=[addition for part in parts for addition in part.add],
             change=[change for part in parts for change in part.change],
             remove=[item for part in parts for item in part.remove],
-            first={item_id: at for part in parts for item_id, at in part.first.items()},
             left_alone=left_alone,
         )
 
@@ -172,14 +169,14 @@ class ApplyPlan:
         counts = {"added": self.add, "changed": self.change, "removed": self.remove}
         return [f"{len(items):,} {word}" for word, items in counts.items() if items]
 
-    def lines(self, now: datetime) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """For people: one step a line, and their numbers. Items that only belong to another file
         from now on share a line: there may be as many as there are items.
         """
-        for declaration in self.add:
-            first = self.first.get(declaration.id, now)
-            words = "due now" if first <= now else f"first {exactly(first, now)}"
-            yield f"+ {shown(declaration.id)} ({shown(declaration.item.type)}): {words}"
+        for addition in self.add:
+            is_due = addition.due <= self.now
+            words = "due now" if is_due else f"first {exactly(addition.due, self.now)}"
+            yield f"+ {shown(addition.id)} ({shown(addition.declared.item.type)}): {words}"
         moved = dict[tuple[str | None, str], list[str]]()
         for change in self.change:
             only = change.differences[0]
@@ -194,8 +191,8 @@ class ApplyPlan:
             hint = " (--source NAME takes the place of a path that changes)" if are_paths else ""
             words = f"{DECLARED_BY}: {shown(old or 'unset')} -> {shown(new)}{hint}"
             yield f"~ {few_of(ids)}: {words}"
-        for gone in self.remove:
-            yield f"- {shown(gone.id)} ({shown(gone.type)})"
+        for item in self.remove:
+            yield f"- {shown(item.id)} ({shown(item.type)})"
         if not self.steps:
             yield f"nothing to do: {plural(self.unchanged, 'item')} as declared"
         else:
@@ -207,12 +204,8 @@ class ApplyPlan:
     def record(self) -> dict[str, Any]:
         return {
             "add": [
-                {
-                    "id": declaration.id,
-                    "type": declaration.item.type,
-                    "first": self.first.get(declaration.id),
-                }
-                for declaration in self.add
+                {"id": addition.id, "type": addition.declared.item.type, "first": addition.due}
+                for addition in self.add
             ],
             "change": [
                 {
@@ -231,53 +224,73 @@ class ApplyPlan:
 
 def make_plan(
     declared: Sequence[Declaration],
-    there: Mapping[str, Item],
+    items: Mapping[str, Item],
     *,
     prune: Collection[str] = (),
     resolve: Resolve,
     now: datetime,
 ) -> ApplyPlan:
-    """`there` are the board's items by id. Items that are not declared, and belong to one of the
-    files or sources of `prune`, are removed. `resolve` adds the defaults of types.
+    """`items` are those of the board, by id. Items that are not declared, and belong to one of the
+    files or sources of `prune`, are removed. `resolve` adds the defaults of types. A declaration
+    whose end has passed adds no item. Raises BadInput with the line of a declaration.
     """
     named = {declaration.id: declaration for declaration in declared}
-    gone = [item for item in there.values() if item.id not in named and item.declared_by in prune]
-    removed = {item.id for item in gone}
-    kept = [item for item in there.values() if item.id not in removed]
-    left_alone = dict[str, str]()
-    changed = []
-    for item in kept:
+    add, change, remove = list[ItemAddition](), list[ItemChange](), list[Item]()
+    left_alone, over = dict[str, str](), dict[str, str]()
+    for declaration in declared:
+        if declaration.id not in items:
+            try:
+                add.append(_addition(declaration, resolve, now=now))
+            except NoTimeLeft as none:
+                over[declaration.id] = str(none)
+    for item in items.values():
+        if item.id not in named and item.declared_by in prune:
+            remove.append(item)
+            continue
         try:
-            changed.append(_change(item, named.get(item.id), resolve, now=now))
+            change.append(_change(item, named.get(item.id), resolve, now=now))
         except (BadInput, ValueError) as problem:
             if item.id in named:
                 raise
             left_alone[item.id] = str(problem)
     return ApplyPlan(
-        add=[declaration for declaration in declared if declaration.id not in there],
-        change=[change for change in changed if change.differences],
-        remove=gone,
-        unchanged=sum(change.declared is not None and not change.differences for change in changed),
-        others=sum(change.declared is None for change in changed),
+        now=now,
+        items=items,
+        add=add,
+        change=[each for each in change if each.differences],
+        remove=remove,
+        unchanged=sum(each.declared is not None and not each.differences for each in change),
+        others=sum(each.declared is None for each in change),
         left_alone=left_alone,
+        over=over,
     )
+
+
+def _addition(declaration: Declaration, resolve: Resolve, *, now: datetime) -> ItemAddition:
+    """Raises NoTimeLeft where the item would never run."""
+    settings = declaration.settings(resolve)
+    with declaration.naming_line():
+        first = first_of(declaration.item.first, settings, now)
+    slot = first_slot(settings, first=first, now=now)
+    due = ready_for(declaration.id, slot, settings=settings, first=True)
+    return ItemAddition(declared=declaration, due=due)
 
 
 def _change(
     item: Item, declared: Declaration | None, resolve: Resolve, *, now: datetime
 ) -> ItemChange:
     """How an item differs from its declaration: in its own spec, else in its resolved schedule."""
-    spec = declared.spec if declared else None
-    found = differences(spec_of(item), spec) if spec is not None else []
-    if not found:
-        settings = resolve(item.type, encode_spec(spec or spec_of(item)))
+    spec = declared.spec if declared else spec_of(item)
+    changes = differences(spec_of(item), spec) if declared else []
+    if not changes:
+        settings = resolve(item.type, encode_spec(spec))
         if settings.schedule is not None or settings.has_handler:
-            found = replanned(item, settings.text, settings.timezone)
-    if declared is not None and declared.by not in {"", item.declared_by}:
+            changes = replanned(item, settings.text, settings.timezone)
+    if declared is not None and declared.file.by not in {"", item.declared_by}:
         old = item.declared_by or None
-        found = [*found, Difference(field=DECLARED_BY, old=old, new=declared.by)]
-    ends = bool(found) and _ends(item, spec or spec_of(item), resolve, now=now)
-    return ItemChange(id=item.id, declared=declared, differences=found, ends=ends)
+        changes = [*changes, Difference(field=DECLARED_BY, old=old, new=declared.file.by)]
+    ends = bool(changes) and _ends(item, spec, resolve, now=now)
+    return ItemChange(id=item.id, declared=declared, differences=changes, ends=ends)
 
 
 def _ends(item: Item, spec: Spec, resolve: Resolve, *, now: datetime) -> bool:

@@ -7,12 +7,14 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blackboard.cli.plan import ApplyPlan, Declaration, differences, make_plan
-from blackboard.model import Item, Mark, State, replace
+from blackboard.cli.declarations import Declaration, ItemFile
+from blackboard.cli.plan import ApplyPlan, differences, make_plan
+from blackboard.model import Item, Mark, State
 from blackboard.protocol import additions, edits
 from blackboard.protocol.additions import add
 from blackboard.protocol.board_table import BoardTable
@@ -780,7 +782,9 @@ def board(*items: Item) -> dict[str, Item]:
 
 
 def declared(item_id: str, **said: Any) -> Declaration:
-    return Declaration(item=ItemTable(id=item_id, type="t", **said), by="")
+    settings = Settings(items=[ItemTable(id=item_id, type="t", **said)])
+    file = ItemFile(path=Path("items.toml"), text="", settings=settings, by="")
+    return file.declarations[0]
 
 
 def planned(
@@ -801,14 +805,14 @@ def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
         declared("new"),
     ]
     plan = planned(wanted, now, prune={""})
-    assert list(plan.lines(START)) == [
+    assert list(plan.lines()) == [
         "+ new (t): due now",
         "~ other: every: 8h -> unset; cron: unset -> @daily",
         "- old (t)",
         "1 to add, 1 to change, 1 to remove, 1 unchanged",
     ]
     assert plan.record() == {
-        "add": [{"id": "new", "type": "t", "first": None}],
+        "add": [{"id": "new", "type": "t", "first": START}],
         "change": [
             {
                 "id": "other",
@@ -827,15 +831,14 @@ def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
 
 
 def test_the_plan_tells_when_what_it_adds_runs_first() -> None:
-    first = {"new": START + timedelta(hours=17)}
-    plan = replace(planned([declared("new")], {}), first=first)
-    assert next(plan.lines(START)) == "+ new (t): first 2026-11-22 02:00:00Z (in 17h)"
+    plan = planned([declared("new", first="17h")], {})
+    assert next(plan.lines()) == "+ new (t): first 2026-11-22 02:00:00Z (in 17h)"
 
 
 def test_without_prune_nothing_is_removed() -> None:
     plan = planned([declared("a")], board(there("a", Spec()), there("b", Spec())))
     assert plan.steps == 0
-    assert list(plan.lines(START)) == ["nothing to do: 1 item as declared"]
+    assert list(plan.lines()) == ["nothing to do: 1 item as declared"]
 
 
 def test_first_is_for_new_items_alone() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from blackboard.cli.options import Chosen
 from blackboard.cli.output import warn
-from blackboard.cli.plan import Declaration
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.display.layout import shown
@@ -22,69 +21,96 @@ from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.inputs import check_params_size, check_size, check_utf8, checked_first
 from blackboard.model import Item, replace
 from blackboard.phrases import command
+from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.groups import check_held, check_no_pump
-from blackboard.settings import FILE_NAME, Settings, parse_settings, read_text
+from blackboard.settings import FILE_NAME, ItemTable, Settings, parse_settings, read_text
+from blackboard.spec import RunSettings, Spec, encode_spec
 
 STDIN = Path("<stdin>")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ItemFile:
-    file: Path
+    path: Path
     text: str
     settings: Settings
     by: str
+    """The file, or the source, to which its items belong from now on; "": to none."""
 
-    @cached_property
-    def declared(self) -> list[Declaration]:
-        return [Declaration(item=item, by=self.by) for item in self.settings.items]
+    @property
+    def declarations(self) -> "list[Declaration]":
+        return [Declaration(file=self, number=at) for at in range(len(self.settings.items))]
 
     @property
     def declares(self) -> bool:
         """Whether it declares items, or that there are none: `items = []`."""
         return bool(self.settings.items) or "items" in tomllib.loads(self.text)
 
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """An item of a file."""
+
+    file: ItemFile
+    number: int
+    """Its place among the items of the file."""
+
+    @property
+    def item(self) -> ItemTable:
+        return self.file.settings.items[self.number]
+
+    @property
+    def id(self) -> str:
+        return self.item.id
+
+    @cached_property
+    def spec(self) -> Spec:
+        return self.item.spec()
+
+    def settings(self, resolve: Resolve) -> RunSettings:
+        return resolve(self.item.type, encode_spec(self.spec))
+
     @contextmanager
-    def at(self, number: int) -> Iterator[None]:
-        """Adds the file, and the line of an item, to a BadInput."""
+    def naming_line(self) -> Iterator[None]:
+        """Adds the file and the line to a BadInput."""
         try:
             yield
         except BadInput as error:
-            line = line_of(self.text, ["items", number, *error.field.split(".")])
-            problem = f"{self.file}:{line}: {error.problem}"
+            line = line_of(self.file.text, ["items", self.number, *error.field.split(".")])
+            problem = f"{self.file.path}:{line}: {error.problem}"
             kind = NoTimeLeft if isinstance(error, NoTimeLeft) else BadInput
             raise kind(error.field, problem, error.remedy) from None
 
 
-def read_items(name: str, source: str | None, *, field: str) -> ItemFile:
+def read_file(name: str, source: str | None, *, field: str) -> ItemFile:
     """Reads a file, or - for the standard input. Its items belong to `source`, or else to the file.
     Raises BadInput for `field`, or for what the file says.
     """
     if name == "-":
-        file, text, by = STDIN, read_text(None, field="stdin"), ""
+        path, text, by = STDIN, read_text(None, field="stdin"), ""
     else:
-        file = Path(name)
+        path = Path(name)
         # The name as given, links unresolved: a deployment may change the target of a link.
-        text = read_text(file, field=field)
-        by = os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
+        text = read_text(path, field=field)
+        by = os.path.abspath(path) if path.is_file() else ""  # noqa: PTH100
         if source is None:
             check_utf8("source", by, "say what the items belong to, by --source NAME")
-    found = parse_settings(text, file, is_whole=False)
-    return ItemFile(file=file, text=text, settings=found, by=source or by)
+    settings = parse_settings(text, path, is_whole=False)
+    return ItemFile(path=path, text=text, settings=settings, by=source or by)
 
 
-def session_for(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
-    """A session with the settings of the source that has any, or the usual ones."""
-    whole = [source for source in sources if not source.settings.is_of_items_alone]
+def session_for(chosen: Chosen, files: Sequence[ItemFile]) -> Session:
+    """A session with the settings of the file that has any, or the usual ones."""
+    whole = [file for file in files if not file.settings.is_of_items_alone]
     if len(whole) > 1:
-        names = " and ".join(str(source.file) for source in whole)
+        names = " and ".join(str(file.path) for file in whole)
         raise BadInput("file", f"{names} have settings", "keep them in one; items in any number")
     if not whole:
         return Session.start(chosen)
-    _check_other_settings(chosen, whole[0].file)
-    if whole[0].file == STDIN:
+    _check_other_settings(chosen, whole[0].path)
+    if whole[0].path == STDIN:
         return replace(Session.start(chosen), settings=whole[0].settings)
-    return Session.start(replace(chosen, config=str(whole[0].file)))
+    return Session.start(replace(chosen, config=str(whole[0].path)))
 
 
 def _check_other_settings(chosen: Chosen, file: Path) -> None:
@@ -104,44 +130,36 @@ def _check_other_settings(chosen: Chosen, file: Path) -> None:
     warn(f"the settings of {file} hold, and {other} is passed over")
 
 
-def check_files(session: Session, sources: Sequence[ItemFile]) -> None:
-    """Checks the items of the files as far as that needs no board. Raises BadInput with the
-    line.
-    """
-    places: dict[str, Path] = {}
-    resolve = session.resolve
-    for source, number, declaration in each_item(sources):
+def check_declared(session: Session, declared: Sequence[Declaration]) -> None:
+    """Checks what is declared as far as that needs no board. Raises BadInput with the line."""
+    paths: dict[str, Path] = {}
+    for declaration in declared:
         item = declaration.item
-        with source.at(number):
-            if item.id in places:
-                problem = f"{item.id!r} is declared in {places[item.id]}, too"
+        with declaration.naming_line():
+            if item.id in paths:
+                problem = f"{item.id!r} is declared in {paths[item.id]}, too"
                 raise BadInput("id", problem, "declare it once")
-            places[item.id] = source.file
+            paths[item.id] = declaration.file.path
             check_params_size(item.params)
             session.check_params(item.type, item.params)
             check_held(session.name, declaration.spec, item_type=item.type)
-            settings = declaration.settings(resolve)
+            settings = declaration.settings(session.resolve)
             check_no_pump(session.name, item.type, settings)
             checked_first(item.first, settings)
-    declared = [declaration for _, _, declaration in each_item(sources)]
     session.warn_unknown(declaration.item.type for declaration in declared)
     session.warn_misspelt()
     warn_idle_steps([declaration.spec for declaration in declared])
 
 
-def each_item(sources: Sequence[ItemFile]) -> Iterator[tuple[ItemFile, int, Declaration]]:
-    for source in sources:
-        for number, declaration in enumerate(source.declared):
-            yield source, number, declaration
-
-
-def check_against(there: Mapping[str, Item], sources: Sequence[ItemFile], *, limit: int) -> None:
-    """Checks the items of the files against those of the board. Raises BadInput with the line."""
-    for source, number, declaration in each_item(sources):
-        with source.at(number):
+def check_against(
+    items: Mapping[str, Item], declared: Sequence[Declaration], *, limit: int
+) -> None:
+    """Checks what is declared against the items of the board. Raises BadInput with the line."""
+    for declaration in declared:
+        with declaration.naming_line():
             check_size(declaration.spec, limit=limit)
-            other = there.get(declaration.id)
-            if other is not None and other.type != declaration.item.type:
-                problem = f"{other.id!r} is on the board with the type {other.type!r}"
-                edit = command(f"edit --type {shlex.quote(declaration.item.type)}", other.id)
+            item = items.get(declaration.id)
+            if item is not None and item.type != declaration.item.type:
+                problem = f"{item.id!r} is on the board with the type {item.type!r}"
+                edit = command(f"edit --type {shlex.quote(declaration.item.type)}", item.id)
                 raise BadInput("type", problem, f"{shown(edit)} first")
