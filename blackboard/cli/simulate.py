@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +43,7 @@ from blackboard.simulator.handlers import handler_of
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.processes import WORLD_START
 from blackboard.simulator.scenario import (
+    ALL_TYPES,
     FaultPlan,
     Scenario,
     SimulatedItem,
@@ -60,13 +60,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulable:
-    """The items of a board that run repeatedly, and whose settings can be computed here."""
+    """A board that is made up, or the items of a real one that run repeatedly, and whose settings
+    can be computed here.
+    """
 
     items: Sequence[SimulatedItem]
-    rhythms: Sequence[Rhythm]
-    """How often these items run, for the estimate of `blackboard cost`."""
-    shards: int
-    workers: int
+    runs: float
+    """In an hour."""
+    types: SimulatedTypes = ALL_TYPES
+    rhythms: Sequence[Rhythm] = ()
+    """How often the items of a real board run, for the estimate of `blackboard cost`."""
+    shards: int = 1
+    workers: int = 0
 
 
 WORKERS = 8
@@ -147,39 +152,28 @@ def simulate_command(
     troubles = parse_faults(faults)
     if hours is not None and not 0 < hours <= LONGEST:
         raise BadInput("hours", f"{hours:g} is out of range", f"up to {LONGEST:g}, as in 0.5")
-    with_items = partial(
-        Scenario,
+    usual, between_faults = session.settings.worker, _seconds(trouble_every, "trouble_every")
+    between_walks = parse_duration(cycle or usual.cycle, "cycle")
+    if items is None:
+        board = asyncio.run(_read(session.with_defaults(), length))
+    else:
+        board = _made_up(items, every=parse_duration(every or "8h", "every"), takes=length)
+    scenario = Scenario(
         seed=seed,
+        items=tuple(board.items),
+        workers=count or board.workers or WORKERS,
         hours=DAY if hours is None else hours,
-        slots=slots or session.settings.worker.slots,
-        cycle=parse_duration(cycle or session.settings.worker.cycle, "cycle"),
+        shards=shards or board.shards,
+        slots=slots or usual.slots,
+        cycle=between_walks,
         faults=troubles,
-        trouble_every=_seconds(trouble_every, "trouble_every"),
+        trouble_every=between_faults,
         failing=FAILING if troubles else 0.0,
         saving=0.0,  # saves cost requests, and most handlers have none
+        types=board.types,
     )
-    rhythms: Sequence[Rhythm] = ()
-    if items is None:
-        session = session.with_defaults()
-        found = asyncio.run(_read(session, length))
-        rhythms = found.rhythms
-        scenario = with_items(
-            items=tuple(found.items),
-            workers=count or found.workers or WORKERS,
-            shards=shards or found.shards,
-            types=_types(found, session),
-        )
-        runs = Load(rhythms=rhythms).runs * (HOUR / cost.MONTH)
-    else:
-        interval = parse_duration(every or "8h", "every")
-        scenario = with_items(
-            items=synthetic(items, every=interval, takes=length, spread=True),
-            workers=count or WORKERS,
-            shards=shards or 1,
-        )
-        runs = items * (HOUR / interval)
     if hours is None:
-        scenario = replace(scenario, hours=_no_more_than_a_day(scenario, runs))
+        scenario = replace(scenario, hours=_no_more_than_a_day(scenario, board.runs))
     world, violation = _played(scenario, trace)
     if violation is not None and shrink:
         world, violation = _shrunk(world, violation)
@@ -188,7 +182,7 @@ def simulate_command(
     simulated = Simulated(
         world=world,
         violation=violation,
-        size=cost.stored(Load(rhythms=rhythms or _rhythms(world))),
+        size=cost.stored(Load(rhythms=board.rhythms or _rhythms(world))),
         price=per_million,
         again=_again(click.get_current_context()),
     )
@@ -206,10 +200,15 @@ def _seconds(text: str, field: str) -> float:
 def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
     """Hours to simulate: a day, or fewer where that takes long. `runs` are those of an hour."""
     looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
-    found = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
-    if found < DAY:
-        note(f"a large board: {found:g} h are simulated; --hours sets the time")
-    return found
+    hours = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
+    if hours < DAY:
+        note(f"a large board: {hours:g} h are simulated; --hours sets the time")
+    return hours
+
+
+def _made_up(count: int, *, every: timedelta, takes: float | None) -> Simulable:
+    items = synthetic(count, every=every, takes=takes, spread=True)
+    return Simulable(items=items, runs=count * (HOUR / every))
 
 
 async def _read(session: Session, takes: float | None) -> Simulable:
@@ -245,22 +244,22 @@ async def _read(session: Session, takes: float | None) -> Simulable:
     if left_out:
         why = "paused, run once, or with settings that cannot be computed here"
         note(f"left out: {plural(left_out, 'item')} ({why})")
-    at_work = sum(not worker.lost for worker in present)
-    return Simulable(items=items, rhythms=rhythms, shards=board.shards, workers=at_work)
+    names = sorted({item.type for item in items})
+    handlers = {name: session.handlers.get(name) or handler_of(name) for name in names}
+    return Simulable(
+        items=items,
+        runs=Load(rhythms=rhythms).runs * (HOUR / cost.MONTH),
+        types=SimulatedTypes(handlers=handlers, settings=session.settings),
+        rhythms=rhythms,
+        shards=board.shards,
+        workers=sum(not worker.lost for worker in present),
+    )
 
 
 def _first(schedule: Schedule | None, item: Item, now: datetime) -> datetime | None:
     if isinstance(schedule, Every):
         return WORLD_START + max(item.ready - now, timedelta(0))
     return None if schedule is None else next_due(schedule, WORLD_START)
-
-
-def _types(found: Simulable, session: Session) -> SimulatedTypes:
-    handlers, names = session.handlers, sorted({item.type for item in found.items})
-    return SimulatedTypes(
-        handlers={name: handlers.get(name) or handler_of(name) for name in names},
-        settings=session.settings,
-    )
 
 
 def _played(
@@ -329,11 +328,11 @@ def _rhythms(world: "World") -> Sequence[Rhythm]:
 
 
 def _again(ctx: click.Context) -> str:
-    above = [] if ctx.parent is None else _said(ctx.parent)
-    return shlex.join([program(), *above, "simulate", *_said(ctx)])
+    above = [] if ctx.parent is None else _options(ctx.parent)
+    return shlex.join([program(), *above, "simulate", *_options(ctx)])
 
 
-def _said(ctx: click.Context) -> list[str]:
+def _options(ctx: click.Context) -> list[str]:
     words = []
     for option, value in typed(ctx):
         words += [option.opts[0]] if value is True else [option.opts[0], _typed(value)]
