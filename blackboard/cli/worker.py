@@ -8,8 +8,9 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -129,36 +130,20 @@ def worker_command(
     if SUPERVISED not in os.environ:  # else its supervisor has warned
         session.warn_misspelt()
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
+    work = _Work(
+        session=session,
+        settings=settings,
+        until=until,
+        init=init,
+        reload=reload,
+        endpoint=endpoint,
+    )
     if processes > 1:
-        ports = [endpoint.of(number) for number in range(processes)] if endpoint else []
-        asyncio.run(_check(session, settings, init=init, ports=ports))
+        asyncio.run(work.check(processes))
         os.chdir(session.cwd)  # jobs may have changed it
         return supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
-    form = "json" if chosen.json else form
-    collect_seldom()
-    try:
-        # Loggers of libraries that the worker itself uses, too.
-        with emitting_info("apscheduler", "azure"), unblocked_stderr():
-            changed = run_loop(
-                _work(
-                    session,
-                    settings,
-                    until=until,
-                    init=init,
-                    reload=reload,
-                    events=_events(level, form),
-                    endpoint=endpoint,
-                )
-            )
-    except asyncio.CancelledError:
-        note("the worker was cancelled, which no worker does itself")
-        return 1
-    except SystemExit as problem:
-        # Raised by a signal handler, say. A supervisor would not restart it after exit code 0 or 2.
-        note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
-        return 1
-    return _start_again(session.cwd) if changed else 0
+    return work.run(level, "json" if chosen.json else form)
 
 
 def _names(types: str | None) -> tuple[str, ...]:
@@ -196,11 +181,116 @@ def _events(level: int, form: LogForm) -> EventEmitter:
     return events
 
 
-def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handler]:
-    handlers = handlers_taken(session.handlers, settings.types)
-    if not handlers:
-        raise BadInput("jobs", "no handlers", "name some with --jobs or `[board] jobs`")
-    return handlers
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What one worker does in a process of its own."""
+
+    session: Session
+    settings: WorkerSettings
+    until: Until
+    init: bool
+    """Whether to make the board if it is not there."""
+    reload: bool
+    endpoint: Endpoint | None
+    """Where its metrics are served."""
+
+    async def check(self, processes: int) -> None:
+        """Refuses once, before so many workers are started, what none of them could use. A store
+        that is away is not refused: the workers wait for it.
+        """
+        self._handlers()
+        if self.session.settings.worker.otel:
+            from blackboard.runners.tracing import check  # noqa: PLC0415 - only when asked for
+
+            check()
+        if self.endpoint is not None:
+            from blackboard.metrics.server import serving  # noqa: PLC0415 - only when asked for
+
+            for number in range(processes):
+                async with serving({}, self.endpoint.of(number)):
+                    pass
+        try:
+            async with self.session.board(create=self.init):
+                pass
+        except Unusable:
+            raise
+        except TableError as trouble:
+            note(str(trouble))
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        handlers = handlers_taken(self.session.handlers, self.settings.types)
+        if not handlers:
+            raise BadInput("jobs", "no handlers", "name some with --jobs or `[board] jobs`")
+        return handlers
+
+    def run(self, level: int, form: LogForm) -> int:
+        """Run the worker to its end, with a log; the exit code."""
+        collect_seldom()
+        try:
+            # Loggers of libraries that the worker itself uses, too.
+            with emitting_info("apscheduler", "azure"), unblocked_stderr():
+                restarts = run_loop(self._work(_events(level, form)))
+        except asyncio.CancelledError:
+            note("the worker was cancelled, which no worker does itself")
+            return 1
+        except SystemExit as problem:
+            # Raised by a signal handler, say. A supervisor would not restart it after 0 or 2.
+            code = problem.code
+            note(f"the worker was ended by SystemExit({code}), which no worker raises itself")
+            return 1
+        return _start_again(self.session.cwd) if restarts else 0
+
+    async def _work(self, events: EventEmitter) -> bool:
+        """Run the worker. Returns whether it has ended because files of its jobs changed."""
+        handlers = self._handlers()
+        worker: BoardWorker | None = None
+        async with AsyncExitStack() as stack:
+            stack.enter_context(_supervised(lambda: worker))
+            if self.endpoint is not None:
+                await _serve_metrics(stack, self.endpoint, events=events, store=self.session.store)
+            board = await self._opened(stack, events)
+            faulthandler.enable()
+            worker = new_worker(
+                board,
+                handlers=handlers,
+                settings=self.settings,
+                declared=self.session.settings,
+                events=events,
+                store=self.session.url,
+                guards_loop=True,
+            )
+            stopping = _Stopping(worker)
+            loop = asyncio.get_running_loop()
+            for number in STOPPING:
+                loop.add_signal_handler(number, stopping.asked)
+            with stopping.at_changes() if self.reload else nullcontext():
+                await worker.work(self.until)
+        if not stopping.restarts:  # else signals would be ignored in the process that follows, too
+            ignore_signals()
+        return stopping.restarts
+
+    async def _opened(self, stack: AsyncExitStack, events: EventEmitter) -> BoardTable:
+        """The board, which is closed with `stack`. A worker that works for ever waits for a store
+        that is away, so that its supervisor need not start it again and again. An error that
+        waiting cannot mend (a missing table or role) is raised.
+        """
+        clock, chance = SystemClock(), SystemChance()
+        failures, reported = 0, -math.inf
+        while True:
+            try:
+                return await stack.enter_async_context(self.session.board(create=self.init))
+            except TableError as trouble:
+                if isinstance(trouble, Unusable) or self.until != "stopped":
+                    raise
+                failures += 1
+                if failures == 1:
+                    events.emit(StoreChanged, board="", away=True)
+                if clock.monotonic() - reported >= REPORT_EVERY:
+                    reported = clock.monotonic()
+                    events.emit(StoreAway, message=f"waiting: {trouble}")
+                asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
+                wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())
+            await clock.sleep(wait)
 
 
 async def _serve_metrics(
@@ -212,83 +302,8 @@ async def _serve_metrics(
 
     metrics = WorkerMetrics(price=price_of(store))
     events.subscribe(metrics, "the metrics")
-    found = await stack.enter_async_context(serving(pages_of(metrics), endpoint))
-    events.emit(MetricsServed, url=f"http://{found}/metrics")
-
-
-async def _check(
-    session: Session, settings: WorkerSettings, *, init: bool, ports: Sequence[Endpoint]
-) -> None:
-    """Refuses once, before workers are started, what none of them could use. A store that is away
-    is not refused: the workers wait for it.
-    """
-    _handlers(session, settings)
-    if session.settings.worker.otel:
-        from blackboard.runners.tracing import check  # noqa: PLC0415 - only when asked for
-
-        check()
-    for endpoint in ports:
-        from blackboard.metrics.server import serving  # noqa: PLC0415 - only when asked for
-
-        async with serving({}, endpoint):
-            pass
-    try:
-        async with session.board(create=init):
-            pass
-    except Unusable:
-        raise
-    except TableError as trouble:
-        note(str(trouble))
-
-
-async def _work(
-    session: Session,
-    settings: WorkerSettings,
-    *,
-    until: Until,
-    init: bool,
-    reload: bool,
-    events: EventEmitter,
-    endpoint: Endpoint | None,
-) -> bool:
-    """Run the worker. Returns whether it has ended because files of its jobs changed."""
-    handlers = _handlers(session, settings)
-    worker: BoardWorker | None = None
-    async with AsyncExitStack() as stack:
-        stack.enter_context(_supervised(lambda: worker))
-        if endpoint is not None:
-            await _serve_metrics(stack, endpoint, events=events, store=session.store)
-        if until == "stopped":
-            board = await _opened(session, stack, init=init, events=events)
-        else:
-            board = await stack.enter_async_context(session.board(create=init))
-        faulthandler.enable()
-        worker = new_worker(
-            board,
-            handlers=handlers,
-            settings=settings,
-            declared=session.settings,
-            events=events,
-            store=session.url,
-            guards_loop=True,
-        )
-        stopping = _Stopping(worker)
-        loop = asyncio.get_running_loop()
-        for number in STOPPING:
-            loop.add_signal_handler(number, stopping.asked)
-        change = loop.create_task(_change()) if reload else None
-        if change is not None:
-            change.add_done_callback(stopping.changed)
-        try:
-            await worker.work(until)
-            if change is not None and change.done():
-                change.result()
-        finally:
-            if change is not None:
-                change.cancel()
-    if not stopping.restarts:  # else signals would be ignored in the process that follows, too
-        ignore_signals()
-    return stopping.restarts
+    address = await stack.enter_async_context(serving(pages_of(metrics), endpoint))
+    events.emit(MetricsServed, url=f"http://{address}/metrics")
 
 
 class _Stopping:
@@ -310,8 +325,21 @@ class _Stopping:
         if not is_stopping:
             self._worker.stop()
 
-    def changed(self, change: asyncio.Task[None]) -> None:
-        """Called also if the wait for a change fails: the worker stops, and raises the error."""
+    @contextmanager
+    def at_changes(self) -> Iterator[None]:
+        """Stops the worker when files of its jobs change, or the wait for that fails: that error is
+        raised at the end.
+        """
+        change = asyncio.get_running_loop().create_task(_change())
+        change.add_done_callback(self._changed)
+        try:
+            yield
+            if change.done():
+                change.result()
+        finally:
+            change.cancel()
+
+    def _changed(self, change: asyncio.Task[None]) -> None:
         if not change.cancelled() and not self._is_asked:
             self._has_changed = True
             self._worker.stop()
@@ -330,8 +358,8 @@ def _supervised(worker: Callable[[], BoardWorker | None]) -> Iterator[None]:
 
     def abandoned() -> None:
         nonlocal is_abandoned
-        if (working := worker()) is not None:
-            working.stop()
+        if (opened := worker()) is not None:
+            opened.stop()
             return
         is_abandoned = True
         opening.cancel()
@@ -343,29 +371,3 @@ def _supervised(worker: Callable[[], BoardWorker | None]) -> Iterator[None]:
         if is_abandoned:
             raise BlackboardError(ABANDONED) from None
         raise
-
-
-async def _opened(
-    session: Session, stack: AsyncExitStack, *, init: bool, events: EventEmitter
-) -> BoardTable:
-    """The board, with `init` made if it is not there, and closed with `stack`, for a worker that
-    works for ever: it waits for a store that is away, so that its supervisor need not start it
-    again and again. An error that waiting cannot mend (a missing table or role) is raised.
-    """
-    clock, chance = SystemClock(), SystemChance()
-    failures, reported = 0, -math.inf
-    while True:
-        try:
-            return await stack.enter_async_context(session.board(create=init))
-        except Unusable:
-            raise
-        except TableError as trouble:
-            failures += 1
-            if failures == 1:
-                events.emit(StoreChanged, board="", away=True)
-            if clock.monotonic() - reported >= REPORT_EVERY:
-                reported = clock.monotonic()
-                events.emit(StoreAway, message=f"waiting: {trouble}")
-            asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
-            wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())
-        await clock.sleep(wait)
