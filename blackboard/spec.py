@@ -454,7 +454,8 @@ def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
 def _check_scalar(value: Any, where: str) -> None:
     match value:
         case None:
-            raise BadInput(where, "null says nothing", "leave the key out")
+            remedy = "leave the key out; `edit --unset KEY` takes one away"
+            raise BadInput(where, "null says nothing", remedy)
         case int() if not -(2**63) <= value < 2**63:
             raise BadInput(where, "the number is too large", "give it as text")
         case float() if not math.isfinite(value):
