@@ -34,7 +34,7 @@ from blackboard.board_worker import BoardWorker
 from blackboard.errors import BlackboardError, BoardClosed
 from blackboard.runners.loop import run_loop
 from blackboard.runners.signals import BlockingSignal
-from blackboard.worker.sigterm import ending_at_sigterm, reset
+from blackboard.worker.sigterm import Block, reset
 
 if TYPE_CHECKING:
     from blackboard.sharing.election import Election
@@ -160,7 +160,7 @@ class Portal:
         try:
             yield entered.result()
         finally:
-            if os.getpid() == self._pid:  # else no loop could destroy its task
+            if self._has_thread:  # else no loop could destroy its task
                 self._held.remove(leave)
             leave(None)
 
@@ -319,7 +319,7 @@ class ManagerProxy(Proxy[Manager]):
     def __enter__(self) -> Self:
         # A stack of its own: where a second `with` is refused, the first stays entered.
         with ExitStack() as entering:
-            entering.enter_context(ending_at_sigterm())
+            entering.enter_context(Block())
             entering.enter_context(self._portal.hold(self._inner))
             self._stack = entering.pop_all()
         return self

@@ -8,8 +8,6 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType, TracebackType
 from weakref import WeakSet
 
@@ -18,9 +16,15 @@ EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Block:
-    """The body of a `with` of a program without an event loop."""
+    """The body of a `with` of a program without an event loop. SIGTERM ends it by SystemExit."""
 
     is_terminated = False
+
+    def __enter__(self) -> None:
+        catch(self)
+
+    def __exit__(self, *_: object) -> None:
+        release(self)
 
     def terminate(self) -> bool:
         """Begins to end the block. Returns whether that is possible. Raises SystemExit where the
@@ -106,14 +110,3 @@ def reset() -> None:
 
 
 os.register_at_fork(after_in_child=reset)
-
-
-@contextmanager
-def ending_at_sigterm() -> Iterator[None]:
-    """A block that SIGTERM ends by SystemExit in the main thread."""
-    block = Block()
-    catch(block)
-    try:
-        yield
-    finally:
-        release(block)

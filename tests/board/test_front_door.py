@@ -1476,6 +1476,42 @@ def test_a_program_that_leaves_its_board_open_puts_back_what_it_runs_and_ends(
         assert (item.running, item.outcome) == (False, "cancelled")
 
 
+KEPT_TO_THE_LAST = """
+import atexit, gc, os, sys
+os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
+
+kept = []
+
+def clear():
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "blackboard":
+            vars(module).update(dict.fromkeys([key for key in vars(module) if key[:2] != "__"]))
+    kept.clear()
+    gc.collect()
+
+atexit.register(clear)
+
+import blackboard
+from blackboard import handler
+
+@handler("quick")
+async def quick(item, ctx):
+    return 1
+
+opening = blackboard.open_blocking("app.db", handlers=[quick], create=True)
+board = opening.__enter__()
+worker = board.worker()
+worker.__enter__()
+kept += opening, board, worker
+del opening, board, worker
+"""
+
+
+def test_a_board_that_outlives_its_modules_ends_without_a_word(tmp_path: Path) -> None:
+    """As under uWSGI, which drops the application after the interpreter has cleared modules."""
+    assert program(tmp_path, "-c", KEPT_TO_THE_LAST) == ""
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)]
 )
