@@ -34,6 +34,7 @@ def _is_number(value: Any) -> bool:
 
 
 _AT = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
+_CLASS = re.compile(r"<class '([^']+)'>")
 _STEPS = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 """A step to a place: the name of a field or number of an element; `...` is a key of a mapping."""
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -265,14 +266,16 @@ def described(kind: Any, name: str) -> Params:
         dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
     )
     if not is_class:
-        problem = f"params {kind!r} is not a dataclass or a Struct of msgspec"
+        found = _CLASS.sub(r"\1", repr(kind))
+        problem = f"params {found} is not a dataclass or a Struct of msgspec"
         remedy = "name one; or leave it out, and validate `item.params` in the handler"
         raise BadInput(name, problem, remedy)
     try:
         schema = msgspec.json.schema(kind)
     except (TypeError, NameError) as problem:
         remedy = "use what JSON has, and dates, enumerations and classes of these"
-        raise BadInput(name, f"params {kind.__name__}: {problem}", remedy) from None
+        said = _CLASS.sub(r"\1", str(problem).rpartition("\n")[2])  # advice for msgspec is before
+        raise BadInput(name, f"params {kind.__name__}: {said}", remedy) from None
     for named, definition in schema["$defs"].items():
         _check_kept(definition, named, name)
     params = Params(schema=schema, kind=kind)

@@ -288,6 +288,24 @@ def test_a_class_that_is_written_as_a_list_is_refused_where_it_is_declared() -> 
     described(Place, "t").check({"point": [1]})
 
 
+@dataclasses.dataclass
+class Odder:
+    number: complex
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Odder, "params Odder: type complex is not supported (use what JSON has"),
+        (complex, "params complex is not a dataclass or a Struct of msgspec (name one"),
+    ],
+)
+def test_a_class_that_no_row_can_keep_is_named_in_a_line(kind: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=r"\Ahandler 't' .*\Z") as refused:
+        handler("t", params=kind)(lambda item, ctx: None)
+    assert words in str(refused.value)
+
+
 def test_a_handler_describes_its_params_as_json() -> None:
     @handler("t", params=ReportParams)
     def report(item: Item, ctx: Context) -> None: ...
