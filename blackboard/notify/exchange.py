@@ -14,8 +14,10 @@ from http.client import (
     HTTPException,
     HTTPResponse,
     HTTPSConnection,
+    InvalidURL,
     RemoteDisconnected,
 )
+from ssl import SSLCertVerificationError, SSLError
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -139,16 +141,20 @@ def _words(reason: object) -> str:
             return "it did not answer in time"
         case RemoteDisconnected():
             return "it closed the connection without an answer"
+        case SSLCertVerificationError(verify_message=why):
+            return f"its certificate is not accepted: {why}"
+        case SSLError(reason=str() as why):
+            return f"no TLS with it: {why.lower().replace('_', ' ')}"
         case OSError(strerror=str() as words) if words:
             return words
         case OSError():  # of http.client: "Tunnel connection failed: 407 ..."
             code = re.search(r"\b[1-5]\d\d\b", str(reason))
             return f"the proxy answered {code[0]}" if code else "the proxy refused"
+        case InvalidURL() | str():
+            return "its address, or that of the proxy, is of no kind that is known here"
         case HTTPException():
             return "what it answers is not HTTP"
         case UnicodeError():
             return "its host is not a name that a host can have"
-        case str():
-            return "its address, or that of the proxy, is of no kind that is known here"
         case _:
             return type(reason).__name__

@@ -3,14 +3,18 @@
 import asyncio
 import json
 import socket
+import ssl
 import stat
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shlex import quote
 
 import pytest
+import trustme
 
 from blackboard.notify.channels import (
     Address,
@@ -123,8 +127,11 @@ def test_one_that_hangs_holds_up_no_other(run: Run) -> None:
 class Raw:
     """A server that answers each connection in its own way, whatever it is asked."""
 
-    def __init__(self, answer: bytes, drip: bytes = b"") -> None:
+    def __init__(
+        self, answer: bytes, drip: bytes = b"", certificate: trustme.LeafCert | None = None
+    ) -> None:
         self._answer, self._drip = answer, drip
+        self._certificate = certificate
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.closed = threading.Event()
@@ -132,9 +139,15 @@ class Raw:
 
     def _serve(self) -> None:
         connection, _ = self._listener.accept()
+        if self._certificate is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._certificate.configure_cert(tls)
+            with self._listener, connection, suppress(OSError):  # the sender does not go on
+                tls.wrap_socket(connection, server_side=True)
+            return
         with self._listener, connection:
             asked = b""
-            while not asked.endswith(b"}") and not asked.startswith(b"CONNECT"):
+            while not asked.endswith(b"}") and not asked.startswith((b"CONNECT", b"\x16")):
                 received = connection.recv(65536)
                 if not received:  # the sender gave up before it asked
                     break
@@ -186,6 +199,39 @@ def test_an_answer_that_is_none_is_told_in_words(
 
 
 @pytest.mark.parametrize(
+    ("host", "trusted", "days", "why"),
+    [
+        ("127.0.0.1", False, 1, "unable to get local issuer certificate"),
+        ("127.0.0.1", True, -1, "certificate has expired"),
+        ("127.0.0.2", True, 1, "IP address mismatch, certificate is not valid for '127.0.0.1'."),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_is_told_with_the_reason(
+    *,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    trusted: bool,
+    days: int,
+    why: str,
+) -> None:
+    authority, until = trustme.CA(), datetime.now(UTC) + timedelta(days=days)
+    before = until - timedelta(days=9)
+    (authority if trusted else trustme.CA()).cert_pem.write_to_path(tmp_path / "trusted.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    server = Raw(b"", certificate=authority.issue_cert(host, not_before=before, not_after=until))
+    problem = refused(run, address(f"https{server.address.removeprefix('http')}/{SECRET}"))
+    assert str(problem) == f"its certificate is not accepted: {why}"
+
+
+def test_a_receiver_without_tls_is_told_so(run: Run) -> None:
+    server = Raw(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    problem = refused(run, address(f"https{server.address.removeprefix('http')}"))
+    assert str(problem) == "no TLS with it: wrong version number"
+
+
+@pytest.mark.parametrize(
     ("asked", "seconds"), [("7", 7.0), ("-7", 0.0), ("soon", 0.0), ("9" * 5000, 0.0)]
 )
 def test_it_is_noted_when_another_try_is_welcome(run: Run, asked: str, seconds: float) -> None:
@@ -217,6 +263,9 @@ def test_a_proxy_that_refuses_is_told_by_its_number(
     proxy = Raw(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
     monkeypatch.setenv("https_proxy", proxy.address)
     assert str(refused(run, address("https://hooks.example.org"))) == "the proxy answered 407"
+    monkeypatch.setenv("https_proxy", f"http://ann:{SECRET}@127.0.0.1:port")
+    problem = refused(run, address("https://hooks.example.org"))
+    assert str(problem) == "its address, or that of the proxy, is of no kind that is known here"
 
 
 def test_nobody_there_is_told_in_the_systems_words(run: Run) -> None:
