@@ -5,7 +5,6 @@ Invariants are checked against these. Each row is parsed once, when it is writte
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,8 +14,8 @@ from blackboard.model import VERSION, Item, Lock, Run, Token
 from blackboard.protocol import keys
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.invariants import Violation
-from blackboard.simulator.store import Sender, Written
-from blackboard.table import Delete, Merge, Op, Row
+from blackboard.simulator.store import AppliedBatch, Sender
+from blackboard.table import Delete, Insert, Merge, Op, Replace, Row
 
 Record = Item | Token | Lock | Run
 READERS: dict[str, Callable[[Row], Record]] = {
@@ -77,19 +76,17 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
     """The change of one item by one batch."""
 
     id: str
-    sender: Sender
-    moment: float
-    now: datetime
-    latest: datetime
-    """The latest time of the store's clock since the batch was prepared."""
-    sent: float
-    """The moment when the batch was sent."""
+    batch: AppliedBatch
     touches: Sequence[Touch]
     touches_of: Mapping[type[Record | None], Sequence[Touch]]
     """The same by the type of the record."""
     before: Item | None
     shadow: Shadow
     """The rows after the batch."""
+
+    @property
+    def sender(self) -> Sender:
+        return self.batch.sender
 
     @property
     def is_save(self) -> bool:
@@ -99,8 +96,21 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
         ] == [{"checkpoint"}] * len(self.touches)
 
     @property
+    def claimed(self) -> Lock | None:
+        """The lock that it makes where there was none."""
+        return self.shadow.lock if self._writes_lock(Insert) else None
+
+    @property
+    def taken(self) -> Lock | None:
+        """The lock that it makes, also in the place of a stale one."""
+        return self.shadow.lock if self._writes_lock(Insert, Replace) else None
+
+    @property
     def frees_lock(self) -> bool:
-        return any(isinstance(touch.op, Delete) for touch in self.of(Lock))
+        return self._writes_lock(Delete)
+
+    def _writes_lock(self, *kinds: type[Op]) -> bool:
+        return any(isinstance(touch.op, kinds) for touch in self.of(Lock))
 
     @property
     def recorded(self) -> list[Run]:
@@ -125,41 +135,37 @@ class Shadows:
         self.of: dict[str, Shadow] = {}
         self._records: dict[str, Record] = {}
 
-    def changes(self, written: Written) -> list[AppliedChange]:
+    def changes(self, batch: AppliedBatch) -> list[AppliedChange]:
         """One change for each item of the batch; none when the batch is not about items."""
         touches: dict[str, list[Touch]] = {}
-        for op in written.ops:
+        for op in batch.ops:
             read = READERS.get(op.key[: op.key.find(":") + 1])
             if read is None:
                 return []
-            old_row, new_row = written.before.get(op.key), written.after.get(op.key)
+            old_row, new_row = batch.before.get(op.key), batch.after.get(op.key)
             touch = Touch(
                 op=op,
                 old=self._records.pop(op.key, None),
                 new=None if new_row is None else read(new_row),
-                age=0.0 if old_row is None else written.moment - float(old_row.stamp),
+                age=0.0 if old_row is None else batch.moment - float(old_row.stamp),
             )
             if touch.new is not None:
                 self._records[op.key] = touch.new
             record = touch.new or touch.old
             assert record is not None, "a batch was applied and left nothing"
             touches.setdefault(record.id, []).append(touch)
-        return [self._change(item_id, of_item, written) for item_id, of_item in touches.items()]
+        return [self._change(item_id, of_item, batch) for item_id, of_item in touches.items()]
 
-    def _change(self, item_id: str, touches: list[Touch], written: Written) -> AppliedChange:
+    def _change(self, item_id: str, touches: list[Touch], batch: AppliedBatch) -> AppliedChange:
         shadow = self.of.setdefault(item_id, Shadow())
         before = shadow.item
         touches_of: dict[type[Record | None], list[Touch]] = {}
         for touch in touches:
             touches_of.setdefault(type(touch.new or touch.old), []).append(touch)
-            self._take(shadow, touch, written.moment)
+            self._take(shadow, touch, batch.moment)
         return AppliedChange(
             id=item_id,
-            sender=written.sender,
-            moment=written.moment,
-            now=written.now,
-            latest=written.latest,
-            sent=written.sent,
+            batch=batch,
             touches=touches,
             touches_of=touches_of,
             before=before,

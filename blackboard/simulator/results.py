@@ -72,7 +72,7 @@ class Figures:
             case Merge():
                 self.renewals += 1
         if isinstance(touch.op, Insert | Replace) and change.before is not None:
-            self.lags.append((change.now - change.before.ready).total_seconds())
+            self.lags.append((change.batch.now - change.before.ready).total_seconds())
 
     def measure(self, workers: Workers, handler_runs: HandlerRuns, seconds: float) -> None:
         """Takes the figures that exist only at the end of the faults."""

@@ -52,7 +52,7 @@ class Sender:
         return self.verb != ""
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class AppliedBatch(Struct, frozen=True, kw_only=True):
     """A batch that was applied."""
 
     sender: Sender
@@ -109,7 +109,7 @@ class StoreClock:
 class Store:
     timeline: Timeline
     clock: StoreClock
-    on_written: Callable[[Written], None]
+    on_written: Callable[[AppliedBatch], None]
     """Called with each batch that was applied."""
     contents: Contents = field(default_factory=Contents)
 
@@ -129,7 +129,7 @@ class Store:
         moment = self.timeline.now
         etags = self.contents.apply(partition, ops, datas, moment=moment)
         sender.applied += 1
-        written = Written(
+        batch = AppliedBatch(
             sender=sender,
             partition=partition,
             ops=ops,
@@ -140,7 +140,7 @@ class Store:
             now=self.now(),
             latest=self.clock.latest(sent - PREPARED),
         )
-        self.on_written(written)
+        self.on_written(batch)
         return etags
 
     def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:

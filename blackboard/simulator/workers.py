@@ -25,7 +25,7 @@ from blackboard.simulator.handlers import HandlerRun, HandlerRuns, SimulatedRunn
 from blackboard.simulator.network import BusFault, Network
 from blackboard.simulator.processes import HostClock, Process, ProcessLoop, Timeline, stream
 from blackboard.simulator.scenario import BOARD, Fault, Scenario
-from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient, Written
+from blackboard.simulator.store import AppliedBatch, NewerClient, Sender, Store, StoreClient
 from blackboard.table import Requests, TableError
 from blackboard.worker.wake import Wake, until_beat
 from blackboard.worker.worker import Mode, Worker
@@ -106,7 +106,7 @@ class SharedPart:
     def changed(self, change: AppliedChange) -> None:
         """Called with every change."""
 
-    def written(self, written: Written) -> None:
+    def written(self, batch: AppliedBatch) -> None:
         """Called with every batch, before its changes."""
 
     def check(self) -> None:

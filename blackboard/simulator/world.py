@@ -43,7 +43,7 @@ from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
 from blackboard.simulator.processes import Process, Timeline, Trap, stream
 from blackboard.simulator.results import Figures, Trace, described
 from blackboard.simulator.scenario import BOARD, Fault, FaultPlan, Injection, Scenario, draw_plan
-from blackboard.simulator.store import Sender, Store, StoreClient, StoreClock, Written
+from blackboard.simulator.store import AppliedBatch, Sender, Store, StoreClient, StoreClock
 from blackboard.simulator.workers import HOUSEKEEPERS, RATE, SharedPart, WorkerProcess, Workers
 from blackboard.spec import RunSettings
 from blackboard.table import Op, TableError
@@ -149,7 +149,7 @@ class World:
             self._limits.has_room,
         )
         cut_short = CutShort(scenario.shared_ids)
-        self._of_batches: list[Callable[[Written], None]] = [
+        self._of_batches: list[Callable[[AppliedBatch], None]] = [
             Etags(),
             Versions(),
             self._refusals.written,
@@ -277,11 +277,11 @@ class World:
         for part in self.parts.values():
             part.was_away(since)
 
-    def _written(self, written: Written) -> None:
+    def _written(self, batch: AppliedBatch) -> None:
         for check in self._of_batches:
-            check(written)
-        for change in self.shadows.changes(written):
-            self.trace.add(written.moment, written.sender.name, described(change))
+            check(batch)
+        for change in self.shadows.changes(batch):
+            self.trace.add(batch.moment, batch.sender.name, described(change))
             for judge in self._of_changes:
                 judge(change)
 

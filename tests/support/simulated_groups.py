@@ -66,7 +66,7 @@ from blackboard.simulator.invariants.runs import RATES
 from blackboard.simulator.network import BusFault
 from blackboard.simulator.processes import Process, stream
 from blackboard.simulator.scenario import BOARD, SharedWork
-from blackboard.simulator.store import Written
+from blackboard.simulator.store import AppliedBatch
 from blackboard.simulator.workers import Happening, SharedPart, WorkerProcess
 from blackboard.simulator.world import World
 from blackboard.table import Delete, Insert, Replace
@@ -451,16 +451,16 @@ class GroupPart(SharedPart):
 
     # ---- at each write
 
-    def written(self, written: Written) -> None:
-        if written.partition == workers_partition(group_board(BOARD, self.group.name)):
-            for row in written.after.values():
-                self._announced[str(row.data["owner"])] = written.moment
+    def written(self, batch: AppliedBatch) -> None:
+        if batch.partition == workers_partition(group_board(BOARD, self.group.name)):
+            for row in batch.after.values():
+                self._announced[str(row.data["owner"])] = batch.moment
 
     def changed(self, change: AppliedChange) -> None:
         if change.id not in self.group.ids:
             return
         if change.shadow.item is not None and change.shadow.item.is_paused:
-            self._paused.setdefault(change.id, change.moment)
+            self._paused.setdefault(change.id, change.batch.moment)
         else:
             self._paused.pop(change.id, None)
         if change.sender.is_person:
@@ -473,7 +473,7 @@ class GroupPart(SharedPart):
         for touch in change.of(Lock):
             match touch.op:
                 case Delete():
-                    self._freed[change.id] = change.moment
+                    self._freed[change.id] = change.batch.moment
                     self._claimed.pop(change.id, None)
                 case Insert() | Replace():
                     self._taken(change, touch)
@@ -482,7 +482,7 @@ class GroupPart(SharedPart):
         """Checks that no more partitions are released for others than the changes require, and none
         that was paused when its worker last looked at the group.
         """
-        decided = change.moment - self.group.round - self.group.drain - SLOW
+        decided = change.batch.moment - self.group.round - self.group.drain - SLOW
         if max(self._paused.get(change.id, math.inf), self._upset) < decided:
             raise change.violation("MOVED", "it is paused, and was released for another worker")
         self._released += 1
@@ -495,13 +495,13 @@ class GroupPart(SharedPart):
         assert isinstance(new, Lock)
         before = self._owners.get(change.id)
         self._counts_now(new.owner)
-        self._owners[change.id], self._claimed[change.id] = new.owner, change.moment
+        self._owners[change.id], self._claimed[change.id] = new.owner, change.batch.moment
         if isinstance(old, Lock):
             self._due(self._rounds_of_a_move)
-            self._may_override(change, old, stale=change.moment - touch.age + old.stale_after)
-            self._in_time(change.id, self._gone.get(old.owner, change.moment))
+            self._may_override(change, old, stale=change.batch.moment - touch.age + old.stale_after)
+            self._in_time(change.id, self._gone.get(old.owner, change.batch.moment))
         else:
-            self._took.setdefault(new.owner, change.moment)
+            self._took.setdefault(new.owner, change.batch.moment)
         if old is None and change.id in self._freed:
             self._in_time(change.id, self._freed.pop(change.id), was_freed=True)
         if before is not None and before != new.owner:
@@ -514,19 +514,21 @@ class GroupPart(SharedPart):
     def _may_override(self, change: AppliedChange, old: Lock, *, stale: float) -> None:
         """Checks an override. A lock that was stale before a standstill may be chosen before it."""
         mine = change.sender.name
-        had_looked = self._took.setdefault(mine, change.moment)
+        had_looked = self._took.setdefault(mine, change.batch.moment)
         for began, ended in (self._stood_still.get(mine, self._away), self._away):
             until = ended + CATCHING_UP * self.group.round / RATES
-            if not ended <= change.sent < until or had_looked > began or stale < began:
+            if not ended <= change.batch.sent < until or had_looked > began or stale < began:
                 continue
             what = f"{mine} overrides a lock of {old.owner}, and has just come back"
             raise change.violation("STANDSTILL", what)
         if self.group.has_bus:
             return
-        live, seen = self._live(), change.sent - 2 * SLOW
+        live, seen = self._live(), change.batch.sent - 2 * SLOW
         announced = self._announced.get(old.owner, -math.inf)
-        was_seen = change.sent - self.group.lease < announced < seen
-        is_its_own = change.sent < max(stale, self._upset) + self.group.round  # later, any worker's
+        was_seen = change.batch.sent - self.group.lease < announced < seen
+        is_its_own = (
+            change.batch.sent < max(stale, self._upset) + self.group.round
+        )  # later, any worker's
         if old.owner in live - {mine} and was_seen and is_its_own and self._upset < seen:
             all_of_it = sum(self._owners[one] == old.owner for one in self._claimed) + 1
             if all_of_it <= self.group.partitions // len(live):

@@ -28,7 +28,7 @@ from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.runs import LimitInvariants
 from blackboard.simulator.processes import Process, Timeline
 from blackboard.simulator.scenario import Scenario
-from blackboard.simulator.store import Written
+from blackboard.simulator.store import AppliedBatch
 from blackboard.simulator.workers import WorkerProcess, Workers
 from blackboard.table import Conflict, Delete, Insert, Op, Replace, TableError
 from blackboard.worker.stale_locks import EMPTY_SPEC
@@ -94,8 +94,9 @@ class Liveness:
         if holder is None or old.owner == sender.name:
             return
         process = holder.process
-        self._taken.append(TakenLock(old, process, change.moment))
-        if sender.is_person or not process.runs or process.went_on > change.moment - touch.age:
+        moment = change.batch.moment
+        self._taken.append(TakenLock(old, process, moment))
+        if sender.is_person or not process.runs or process.went_on > moment - touch.age:
             return
         handler_run = self.handler_runs.of(process, old.fence, change.id)
         if handler_run is not None and handler_run.notified is None:
@@ -267,13 +268,11 @@ class Priority:
         self._read: dict[str, LocksRead] = {}
 
     def __call__(self, change: AppliedChange) -> None:
-        member = self._workers.by_name.get(change.sender.name)
-        for touch in change.of(Lock):
-            new = touch.new
-            if member is None or not isinstance(touch.op, Insert) or not isinstance(new, Lock):
-                continue
-            if new.type in self._workers.scenario.types.handlers:
-                self._claims(member, new, sent=change.sent)
+        member, lock = self._workers.by_name.get(change.sender.name), change.claimed
+        if member is None or lock is None:
+            return
+        if lock.type in self._workers.scenario.types.handlers:
+            self._claims(member, lock, sent=change.batch.sent)
 
     def _claims(self, member: WorkerProcess, claimed: Lock, *, sent: float) -> None:
         process = member.process
@@ -360,8 +359,8 @@ class Refusals:
             for sent in [key for key in times if key[0] == process.name]:
                 del times[sent]
 
-    def written(self, written: Written) -> None:
-        for op in written.ops:
+    def written(self, batch: AppliedBatch) -> None:
+        for op in batch.ops:
             self._times.pop(op.key, None)
 
 

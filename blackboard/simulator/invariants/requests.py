@@ -19,7 +19,6 @@ from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.transitions import Difference, check_equal, same
 from blackboard.simulator.scenario import VERBS
 from blackboard.spec import RunSettings
-from blackboard.table import Insert, Replace
 
 MILLISECOND = timedelta(milliseconds=1)
 PLAN = "slot planned attempt once"
@@ -60,7 +59,7 @@ class OperatorChanges:
                 yield from same(before, after, f"{PLAN} ready requests {OUTCOME}")
             case "resume":
                 yield from same(before, after, f"{PLAN} requests {OUTCOME}")
-                yield from _no_later(after.ready, max(before.ready, change.latest))
+                yield from _no_later(after.ready, max(before.ready, change.batch.latest))
                 yield from _no_earlier(after.ready, before.ready)
             case "run_now":
                 yield from same(before, after, f"{OUTCOME} spec")
@@ -76,10 +75,10 @@ class OperatorChanges:
         else:
             following = None
             if after.first is None and schedule is not None and not isinstance(schedule, Every):
-                following = next_due(schedule, change.latest)
+                following = next_due(schedule, change.batch.latest)
             elif after.first is None:
-                following = opens(schedule, change.latest)
-            yield from _no_later(after.slot, following or change.latest)
+                following = opens(schedule, change.batch.latest)
+            yield from _no_later(after.slot, following or change.batch.latest)
         yield "SLOT", "planned", after.slot, after.planned
         yield "ATTEMPTS", "attempt", 1, after.attempt
 
@@ -110,7 +109,7 @@ class OperatorChanges:
     def _anew(
         self, change: AppliedChange, after: Item, settings: RunSettings
     ) -> Iterator[Difference]:
-        schedule, latest = settings.schedule, change.latest
+        schedule, latest = settings.schedule, change.batch.latest
         if schedule is None or after.state is State.DONE:
             return
         if isinstance(schedule, Once):
@@ -135,7 +134,7 @@ class OperatorChanges:
         if schedule is None or is_exhausted(schedule, after.runs):
             return
         begin = after.start if isinstance(schedule, Every) else None
-        if next_due(schedule, begin or change.latest) is not None:
+        if next_due(schedule, begin or change.batch.latest) is not None:
             yield "SERVED", "state", State.ACTIVE, after.state
 
     def _asked(self, change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:
@@ -148,14 +147,14 @@ class OperatorChanges:
         in_hand = before.running or is_retry or (before.waits and before.slot != before.planned)
         if in_hand or old:
             yield from same(before, after, f"{PLAN} state")
-            yield from _no_later(after.ready, max(before.ready, change.latest))
+            yield from _no_later(after.ready, max(before.ready, change.batch.latest))
             yield "RUN NOW LOST", "requests", old, new[: len(old)]
             yield from _in_line(before, old, new)
             return
         done = before.state is State.DONE
         yield "SLOT", "planned", NEVER if done else before.planned, after.planned
         yield "ATTEMPTS", "attempt", 1, after.attempt
-        yield from _no_later(after.ready, change.latest)
+        yield from _no_later(after.ready, change.batch.latest)
         yield from _one_of(after.slot, after.ready, after.ready - MILLISECOND)
 
 
@@ -207,16 +206,14 @@ class RequestedRuns:
         sender = change.sender
         if sender.verb in VERBS and sender.applied > 1:
             raise change.violation("TWICE", f"one {sender.verb} was applied {sender.applied} times")
-        for touch in change.of(Lock):
-            new = touch.new
-            if isinstance(touch.op, Insert | Replace) and isinstance(new, Lock):
-                self._started(change, new)
-        old, new_item = change.before, change.shadow.item
-        if new_item is None or not change.of(Item):
+        if change.taken is not None:
+            self._started(change, change.taken)
+        before, after = change.before, change.shadow.item
+        if after is None or not change.of(Item):
             return
-        if old is not None and not sender.is_person:
-            self._kept(old, new_item)
-        self._expected(change, old, new_item)
+        if before is not None and not sender.is_person:
+            self._kept(before, after)
+        self._expected(change, before, after)
 
     def _kept(self, old: Item, new: Item) -> None:
         for name in PEOPLES:
@@ -245,15 +242,15 @@ class RequestedRuns:
             return
         line = _line_of(new)
         if change.sender.verb == "run_now":
-            there = {request.slot for request in _line_of(old)}
-            self._asked[new.id] += [request for request in line if request.slot not in there]
+            earlier = {request.slot for request in _line_of(old)}
+            self._asked[new.id] += [request for request in line if request.slot not in earlier]
         for asked in self._asked[new.id]:
-            found = [request for request in line if serves(request.slot, asked.slot)]
-            if not found:
-                raise Violation("RUN NOW LOST", "it was asked for and never started", item=new.id)
-            if found[0].once != asked.once:
-                what = f"asked for with {asked.once!r}, and waits with {found[0].once!r}"
-                raise Violation("PARAMS", what, item=new.id)
+            waiting = next((each for each in line if serves(each.slot, asked.slot)), None)
+            if waiting is None:
+                raise change.violation("RUN NOW LOST", "it was asked for and never started")
+            if waiting.once != asked.once:
+                what = f"asked for with {asked.once!r}, and waits with {waiting.once!r}"
+                raise change.violation("PARAMS", what)
 
 
 def _line_of(item: Item) -> list[QueuedRun]:

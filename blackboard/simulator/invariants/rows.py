@@ -20,7 +20,7 @@ from blackboard.rules.next_run import is_ahead, slots_in_line
 from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.transitions import was_closed
-from blackboard.simulator.store import MORE, Written
+from blackboard.simulator.store import MORE, AppliedBatch
 from blackboard.spec import RunSettings
 from blackboard.table import Delete, Insert, Merge, Op, Replace, Row
 
@@ -154,10 +154,10 @@ class Locks:
         if isinstance(old, Lock):
             self._must_be_stale(change, old, touch.age)
             self._must_be_recorded(change, old)
-        elif change.before is not None and change.latest < change.before.ready:
-            early = (change.before.ready - change.latest).total_seconds()
+        elif change.before is not None and change.batch.latest < change.before.ready:
+            early = (change.before.ready - change.batch.latest).total_seconds()
             raise change.violation("EARLY", f"by {early:.3f} s")
-        if new.since > change.latest:
+        if new.since > change.batch.latest:
             raise change.violation("CLOCK", f"it began at {new.since}, after now")
         if new.owner != change.sender.name:
             raise change.violation("LOCK", f"of {new.owner} by {change.sender.name}")
@@ -259,7 +259,7 @@ class History:
 
     def _complete(self, change: AppliedChange, run: Run) -> None:
         if (run.id, run.fence) in self.completed:
-            raise Violation("TWICE", f"completed fence {run.fence}", item=run.id)
+            raise change.violation("TWICE", f"completed fence {run.fence}")
         self.completed.add((run.id, run.fence))
         if run.outcome is not Outcome.OK or change.before is None:
             return
@@ -267,7 +267,7 @@ class History:
         self._good[slot] += 1
         if self._good[slot] > max(self._asked[slot], 1):
             what = f"good for {run.slot.isoformat()}, again with fence {run.fence}"
-            raise Violation("TWICE", what, item=run.id)
+            raise change.violation("TWICE", what)
 
     def _turned(self, change: AppliedChange, old: object, new: Run) -> None:
         assert isinstance(old, Run)
@@ -318,11 +318,11 @@ class History:
         if change.sender.is_person or change.of(Lock) or not change.of(Token) or item is None:
             return
         settings = self._settings_of(item)
-        late = change.latest - max(item.slot, item.ready)
+        late = change.batch.latest - max(item.slot, item.ready)
         scheduled = item.attempt == 1 and item.slot == item.planned
         if scheduled and was_closed(settings.schedule, change):
             return
-        if is_ahead(item.ready, now=change.latest):
+        if is_ahead(item.ready, now=change.batch.latest):
             return
         if settings.missed != "none" or not scheduled or late <= settings.missed_after:
             raise change.violation("PASSED", f"{item.slot} after {late.total_seconds():.3f} s")
@@ -335,14 +335,14 @@ class Versions:
     Of such an item it may only release a lock of its own, and save under it (see CHECKPOINT).
     """
 
-    def __call__(self, written: Written) -> None:
-        for op in written.ops:
-            before, after = written.before.get(op.key), written.after.get(op.key)
+    def __call__(self, batch: AppliedBatch) -> None:
+        for op in batch.ops:
+            before, after = batch.before.get(op.key), batch.after.get(op.key)
             if before is not None and after is not None and op.key.startswith(ITEM):
-                self._judge(written, op, before, after)
+                self._judge(batch, op, before, after)
 
-    def _judge(self, written: Written, op: Op, before: Row, after: Row) -> None:
-        who, item = written.sender, str(before.data["item"])
+    def _judge(self, batch: AppliedBatch, op: Op, before: Row, after: Row) -> None:
+        who, item = batch.sender, str(before.data["item"])
         if version_of(after.data) < version_of(before.data):
             raise Violation("VERSIONS", f"{who.name} lowered the version", item=item)
         if who.newer:
@@ -356,17 +356,17 @@ class Versions:
                 what = f"{name} was {before.data.get(name)}, and is {after.data.get(name)}"
                 raise Violation("VERSIONS", f"{who.name}: {what}", item=item)
         saves = isinstance(op, Merge) and set(op.data) == {"checkpoint"}
-        if version_of(before.data) > VERSION and not saves and not _releases(written, item):
+        if version_of(before.data) > VERSION and not saves and not _releases(batch, item):
             raise Violation("VERSIONS", f"{who.name} wrote an item of a newer version", item=item)
 
 
-def _releases(written: Written, item: str) -> bool:
+def _releases(batch: AppliedBatch, item: str) -> bool:
     """Whether the batch releases a lock of its sender, under the fence of that lock."""
-    lock, after = written.before.get(lock_key(item)), written.after[item_key(item)]
+    lock, after = batch.before.get(lock_key(item)), batch.after[item_key(item)]
     return (
         lock is not None
-        and lock_key(item) not in written.after
-        and lock.data["owner"] == written.sender.name
+        and lock_key(item) not in batch.after
+        and lock.data["owner"] == batch.sender.name
         and lock.data["fence"] == after.data["fence"]
     )
 
@@ -380,11 +380,11 @@ class Etags:
     def __init__(self) -> None:
         self._seen: set[tuple[str, str, str]] = set()
 
-    def __call__(self, written: Written) -> None:
-        if len(written.ops) > MOST_ROWS:
-            raise Violation("LIMITS", f"{len(written.ops)} rows in a batch")
-        for key, row in written.after.items():
-            name = (written.partition, key, row.etag)
+    def __call__(self, batch: AppliedBatch) -> None:
+        if len(batch.ops) > MOST_ROWS:
+            raise Violation("LIMITS", f"{len(batch.ops)} rows in a batch")
+        for key, row in batch.after.items():
+            name = (batch.partition, key, row.etag)
             if name in self._seen:
                 raise Violation("ETAG", f"{row.etag} came again for {key}")
             self._seen.add(name)

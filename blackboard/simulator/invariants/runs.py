@@ -33,10 +33,9 @@ from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import TIMEOUT
 from blackboard.simulator.processes import Timeline
 from blackboard.simulator.scenario import BOARD
-from blackboard.simulator.store import Written
+from blackboard.simulator.store import AppliedBatch
 from blackboard.simulator.workers import GRACE, Workers
 from blackboard.spec import RunSettings, params_of
-from blackboard.table import Insert, Replace
 from blackboard.worker.permits import BEAT
 
 TRUSTED = 0.8
@@ -90,37 +89,36 @@ class HandlerInvariants:
         """Seconds for a handler of shared work in a worker that was asked to stop, by type."""
 
     def __call__(self, change: AppliedChange) -> None:
-        item = change.shadow.item
-        for touch in change.of(Lock):
-            lock = touch.new
-            if isinstance(lock, Lock) and item is not None:
-                self._written(change, item, lock, is_new=isinstance(touch.op, Insert | Replace))
-            if isinstance(touch.op, Insert | Replace):
-                self._claimed(change, soon=SOON if isinstance(touch.op, Insert) else READ)
-        lock = change.shadow.lock
-        if item is not None and lock is not None and change.of(Item):
+        item, lock = change.shadow.item, change.shadow.lock
+        if change.taken is not None:
+            self._claimed(change, soon=SOON if change.claimed else READ)
+        if item is None or lock is None:
+            return
+        if change.of(Lock):
+            self._written(change, item, lock)
+        if change.of(Item):
             leased = self._leased[item.id, lock.fence]
             if (item.spec, item.once) not in leased.given:
                 leased.given.append((item.spec, item.once))
 
-    def _written(self, change: AppliedChange, item: Item, lock: Lock, *, is_new: bool) -> None:
-        if is_new:
+    def _written(self, change: AppliedChange, item: Item, lock: Lock) -> None:
+        if change.taken is not None:
             limit = self._settings_of(item).timeout
             self._leased[item.id, lock.fence] = Leased(
-                moment=change.moment,
+                moment=change.batch.moment,
                 stale_after=lock.stale_after,
                 limit=limit.total_seconds() if limit else None,
                 given=[(item.spec, item.once)],
             )
         else:
-            self._leased[item.id, lock.fence].moment = change.moment
+            self._leased[item.id, lock.fence].moment = change.batch.moment
 
     def _claimed(self, change: AppliedChange, *, soon: float) -> None:
         """STOPPED: a worker that was asked to stop claims no more items."""
         member = self._workers.by_name.get(change.sender.name)
         asked = None if member is None else member.asked_to_stop
-        if asked is not None and change.sent > asked + soon:
-            what = f"{change.sender.name} claims, {change.sent - asked:.1f} s after it was to stop"
+        if asked is not None and (late := change.batch.sent - asked) > soon:
+            what = f"{change.sender.name} claims, {late:.1f} s after it was to stop"
             raise change.violation("STOPPED", what)
 
     # ---- handlers
@@ -205,17 +203,17 @@ class LimitInvariants:
     _freed: dict[LimitName, float] = field(default_factory=dict)
     """The moments when a permit was last given back, or taken over after it was stale, by limit."""
 
-    def written(self, written: Written) -> None:
-        if written.partition != permits_partition(BOARD):
+    def written(self, batch: AppliedBatch) -> None:
+        if batch.partition != permits_partition(BOARD):
             return
-        for op in written.ops:
-            row = written.after.get(op.key)
+        for op in batch.ops:
+            row = batch.after.get(op.key)
             before, _ = self._touched.pop(op.key, (None, 0.0))
             after = None if row is None else record_of(Permit, row)
             if after is not None:
-                self._touched[op.key] = (after, written.moment)
+                self._touched[op.key] = (after, batch.moment)
             if before is not None and (after is None or after.nonce != before.nonce):
-                self._freed[before.type, before.value] = written.moment
+                self._freed[before.type, before.value] = batch.moment
 
     def limit_of(self, item: Item) -> Limit | None:
         return limit_of(item, self.settings_of(item))

@@ -43,7 +43,6 @@ from blackboard.schedule.schedule import (
     without_limits,
 )
 from blackboard.simulator.changes import AppliedChange
-from blackboard.simulator.invariants import Violation
 from blackboard.spec import RunSettings
 from blackboard.table import Delete, Insert, Replace
 
@@ -159,7 +158,7 @@ class Transitions:
         if (
             settings.schedule is None
             or before.requests
-            or is_ahead(before.ready, now=change.latest)
+            or is_ahead(before.ready, now=change.batch.latest)
         ):
             return
         if was_closed(settings.schedule, change) and not is_dropped(settings):
@@ -167,12 +166,12 @@ class Transitions:
                 yield "SLOT", "slot", next_due(settings.schedule, before.slot), after.slot
                 return
             yield from same(before, after, "slot planned attempt runs failures")
-            end = opens(settings.schedule, change.latest) or change.latest
+            end = opens(settings.schedule, change.batch.latest) or change.batch.latest
             latest = _ready(before.id, end, settings)
             if after.ready > latest:
                 yield "SERVED", "ready", f"{latest} at the latest", after.ready
             return
-        following = next_due(settings.schedule, change.latest)
+        following = next_due(settings.schedule, change.batch.latest)
         if following is None:
             return
         latest = _ready(before.id, following, settings)
@@ -320,7 +319,7 @@ def was_closed(schedule: Schedule | None, change: AppliedChange) -> bool:
 
 
 def _moments(change: AppliedChange) -> tuple[datetime, datetime]:
-    return change.latest, change.latest - DECIDED_WITHIN
+    return change.batch.latest, change.batch.latest - DECIDED_WITHIN
 
 
 def is_dropped(settings: RunSettings) -> bool:
@@ -353,9 +352,9 @@ def _plan_of(plan: Expected, after: Item, state: State) -> Iterator[Difference]:
     yield "RUN NOW LOST", "requests", plan.queue, after.requests
 
 
-def check_equal(change: AppliedChange, found: Iterator[Difference], what: str = "") -> None:
+def check_equal(change: AppliedChange, differences: Iterator[Difference], what: str = "") -> None:
     """Raises Violation, which begins with `what`, for a value that is not the expected one."""
-    for kind, column, should, is_now in found:
+    for kind, column, should, is_now in differences:
         if should != is_now:
             raise change.violation(kind, f"{what}{column} should be {should}, and is {is_now}")
 
@@ -423,24 +422,24 @@ class ClaimedSlots:
                 self._count(before)
         elif change.sender.verb in {"add", "remove"}:
             self._edited.pop(change.id, None)
-        if before is None or not any(isinstance(touch.op, Insert) for touch in change.of(Lock)):
+        if before is None or change.claimed is None:
             return
         schedule = self._settings_of(before).schedule
         is_scheduled = before.slot == before.planned
         if is_scheduled and before.attempt == 1 and is_closed(schedule, change):
-            raise Violation("CLOSED", f"claimed at {change.latest}", item=before.id)
+            raise change.violation("CLOSED", f"claimed at {change.batch.latest}")
         self._count(before)
         claimed = self._claimed[before.id]
         is_old = before.slot in claimed or before.slot == self._first[before.id]
         claimed.add(before.slot)
         if not is_old and is_scheduled and not self._has(before):
             what = f"{before.slot} is not a slot of {before.schedule or 'nothing'}"
-            raise Violation("SLOT", what, item=before.id)
+            raise change.violation("SLOT", what)
         edited = self._edited.get(before.id, before.slot)
         by_clock = not isinstance(schedule, Every | Once | None)
         if by_clock and not is_old and is_scheduled and before.slot < edited:
             what = f"{before.slot} lies before the edit of its schedule, at {edited}"
-            raise Violation("SLOT", what, item=before.id)
+            raise change.violation("SLOT", what)
 
     def _count(self, item: Item) -> None:
         """Notes the slot of an `every` after the item's last start."""

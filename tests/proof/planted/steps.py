@@ -12,7 +12,7 @@ from blackboard.simulator.changes import AppliedChange, Shadows
 from blackboard.simulator.invariants.requests import RequestedRuns
 from blackboard.simulator.invariants.rows import History, Locks, check_whole
 from blackboard.simulator.invariants.runs import Checkpoints
-from blackboard.simulator.store import Sender, Written
+from blackboard.simulator.store import AppliedBatch, Sender
 from blackboard.table import (
     Busy,
     Conflict,
@@ -122,7 +122,7 @@ class StepTable(ForwardingTable):
         etags = await self.table.commit(PARTITION, ops)
         sender.applied += 1
         self.seen.update(f"{sender.task} {what}" for what in map(_said, ops))
-        written = Written(
+        batch = AppliedBatch(
             sender=sender,
             partition=PARTITION,
             ops=ops,
@@ -133,7 +133,7 @@ class StepTable(ForwardingTable):
             now=self.clock.now(),
             latest=self.clock.now(),
         )
-        for change in self.shadows.changes(written):
+        for change in self.shadows.changes(batch):
             for check in self.invariants:
                 check(change)
         return etags

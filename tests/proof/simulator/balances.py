@@ -69,9 +69,9 @@ class Watch:
     def __call__(self, change: AppliedChange) -> None:
         for touch in change.of(Lock):
             if isinstance(touch.op, Delete):
-                self.freed[change.id] = change.moment
+                self.freed[change.id] = change.batch.moment
             elif isinstance(touch.op, Insert) and change.id in self.freed:
-                self.gap = max(self.gap, change.moment - self.freed.pop(change.id))
+                self.gap = max(self.gap, change.batch.moment - self.freed.pop(change.id))
             elif isinstance(touch.op, Replace):
                 self.gap = max(self.gap, touch.age)
                 self.ages.append(touch.age)

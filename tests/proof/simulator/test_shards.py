@@ -39,7 +39,7 @@ def test_the_items_of_other_partitions_start_when_they_are_due(how: ShardFault) 
         shard = shard_of(change.id, SHARDS)
         for touch in change.of(Lock):
             if isinstance(touch.op, Insert) and change.before is not None:
-                lags[shard].append((change.now - change.before.ready).total_seconds())
+                lags[shard].append((change.batch.now - change.before.ready).total_seconds())
             elif isinstance(touch.op, Replace):
                 overridden.add(shard)
 
