@@ -23,11 +23,7 @@ from typing import Any
 
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError, LeaseLost
-from blackboard.events import (
-    GroupTrouble,
-    LockAdopted,
-    LockOverridden,
-)
+from blackboard.events import GroupTrouble, LockAdopted, LockOverridden
 from blackboard.handlers.handler import Handler, Pump
 from blackboard.model import Ended, Lock, Member, Outcome, Token, replace
 from blackboard.protocol.board_row import BoardGone
@@ -46,27 +42,13 @@ from blackboard.protocol.edits import bring_back
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.releases import Released
 from blackboard.rules.breaker import REFUSED
-from blackboard.rules.due import Move, decide_lock, is_stale
+from blackboard.rules.due import Move, decide_lock
 from blackboard.rules.next_run import is_ahead
-from blackboard.rules.shares import (
-    CATCHING_UP,
-    HURRY,
-    INITIAL_DELAY,
-    LATE,
-    Picture,
-    counting,
-    decide,
-    youngest,
-)
+from blackboard.rules.shares import INITIAL_DELAY, Picture, decide, youngest
 from blackboard.sharing.group_rows import GroupRows, PartitionNames, row_in_the_way
+from blackboard.sharing.looks import ROUND, Look, Pace
 from blackboard.sharing.races import GroupRaces, Races
-from blackboard.table import (
-    Busy,
-    Conflict,
-    Etag,
-    TableError,
-    Unavailable,
-)
+from blackboard.table import Busy, Conflict, Etag, TableError, Unavailable
 from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
@@ -76,37 +58,17 @@ from blackboard.worker.release_queue import LAST_RELEASES, ReleaseQueue
 from blackboard.worker.running import Runs
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 
-ROUND = 1 / 3
-"""The part of a lease from one look at the group to the next."""
 SHORTEST_ROUND = 1.0
 """The shortest round in seconds."""
 LAST_MESSAGES = 2.0
 """Seconds that a worker which ends has to publish on the bus what it released."""
 MOST_PUMPS = 1_000_000
 """Pumps in one worker: more than ever fall to it."""
-TWICE = 0.5
-"""Seconds, at the least, between the first two announcements of a worker."""
 UNASKED = "it returned, and was not asked to end (a pump goes on until ctx.stopping is true)"
 SHARED = "released for another worker"
 ENDING = "the worker is stopping"
 _ALL = datetime(9999, 1, 1, tzinfo=UTC)
 """A time after all tokens."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """The rows that a worker reads in a round."""
-
-    now: datetime
-    locks: Sequence[Lock]
-    tokens: Sequence[Token]
-    workers: Sequence[Member]
-    late: bool
-    """Whether it comes late after the one before, or soon after one that did."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset([lock.id for lock in self.locks] + [token.id for token in self.tokens])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,13 +104,7 @@ class GroupWorker:
     """Set when the worker is asked to stop, or names were given that are not there."""
     _begun: float = 0.0
     _announced: float = -math.inf
-    _looked: float = 0.0
-    """When it last saw the group, or was started, in monotonic seconds."""
-    _late_until: float = -math.inf
-    _short_since: float | None = None
-    """Since when it holds less than its share, and has got no more of it."""
-    _short_with: int = 0
-    """How many it held then."""
+    _pace: Pace = field(default_factory=Pace)
     _left: dict[str, float] = field(default_factory=dict)
     """The partitions without a worker at the last look, and since when it has seen that."""
     _explained: dict[str, Etag] = field(default_factory=dict)
@@ -191,12 +147,8 @@ class GroupWorker:
         return self.handler.pump
 
     @property
-    def _lease(self) -> float:
-        return self._rows.lease
-
-    @property
     def _round(self) -> float:
-        return max(self._lease * ROUND, SHORTEST_ROUND)
+        return max(self._rows.lease * ROUND, SHORTEST_ROUND)
 
     @property
     def _stopping(self) -> bool:
@@ -214,7 +166,7 @@ class GroupWorker:
 
     async def work(self) -> None:
         """Serves the group until `stop` is called."""
-        self._begun = self._looked = self.board.clock.monotonic()
+        self._begun = self._pace.last = self.board.clock.monotonic()
         try:
             async with asyncio.TaskGroup() as self._group:
                 for work in (
@@ -262,9 +214,9 @@ class GroupWorker:
                 self.events.emit(GroupTrouble, message=what)
                 self._rows.gone()
                 await self._wait(REFUSED.pause())
-            except TableError as trouble:
-                await self._after(trouble)
-            except BlackboardError as problem:
+            except (Busy, Unavailable) as trouble:
+                await self._until(self.board.ready(self.board.shard(0), trouble, failures=1))
+            except (TableError, BlackboardError) as problem:
                 self._cannot_serve(problem)
                 await self._wait(REFUSED.pause())
             else:
@@ -278,7 +230,7 @@ class GroupWorker:
         """
         is_new = self._rows.made is None
         if is_new and self._rows.to_make is None:  # to wait for names does not count as being late
-            self._looked = self.board.clock.monotonic()
+            self._pace.last = self.board.clock.monotonic()
         await self._rows.keep()
         if self._rows.made is None:
             return REFUSED.pause()
@@ -299,14 +251,21 @@ class GroupWorker:
                 return self._round
         if not picture.held and not picture.stale and now < self._begun + INITIAL_DELAY:
             return self._begun + INITIAL_DELAY - now
-        return self._pause(await self._share(look, picture, now), now)
+        again = await self._share(look, picture, now)
+        return self._pace.pause(
+            again,
+            now=now,
+            held=len(self.holdings),
+            a_round=self._round,
+            longest=self._rows.lease + self.pump.drain.total_seconds(),
+        )
 
-    async def _share(self, look: _Look, picture: Picture, now: float) -> float | None:
+    async def _share(self, look: Look, picture: Picture, now: float) -> float | None:
         """Takes and releases what `rules/shares.py` says. Returns the seconds until the next look;
         None: a round.
         """
-        there = {*picture.free, *picture.stale}
-        self._left = {name: self._left.get(name, now) for name in sorted(there)}
+        free = sorted({*picture.free, *picture.stale})
+        self._left = {name: self._left.get(name, now) for name in free}
         left = [name for name, since in self._left.items() if since <= now - self._round]
         balance = self.pump.balance
         decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
@@ -324,71 +283,26 @@ class GroupWorker:
             self._release_youngest(held, keep=len(held) - decision.release)
         return decision.again
 
-    def _is_late(self, now: float) -> bool:
-        """Whether a look that is made now is late."""
-        if now - self._looked > LATE * self._round:
-            self._late_until = now + CATCHING_UP * self._round
-        return now < self._late_until
-
-    def _pause(self, again: float | None, now: float) -> float:
-        """The seconds until the next look. A worker hurries for a lease and the time that others
-        have to drain, and as long again from each partition that it gets; no longer: those that it
-        lacks may not come free.
-        """
-        if again != HURRY:
-            self._short_since = None
-            return self._round if again is None else min(again, self._round)
-        held = len(self.holdings)
-        if self._short_since is None or held > self._short_with:
-            self._short_since, self._short_with = now, held
-        longest = self._lease + self.pump.drain.total_seconds()
-        return HURRY if now < self._short_since + longest else self._round
-
-    async def _look(self, *, at_workers: bool = True) -> _Look:
+    async def _look(self, *, at_workers: bool = True) -> Look:
         """Reads the rows, workers first: one that leaves deletes its row when its locks are gone.
         Of a damaged partition that has several rows, the first counts: a lock before all tokens.
         """
-        there = await workers(self.board) if at_workers else ()
-        found = dict[str, Lock | Token]()
+        members = await workers(self.board) if at_workers else ()
+        rows = dict[str, Lock | Token]()
         async for row in self.board.walk(0, until=_ALL):
             if row.type == self.handler.type:
-                found.setdefault(row.id, row)
-        moment = self.board.clock.monotonic()
-        late, self._looked = self._is_late(moment), moment
-        return _Look(
-            late=late,
-            locks=[row for row in found.values() if isinstance(row, Lock)],
-            tokens=[row for row in found.values() if isinstance(row, Token)],
-            workers=there,
+                rows.setdefault(row.id, row)
+        return Look(
+            late=self._pace.looked(self.board.clock.monotonic(), a_round=self._round),
+            locks=[row for row in rows.values() if isinstance(row, Lock)],
+            tokens=[row for row in rows.values() if isinstance(row, Token)],
+            workers=members,
             now=await self.board.table.now(),
         )
 
-    def _picture(self, look: _Look) -> Picture:
+    def _picture(self, look: Look) -> Picture:
         resolution = self.board.table.resolution
-        stale = {
-            lock.id: lock.owner for lock in look.locks if is_stale(lock, resolution=resolution)
-        }
-        held = {lock.id: lock.owner for lock in look.locks if lock.id not in stale}
-        live = [
-            member for member in look.workers if member.age <= _announced_for(member) + resolution
-        ]
-        return Picture(
-            held=held,
-            stale=stale,
-            free=[token.id for token in look.tokens if token.ready <= look.now],
-            waiting=[token.id for token in look.tokens if token.ready > look.now],
-            workers=counting(
-                {member.owner: _announced_twice(member) for member in live},
-                owners=set(held.values()),
-                leaving={member.owner for member in look.workers if not member.slots},
-                me=self.owner,
-                begins=not any(
-                    (look.now - lock.since).total_seconds() > self._round
-                    for lock in look.locks
-                    if lock.id in held
-                ),
-            ),
-        )
+        return look.picture(self.owner, a_round=self._round, resolution=resolution)
 
     async def _with_paused(self, picture: Picture) -> Picture:
         """The picture with the paused partitions, where a worker may have to release some."""
@@ -423,7 +337,7 @@ class GroupWorker:
                     self.events.emit_of(lock, LockAdopted)
                     await self._start([made])
 
-    async def _bring_back(self, look: _Look) -> None:
+    async def _bring_back(self, look: Look) -> None:
         """Plans partitions anew that wait because a clock was wrong. Few others wait for longer
         than a moment, as their pumps asked for; each is examined once.
         """
@@ -438,7 +352,7 @@ class GroupWorker:
 
     # ---- taking
 
-    async def _take(self, look: _Look, names: Collection[str]) -> None:
+    async def _take(self, look: Look, names: Collection[str]) -> None:
         if self._stopping:  # it was asked to while the rows were read
             return
         names = frozenset(names)
@@ -500,10 +414,9 @@ class GroupWorker:
                 look = await self._look(at_workers=False)
                 picture = self._picture(look)
                 if name not in picture.stale or not look.late:
-                    there = {*picture.free, *picture.stale}
-                    await self._take(look, there & {name})
+                    await self._take(look, {*picture.free, *picture.stale} & {name})
                     break
-                await self.board.clock.sleep(self._late_until - self.board.clock.monotonic())
+                await self.board.clock.sleep(self._pace.late_until - self.board.clock.monotonic())
         except TableError as trouble:
             self.events.emit(GroupTrouble, message=f"{name} cannot be claimed: {trouble}")
         return name in self.holdings.ids
@@ -610,14 +523,6 @@ class GroupWorker:
         self.member = await announce(self.board, replace(self.member, running=running))
         self._announced = now
 
-    async def _after(self, trouble: TableError) -> None:
-        """Waits until the store may be asked again."""
-        if not isinstance(trouble, Busy | Unavailable):
-            self._cannot_serve(trouble)
-            await self._wait(REFUSED.pause())
-            return
-        await self._until(self.board.ready(self.board.shard(0), trouble, failures=1))
-
     def _cannot_serve(self, problem: TableError | BlackboardError) -> None:
         why = row_in_the_way(self.board) if isinstance(problem, Conflict) else problem
         what = f"the group {self.handler.type} cannot be served: {why}"
@@ -633,14 +538,3 @@ class GroupWorker:
             await until_one_ends(awaited, self._changed.wait())
         finally:
             self._changed.clear()
-
-
-def _announced_for(member: Member) -> float:
-    """Seconds for which an announcement holds: a lease, as that worker has it. So all workers judge
-    it by the same lease, also while another one is being deployed.
-    """
-    return member.cycle / ROUND
-
-
-def _announced_twice(member: Member) -> bool:
-    return (member.seen - member.started).total_seconds() >= TWICE

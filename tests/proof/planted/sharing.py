@@ -11,8 +11,9 @@ from blackboard.protocol.claims import Claim
 from blackboard.rules import grab, shares
 from blackboard.rules.due import Move, decide_lock
 from blackboard.rules.shares import Decision, Picture
-from blackboard.sharing import partitions
+from blackboard.sharing import looks, partitions
 from blackboard.sharing.election import Election
+from blackboard.sharing.looks import Pace
 from blackboard.sharing.partitions import GroupWorker
 from blackboard.worker import heartbeat
 from tests.proof.planted.planting import Planted
@@ -45,7 +46,7 @@ def rounded_up(count: int, held: Mapping[str, int], _paused: Mapping[str, int]) 
     return dict.fromkeys(held, math.ceil(count / len(held)))
 
 
-def is_never_late(_worker: GroupWorker, _now: float) -> bool:
+def is_never_late(_pace: Pace, _now: float, *, a_round: float) -> bool:
     return False
 
 
@@ -123,7 +124,7 @@ SHARING = (
         name="newcomer",
         seldom=True,
         without="a worker counts from its first announcement on",
-        patches=((partitions, "_announced_twice", lambda _: True),),
+        patches=((looks, "_announced_twice", lambda _: True),),
         shows="MOVED",
         walks=False,
         draw=by_workers,
@@ -176,7 +177,7 @@ SHARING = (
     Planted(
         name="standstill",
         without="a worker overrides locks as soon as it comes back",
-        patches=((GroupWorker, "_is_late", is_never_late),),
+        patches=((Pace, "looked", is_never_late),),
         shows="STANDSTILL",
         walks=False,
         draw=without_a_store,
@@ -185,7 +186,7 @@ SHARING = (
         name="standstill in a race",
         seldom=True,
         without="a worker that has won a race overrides a lock as soon as it comes back",
-        patches=((GroupWorker, "_is_late", is_never_late),),
+        patches=((Pace, "looked", is_never_late),),
         shows="STANDSTILL",
         walks=False,
         draw=raced_without_a_store,
