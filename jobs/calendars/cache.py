@@ -250,23 +250,27 @@ class FetchCache:
 
     def _usable(self, key: str, etag: str) -> Fetched | None:
         assert self.folder is not None
+        content = Body(self.folder)
         try:
             head = msgspec.json.decode(self._path(key, ".json").read_bytes(), type=_Head)
             age = (self._clock.now() - head.at).total_seconds()
             if not 0 <= age < head.fresh or self._user in head.users:
                 return None
-            content = None
             if head.body:
-                content = Body(self.folder)
                 content.write((self.folder / head.body).read_bytes())
             elif not etag or etag != head.etag:
                 return None
             head.users.append(self._user)
             self._write_head(key, head)
         except (OSError, ValueError, RecursionError):
+            content.close()
             return None
         return Fetched(
-            content=content, etag=head.etag, modified=head.modified, charset=head.charset, way=None
+            content=content if head.body else None,
+            etag=head.etag,
+            modified=head.modified,
+            charset=head.charset,
+            way=None,
         )
 
     def _write_head(self, key: str, head: _Head) -> None:
@@ -275,9 +279,13 @@ class FetchCache:
     def _write(self, path: Path, content: bytes) -> None:
         temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as sink:
-            sink.write(content)
-        temporary.replace(path)
+        try:
+            with os.fdopen(descriptor, "wb") as sink:
+                sink.write(content)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
     def _path(self, key: str, ending: str) -> Path:
         assert self.folder is not None

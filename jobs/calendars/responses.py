@@ -11,6 +11,7 @@ import re
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -127,7 +128,8 @@ class Body:
             self._file.close()
 
     def close(self) -> None:
-        self.finish()
+        with suppress(OSError):  # a full disk does not take the last of it
+            self.finish()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         self._parts, self._path = [], None
@@ -227,9 +229,9 @@ def _number(text: str) -> float | None:
 def _date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 _EDGE = re.compile(

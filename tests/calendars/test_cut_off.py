@@ -248,6 +248,7 @@ def test_a_host_that_wants_a_moment_again_and_again_is_asked_no_more(tmp_path: P
         ("", None),
         ("Fri, 21 Aug 2020 12:02:00 GMT", None),
         ("Fri, 99 Aug 2026 12:02:00 GMT", None),
+        ("Fri, 31 Dec 9999 23:59:59 -0500", None),
     ],
 )
 def test_when_to_come_again_is_read_and_bounded(value: str, seconds: int | None) -> None:
@@ -276,6 +277,14 @@ def test_when_to_come_again_is_read_and_bounded(value: str, seconds: int | None)
         ),
         ({"expires": "0", "date": "Fri, 21 Aug 2026 12:00:00 GMT"}, 0),
         ({"expires": "-1"}, 0),
+        (
+            {
+                "expires": "Fri, 31 Dec 9999 23:59:59 -0500",
+                "date": "Fri, 21 Aug 2026 12:00:00 GMT",
+            },
+            0,
+        ),
+        ({"expires": "Mon, 01 Jan 0001 00:00:00 +0100", "date": "soon"}, 0),
     ],
 )
 def test_how_long_an_answer_is_fresh(headers: dict[str, str], seconds: float) -> None:

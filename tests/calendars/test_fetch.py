@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 import os
+import resource
 import threading
 import zlib
+from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from jobs.calendars.addresses import Address, policy
 from jobs.calendars.fetch import Fetcher
 from jobs.calendars.responses import (
+    IN_MEMORY,
     Body,
     Fetched,
     FetchFailed,
@@ -249,6 +252,21 @@ def test_a_compression_bomb_is_never_inflated_beyond_the_limit() -> None:
 def test_bombs_within_bombs_are_counted_together() -> None:
     with pytest.raises(FetchFailed, match="larger than"):
         read([gzip.compress(bytes(1000)) * 200], "gzip", 100_000)
+
+
+def test_a_feed_for_which_the_disk_has_no_room_leaves_nothing_there(tmp_path: Path) -> None:
+    async def come() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield bytes(5_000)
+
+    usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (IN_MEMORY + 1_000, most))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            asyncio.run(read_body(come(), "", 1_000_000, tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_stands_behind_the_end_of_a_compressed_feed_is_not_kept() -> None:

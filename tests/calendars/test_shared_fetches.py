@@ -1,6 +1,7 @@
 """One feed for several cities, or twice in one list: it is fetched once while it is fresh."""
 
 import asyncio
+import errno
 import os
 import threading
 from datetime import UTC, datetime, timedelta
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.calendars.cache import FOLDER
+from jobs.calendars.cache import FOLDER, FetchCache
 from jobs.calendars.params import RunContext
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import aggregate, calendar, event, events, report
@@ -120,6 +121,20 @@ def test_a_damaged_shelf_is_no_reason_to_fail(tmp_path: Path, damage: bytes) -> 
             path.write_bytes(damage)
         assert aggregate(tmp_path, [site.url("/one")], name="b")["ok"] == 1
         assert len(site.asked) == 2
+
+
+def test_a_shelf_that_cannot_be_written_keeps_no_copy_of_what_was_taken_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with serving({"/one": Answer(LARGE)}) as site:
+        aggregate(tmp_path, [site.url("/one")], name="a")
+        monkeypatch.setattr(FetchCache, "_write", refuse)
+        aggregate(tmp_path, [site.url("/one")], name="b")
+        assert len(events(tmp_path, "b")) == len(events(tmp_path, "a"))
+    assert not list((tmp_path / FOLDER).glob("*.body"))
 
 
 def test_the_shelf_is_for_its_owner_alone(tmp_path: Path) -> None:
