@@ -111,7 +111,7 @@ class ChildLoop:
         report = RunReport(mask, limit=data.limit, send=self._send)
         handler, begun = None, SystemClock().monotonic()
         try:
-            handler = _found(run.source, data.item.type)
+            handler = _handler_of(run.source, data.item.type)
             begun = SystemClock().monotonic()
             called = run.called
             if called is None:
@@ -141,8 +141,10 @@ class ChildLoop:
             os._exit(0)  # a process that the handler forked, in which it has returned
         self._end(report)
         # After a failed run this process is not used again.
-        found = self._left(handler) if ended.outcome is Outcome.OK else []
-        return wire.FinishedMessage(ended=ended, left=found, took=SystemClock().monotonic() - begun)
+        leftovers = self._left(handler) if ended.outcome is Outcome.OK else []
+        return wire.FinishedMessage(
+            ended=ended, left=leftovers, took=SystemClock().monotonic() - begun
+        )
 
     def _end(self, report: RunReport) -> None:
         """Drops all that this run reports from now on. A save that still waits raises LeaseLost."""
@@ -177,13 +179,13 @@ class ChildLoop:
         resources, which may need them, and one socket where runs are traced, to send spans.
         """
         try:
-            found = left(self._before, own_sockets=1 if self._is_traced else 0)
+            kinds = left(self._before, own_sockets=1 if self._is_traced else 0)
             if handler is not None and handler.resources is not None:
                 self._before = state()
-                return [kind for kind in found if kind not in OF_RESOURCES]
+                return [kind for kind in kinds if kind not in OF_RESOURCES]
         except Exception as problem:  # noqa: BLE001 - the run has ended well, whatever it left
             return [f"what cannot be looked at ({name_of(problem)}: {problem})"]
-        return found
+        return kinds
 
     def _log(self, report: RunReport, logged: Logged) -> None:
         report.send(wire.LogMessage(logged.masked(self._mask)))
@@ -209,7 +211,7 @@ class ChildLoop:
         self._socket.sendall(wire.frame(message, largest=wire.LARGEST_ANSWER))
 
 
-_found = functools.cache(find_handler)
+_handler_of = functools.cache(find_handler)
 
 
 def main() -> None:

@@ -15,6 +15,19 @@ from typing import Final
 from blackboard.runners import guard
 from blackboard.runners.interpreter import STARTING, executable
 
+LOOK_EVERY: Final = 0.05
+"""Seconds between two looks whether a process has ended, where the kernel does not report it."""
+END_WITHIN: Final = 5.0
+"""Seconds in which a guard ends whose pipe was closed. A process that a handler forked may have the
+pipe open, too."""
+RESTART: Final = 0.2
+"""Seconds until another guard is started after one that failed to start, or died."""
+SEND_WITHIN: Final = 0.5
+"""Seconds after which a later deadline is sent to the guard at the latest."""
+NEAR: Final = 5.0
+"""Seconds. Where the deadline that the guard has is nearer than that, it is sent a later one
+at once."""
+
 
 def on_end(process: Popen[bytes], callback: Callable[[], None]) -> None:
     """Calls `callback` on the running loop once the process has ended. It is not reaped yet:
@@ -53,20 +66,6 @@ def _look(
         loop.call_later(LOOK_EVERY, _look, process, loop, callback)
 
 
-LOOK_EVERY: Final = 0.05
-"""Seconds between two looks whether a process has ended, where the kernel does not report it."""
-END_WITHIN: Final = 5.0
-"""Seconds in which a guard ends whose pipe was closed. A process that a handler forked may have the
-pipe open, too."""
-RESTART: Final = 0.2
-"""Seconds until another guard is started after one that failed to start, or died."""
-SEND_WITHIN: Final = 0.5
-"""Seconds after which a later deadline is sent to the guard at the latest."""
-NEAR: Final = 5.0
-"""Seconds. Where the deadline that the guard has is nearer than that, it is sent a later one
-at once."""
-
-
 class Watch:
     """Keeps a guard running. Never raises: a missing guard is replaced, and meanwhile children
     still die with their worker, but not with a worker that stands still.
@@ -99,8 +98,8 @@ class Watch:
     def keep(self, pid: int, deadline: float = math.inf) -> None:
         """Lets a child run until `deadline`, in monotonic seconds."""
         self._deadlines[pid] = deadline
-        if self._guard is None and self._retry is None:
-            self._start()
+        if self._guard is None:
+            self.begin()
             return
         loop, sent = asyncio.get_running_loop(), self._sent.get(pid)
         is_near = sent is None or deadline < sent or sent < loop.time() + NEAR

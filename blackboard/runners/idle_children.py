@@ -19,8 +19,8 @@ SOON = 0.1
 """Seconds after which another child is started all the same, for a run that waits."""
 
 
-class _Waiting(NamedTuple):
-    """Who waits for a child of a module."""
+class _Turn(NamedTuple):
+    """A place in the line of those who wait for a child of a module."""
 
     source: Source
     since: float
@@ -38,7 +38,7 @@ class IdleChildren:
         self._most = most
         self._rest = rest
         self._stop_timeout = stop_timeout
-        self._waiting: dict[ChildProcess, float] = {}
+        self._idle: dict[ChildProcess, float] = {}
         """When each is dismissed, in the time of the loop; the one that waits longest is first."""
         self._timer: asyncio.TimerHandle | None = None
         self._leaving: set[asyncio.Task[None]] = set()
@@ -47,7 +47,7 @@ class IdleChildren:
         """The children of each module, idle or not, with those that may be started now."""
         self._took: dict[Source, float] = {}
         """Seconds that a run of each module takes: a mean, of which a fifth is the latest."""
-        self._line: dict[asyncio.Future[ChildProcess | None], _Waiting] = {}
+        self._line: dict[asyncio.Future[ChildProcess | None], _Turn] = {}
         """Who waits for a child that becomes free, or to start one, first come first served."""
         self._calling: asyncio.TimerHandle | None = None
 
@@ -64,7 +64,7 @@ class IdleChildren:
             return child
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[ChildProcess | None] = loop.create_future()
-        self._line[turn] = _Waiting(source, loop.time())
+        self._line[turn] = _Turn(source, loop.time())
         self._call_up(turn)
         either = [turn] if stopped is None else [turn, stopped]
         try:
@@ -129,9 +129,9 @@ class IdleChildren:
 
     def take(self, source: Source) -> ChildProcess | None:
         """The latest child that has loaded this module, or None."""
-        for child in reversed(self._waiting):
+        for child in reversed(self._idle):
             if child.source == source:
-                del self._waiting[child]
+                del self._idle[child]
                 if child.is_alive():
                     return child
                 self._let_go(child)
@@ -149,14 +149,14 @@ class IdleChildren:
         module.
         """
         child.rest()
-        for turn, waiting in self._line.items():
-            if waiting.source == child.source:
+        for turn, (source, _) in self._line.items():
+            if source == child.source:
                 del self._line[turn]
                 turn.set_result(child)
                 return
         loop = asyncio.get_running_loop()
-        self._waiting[child] = loop.time() + self._rest
-        if len(self._waiting) > self._most:
+        self._idle[child] = loop.time() + self._rest
+        if len(self._idle) > self._most:
             self._dismiss_first()
         if self._timer is None:
             self._timer = loop.call_later(self._rest, self._dismiss_rested)
@@ -166,23 +166,23 @@ class IdleChildren:
             if timer is not None:
                 timer.cancel()
         self._calling = None
-        while self._waiting:
+        while self._idle:
             self._dismiss_first()
         while self._leaving:
             await asyncio.wait(self._leaving)
 
     def _dismiss_rested(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiting and next(iter(self._waiting.values())) <= loop.time():
+        while self._idle and next(iter(self._idle.values())) <= loop.time():
             self._dismiss_first()
         self._timer = None
-        if self._waiting:
-            nearest = next(iter(self._waiting.values()))
+        if self._idle:
+            nearest = next(iter(self._idle.values()))
             self._timer = loop.call_at(nearest, self._dismiss_rested)
 
     def _dismiss_first(self) -> None:
-        child = next(iter(self._waiting))
-        del self._waiting[child]
+        child = next(iter(self._idle))
+        del self._idle[child]
         self._let_go(child)
 
     def _let_go(self, child: ChildProcess) -> None:

@@ -36,7 +36,7 @@ from blackboard.runners.output import (
     name_of,
 )
 from blackboard.runners.resources import LoopResources
-from blackboard.runners.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 from blackboard.runners.signals import LoopSignal, Unawaited
 
 
@@ -58,11 +58,7 @@ class InlineRunner:
         return True
 
     async def close(self) -> None:
-        left = list(self._running)
-        for run in left:
-            run.stop(Outcome.CANCELLED, "the worker ended")
-        for run in left:
-            await run.wait()
+        await cancel_all(self._running)
         for problem in await self._resources.close(self._stop_timeout):
             log_masked(partial(failure, problem), None)
 
@@ -127,17 +123,17 @@ class _InlineRun:
         if self._ended is None:
             self._stop(Ended(outcome=Outcome.FAILED, error=self._mask.short(failure(problem))))
             return
-        what = f"what the {self.about.type} handler of {self.about.id} left behind"
-        message = f"{what} raised {name_of(problem)} after its run had ended"
+        subject = f"what the {self.about.type} handler of {self.about.id} left behind"
+        message = f"{subject} raised {name_of(problem)} after its run had ended"
         log_masked(lambda: message, self)
 
-    def refuse(self, what: str) -> None:
-        """Logs, once, `what` the run tried to do to its worker, such as to cancel all tasks of the
+    def refuse(self, refusal: str) -> None:
+        """Logs, once, what the run tried to do to its worker, such as to cancel all tasks of the
         loop, and that it was not done.
         """
-        if what not in self._refused:
-            self._refused.add(what)
-            log_masked(lambda: f"the {self.about.type} handler of {self.about.id} {what}", self)
+        if refusal not in self._refused:
+            self._refused.add(refusal)
+            log_masked(lambda: f"the {self.about.type} handler of {self.about.id} {refusal}", self)
 
     def masked(self, text: str) -> str:
         """`text` without the values that `${NAME}` in the run's params stands for."""

@@ -29,14 +29,14 @@ def executable() -> str:
     """
     own = sys.executable or ""
     spawn = sys.modules.get("multiprocessing.spawn")  # where that function leaves it
-    found = own if spawn is None else os.fsdecode(spawn.get_executable() or "")
-    is_program = getattr(sys, "frozen", False) and found == own
-    name = found.rpartition("/")[2].lstrip(".").lower()  # of NixOS: .python3.12-wrapped
+    path = own if spawn is None else os.fsdecode(spawn.get_executable() or "")
+    is_program = getattr(sys, "frozen", False) and path == own
+    name = path.rpartition("/")[2].lstrip(".").lower()  # of NixOS: .python3.12-wrapped
     if is_program or not name.startswith(_NAMES):
-        problem = f"{found!r}, which is to run child processes, is not Python"
+        problem = f"{path!r}, which is to run child processes, is not Python"
         remedy = "use `async def` handlers, or name one by multiprocessing.set_executable(...)"
         raise BadInput("python", problem, remedy)
-    return found
+    return path
 
 
 def python(*arguments: str) -> list[str]:

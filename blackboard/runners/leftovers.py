@@ -56,14 +56,14 @@ def left(before: State, *, own_sockets: int = 0) -> list[str]:
     """
     faulthandler.cancel_dump_traceback_later()
     after = state()
-    found = [name for name in before if name != _THREADS and after[name] != before[name]]
-    if _SOCKETS in found and 0 <= len(after[_SOCKETS]) - len(before[_SOCKETS]) <= own_sockets:
-        found.remove(_SOCKETS)
+    changed = [name for name in before if name != _THREADS and after[name] != before[name]]
+    if _SOCKETS in changed and 0 <= len(after[_SOCKETS]) - len(before[_SOCKETS]) <= own_sockets:
+        changed.remove(_SOCKETS)
     if after[_THREADS] > before[_THREADS] and _has_more_threads(before[_THREADS]):
-        found.append(_THREADS)  # fewer are no harm: a thread of the module has ended
+        changed.append(_THREADS)  # fewer are no harm: a thread of the module has ended
     if _has_children():
-        found.append(_PROCESS)
-    return found
+        changed.append(_PROCESS)
+    return changed
 
 
 _FILES: Final = "open files"
@@ -85,23 +85,22 @@ def _environment() -> object:
     """The environment of C code, which includes what Python sets."""
     if _ENVIRON is None:
         return id(os.environ), dict(os.environ)
-    found: list[bytes] = []
-    while _ENVIRON and (line := _ENVIRON[len(found)]) is not None:
-        found.append(line)
-    return id(os.environ), sorted(found)  # one that is removed and set again moves
+    lines: list[bytes] = []
+    while _ENVIRON and (line := _ENVIRON[len(lines)]) is not None:
+        lines.append(line)
+    return id(os.environ), sorted(lines)  # one that is removed and set again moves
 
 
 def _folder() -> object:
-    places = (os.stat("."), os.stat("/"))  # noqa: PTH116 - as quickly as can be
-    return [
-        (place.st_dev, place.st_ino) for place in places
-    ]  # the name may belong to another folder
+    """Not their names, which may belong to other folders by now."""
+    folders = (os.stat("."), os.stat("/"))  # noqa: PTH116 - as quickly as can be
+    return [(folder.st_dev, folder.st_ino) for folder in folders]
 
 
 def _umask() -> int:
-    found = os.umask(0o077)
-    os.umask(found)
-    return found
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _descriptors() -> State:
@@ -113,8 +112,8 @@ def _descriptors() -> State:
             about = os.fstat(int(name))
             kind = stat.S_IFMT(about.st_mode)
             flags = fcntl.fcntl(int(name), fcntl.F_GETFL)
-            found = sockets if kind == stat.S_IFSOCK else files
-            found[int(name)] = (about.st_dev, about.st_ino, about.st_rdev, kind, flags)
+            group = sockets if kind == stat.S_IFSOCK else files
+            group[int(name)] = (about.st_dev, about.st_ino, about.st_rdev, kind, flags)
     return {_FILES: files, _SOCKETS: sockets}
 
 

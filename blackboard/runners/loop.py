@@ -63,8 +63,8 @@ class LoopRun(Protocol):
     def fail(self, problem: BaseException) -> None:
         """Ends the run as failed, if it is not over: what its handler started raised `problem`."""
 
-    def refuse(self, what: str) -> None:
-        """Logs, once, `what` the run tried to do to its worker, and that it was not done."""
+    def refuse(self, refusal: str) -> None:
+        """Logs, once, what the run tried to do to its worker, and that it was not done."""
 
     def masked(self, text: str) -> str:
         """`text` without the secrets of the run."""
@@ -123,9 +123,9 @@ def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
         raise
     loop.set_task_factory(_task_factory)
     loop.set_exception_handler(_on_exception)
-    for name, what in _SHARED.items():
+    for name, refusal in _SHARED.items():
         with suppress(AttributeError):  # a loop of C code may not allow it
-            setattr(loop, name, _for_the_worker_alone(loop, name, what))
+            setattr(loop, name, _for_the_worker_alone(loop, name, refusal))
     asyncio.set_event_loop(loop)
     try:
         return run_until_done(loop, main)
@@ -149,7 +149,7 @@ _SHARED: Final = {
 
 
 def _for_the_worker_alone(
-    loop: asyncio.AbstractEventLoop, name: str, what: str
+    loop: asyncio.AbstractEventLoop, name: str, refusal: str
 ) -> Callable[..., Any]:
     """The method of a loop, which refuses the runs on this loop."""
     method = getattr(loop, name)
@@ -163,7 +163,7 @@ def _for_the_worker_alone(
         number = values[0] if values else named.get("sig")
         if owner is None or owner.loop is not loop or (is_of_signals and number not in _STOPPING):
             return method(*values, **named)
-        owner.refuse(what)
+        owner.refuse(refusal)
         if inspect.iscoroutinefunction(method):
             return nothing()
         return False if name == "remove_signal_handler" else None

@@ -302,8 +302,8 @@ def is_too_deep(encoded: str) -> bool:
     if encoded.count("[") + encoded.count("{") <= DEEPEST:
         return False
     depth = 0
-    for found in _BRACKETS.finditer(encoded):
-        match found[0]:
+    for bracket in _BRACKETS.finditer(encoded):
+        match bracket[0]:
             case "[" | "{":
                 depth += 1
             case "]" | "}":
@@ -369,10 +369,10 @@ def _answer_in(problem: BaseException) -> HandlerAnswer | None:
     TaskGroup makes it, the first. `isinstance` would call code of the handler.
     """
     if issubclass(type(problem), BaseExceptionGroup):
-        found = [_answer_in(inner) for inner in cast(_Group, problem).exceptions]
+        answers = [_answer_in(inner) for inner in cast(_Group, problem).exceptions]
         kinds = (Retry, Skip, Fail)
-        is_one = any(all(issubclass(type(raised), kind) for raised in found) for kind in kinds)
-        return found[0] if is_one else None
+        is_one = any(all(issubclass(type(raised), kind) for raised in answers) for kind in kinds)
+        return answers[0] if is_one else None
     return cast(HandlerAnswer, problem) if issubclass(type(problem), HandlerAnswer) else None
 
 

@@ -26,7 +26,7 @@ from blackboard.runners.guard_process import Watch
 from blackboard.runners.idle_children import IdleChildren
 from blackboard.runners.interpreter import STARTING
 from blackboard.runners.output import Notes, failure
-from blackboard.runners.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 
 START_WITHIN = 60.0
 """Seconds for a child to get ready; and, after that, the least time that it has to import its
@@ -85,11 +85,7 @@ class ProcessRunner:
         self.watch.keep(LOOP, deadline)
 
     async def close(self) -> None:
-        left = list(self._running)
-        for run in left:
-            run.stop(Outcome.CANCELLED, "the worker ended")
-        for run in left:
-            await run.wait()
+        await cancel_all(self._running)
         await self.idle.close()
         await self.watch.close()
 

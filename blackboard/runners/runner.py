@@ -4,7 +4,7 @@ A runner decides nothing, and uses neither item rows nor locks: the worker says 
 holds, that the lock is lost, or that the run is to be stopped, and writes the outcome.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -105,6 +105,15 @@ class Execution(Protocol):
         call decides; after the end it does nothing.
         """
         ...
+
+
+async def cancel_all(runs: Iterable[Execution]) -> None:
+    """Stops the runs of a worker that ends, and waits for their end."""
+    left = list(runs)
+    for run in left:
+        run.stop(Outcome.CANCELLED, "the worker ended")
+    for run in left:
+        await run.wait()
 
 
 class Runner(Protocol):

@@ -168,9 +168,9 @@ class Mask:
                 at = text.find(form, at + len(form))
         if _ESCAPING.search(text):
             spans += [
-                (found.start(), found.end(), name)
+                (match.start(), match.end(), name)
                 for name, value in self._all
-                for found in _escaped_in(text, value.strip())
+                for match in _escaped_in(text, value.strip())
             ]
         return spans
 
@@ -207,17 +207,17 @@ OPENING: Final = (CONNECTION_STRING, REDIS_URL)
 
 def mask_of_worker(environ: Mapping[str, str]) -> Mask:
     """The mask of runs without secrets of their own: of what is in the variables of `OPENING`."""
-    found = [(name, environ[name]) for name in OPENING if name in environ]
-    return Mask({}, others=[(name, part) for name, text in found for part in _parts(text)])
+    texts = [(name, environ[name]) for name in OPENING if name in environ]
+    return Mask({}, others=[(name, part) for name, text in texts for part in _parts(text)])
 
 
 def _parts(text: str) -> Sequence[str]:
     """A connection string or a URL, and the keys, signatures and passwords in it, if it has any."""
-    found = re.findall(r"(?i:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)", text)
-    found += map(unquote, re.findall(r"\b(?:sig|password)=([^&;]+)", text))
+    secrets = re.findall(r"(?i:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)", text)
+    secrets += map(unquote, re.findall(r"\b(?:sig|password)=([^&;]+)", text))
     with suppress(ValueError):
-        found += filter(None, [unquote(urlsplit(text).password or "")])
-    return [text, *found] if found else []
+        secrets += filter(None, [unquote(urlsplit(text).password or "")])
+    return [text, *secrets] if secrets else []
 
 
 def values_in(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
@@ -312,7 +312,7 @@ def _in_urls(value: bytes) -> Iterator[str]:
     """Quoted, with hexadecimal digits in upper and in lower case."""
     for form in (quote(value), quote(value, safe=""), quote_plus(value)):
         yield form
-        yield _QUOTED.sub(lambda found: found[0].lower(), form)
+        yield _QUOTED.sub(lambda code: code[0].lower(), form)
 
 
 def _in_base64(value: bytes) -> Iterator[str]:

@@ -141,9 +141,9 @@ def _exporter(
     if chosen not in kinds:
         raise BadInput(name, f"there is no {chosen!r}", f"one of {', '.join(kinds)}, none")
     names = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-    said = next(filter(environ.get, names), "")  # that of the signal counts
-    if chosen == "otlp" and environ.get(said, "") not in PROTOCOLS:
-        raise BadInput(said, f"{environ[said]!r} is not spoken here", "http/protobuf")
+    variable = next(filter(environ.get, names), "")  # that of the signal counts
+    if chosen == "otlp" and environ.get(variable, "") not in PROTOCOLS:
+        raise BadInput(variable, f"{environ[variable]!r} is not spoken here", "http/protobuf")
     return kinds[chosen]()
 
 

@@ -16,7 +16,6 @@ from datetime import datetime
 from typing import Any
 
 from azure.core import AsyncPipelineClient
-from azure.core.exceptions import HttpResponseError, ResourceExistsError
 from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
@@ -24,7 +23,7 @@ from blackboard.errors import MissingStore
 from blackboard.table import Etag, Op, Row, Unavailable, Unusable
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_credentials import Credential
-from blackboard.tables.azure_errors import Errors, MissingTable
+from blackboard.tables.azure_errors import Errors, MissingTable, answer_in
 from blackboard.tables.azure_transport import AzureTransport, policies, proxy_of
 from blackboard.tables.azure_wire import (
     ServiceAnswer,
@@ -157,10 +156,10 @@ class AzureTable:
                 passed.add(following)
                 url = page_url(self._url, partition, first, last, count=count, following=following)
                 request = HttpRequest("GET", url, headers=page_headers())
-                found, following = page_of(*await self._sent(request))
-                if found:
-                    self._transport.store_clock.observe_stamp(max(row.stamp for row in found))
-                rows += found
+                page, following = page_of(*await self._sent(request))
+                if page:
+                    self._transport.store_clock.observe_stamp(max(row.stamp for row in page))
+                rows += page
                 if len(rows) >= count or not following:
                     return rows[:count]
         except Exception as error:  # noqa: BLE001 - an odd reply can make anything raise
@@ -204,38 +203,11 @@ class AzureTable:
         )
         try:
             await client.create_table()
-        except ResourceExistsError as error:
-            if code_of(error) != "TableAlreadyExists":
-                raise self._errors.of_scan(_answer(error)) from None
-        except HttpResponseError as error:
-            raise self._errors.of_scan(_answer(error)) from None
         except Exception as error:  # noqa: BLE001 - as for a page
-            raise self._errors.of_scan(error) from None
+            answer = answer_in(error)
+            if not (isinstance(answer, ServiceAnswer) and answer.code == "TableAlreadyExists"):
+                raise self._errors.of_scan(answer) from None
 
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("the table is closed")
-
-
-def code_of(error: HttpResponseError) -> str:
-    """The service's code for an error of the SDK, which may carry it in the headers alone."""
-    code = getattr(error, "error_code", None)
-    return str(getattr(code, "value", code) or _headers(error).get("x-ms-error-code", ""))
-
-
-def _headers(error: HttpResponseError) -> Mapping[str, str]:
-    """The headers of a reply; their names are not case-sensitive."""
-    headers: Mapping[str, str] = getattr(error.response, "headers", {})
-    return headers
-
-
-def _answer(error: HttpResponseError) -> Exception:
-    """An error of the SDK as that of one of our own requests."""
-    if error.response is None:
-        return error
-    return ServiceAnswer(
-        status=error.status_code or 0,
-        code=code_of(error),
-        message=(error.message or "").partition("\n")[0],
-        headers=_headers(error),
-    )

@@ -87,27 +87,27 @@ class Connection:
             refuse_cosmos(urlsplit(address).netloc or address)
         if _text(fields, "usedevelopmentstorage").lower() == "true":
             return cls(account=EMULATOR, key=Secret(EMULATOR_KEY))
-        found = cls(
+        connection = cls(
             account=_text(fields, "accountname") or _account(host),
             key=fields.get("accountkey"),
             signature=fields.get("sharedaccesssignature"),
             host=host,
         )
-        if (found.key is None) == (found.signature is None):
+        if (connection.key is None) == (connection.signature is None):
             raise _unreadable("it needs AccountKey or SharedAccessSignature, one of them")
-        if found.key and not found.account:
+        if connection.key and not connection.account:
             raise _unreadable("it has an AccountKey and no AccountName")
-        if found.key and not _is_key(found.key):
+        if connection.key and not _is_key(connection.key):
             raise _unreadable("its AccountKey is not whole: a key is base64")
-        return found
+        return connection
 
     def check(self, address: AzureAddress) -> None:
         """Raises BadInput when `address` is of another account."""
-        there = netloc(urlsplit(address.endpoint))
+        place = netloc(urlsplit(address.endpoint))
         if self.account and address.account and self.account != address.account:
             own, other = f"account {self.account}", f"account {address.account}"
-        elif self.host and self.host != there:
-            own, other = self.host, there
+        elif self.host and self.host != place:
+            own, other = self.host, place
         else:
             return
         problem = f"it is of {own}, and the store of {other}"
@@ -121,14 +121,14 @@ def _unreadable(problem: str) -> BadInput:
 
 def _fields(given: Secret) -> dict[str, Secret] | None:
     """Its fields, by their names in lower case; None when it has none, or a name twice."""
-    found: dict[str, Secret] = {}
+    fields: dict[str, Secret] = {}
     for part in given.text.strip().strip(";").split(";"):
         name, equals, value = part.partition("=")
         name = name.strip().lower()
-        if not name.isalpha() or not equals or not value.strip() or name in found:
+        if not name.isalpha() or not equals or not value.strip() or name in fields:
             return None
-        found[name] = Secret(value.strip())
-    return found
+        fields[name] = Secret(value.strip())
+    return fields
 
 
 def _text(fields: dict[str, Secret], name: str) -> str:
@@ -140,10 +140,10 @@ def _host(fields: dict[str, Secret]) -> str | None:
     endpoint = _text(fields, "tableendpoint")
     try:
         parts = urlsplit(endpoint)
-        found = netloc(parts)
+        host = netloc(parts)
     except ValueError:
         return None
-    return None if endpoint and (not parts.hostname or parts.query) else found
+    return None if endpoint and (not parts.hostname or parts.query) else host
 
 
 def _account(host: str) -> str:
@@ -304,9 +304,9 @@ def credential_for(address: AzureAddress, lookup: Lookup, *, interactive: bool) 
         raise _not_installed("aiohttp")
     given = Secret(lookup(CONNECTION_STRING) or "")
     if given.text:
-        found = Connection.parse(given)
-        found.check(address)
-        return _from_connection(found)
+        connection = Connection.parse(given)
+        connection.check(address)
+        return _from_connection(connection)
     if address.emulated:
         known = Connection(account=address.account, key=Secret(EMULATOR_KEY))
         return _from_connection(known, who="the emulator's well-known key", proof=Proof.KNOWN_KEY)
@@ -325,18 +325,20 @@ def _not_installed(package: str) -> StoreProblem:
     return StoreProblem(f"{package} is not installed, and an Azure table needs it ({_INSTALL})")
 
 
-def _from_connection(found: Connection, *, who: str = "", proof: Proof = Proof.KEY) -> Credential:
-    if found.key is not None:
+def _from_connection(
+    connection: Connection, *, who: str = "", proof: Proof = Proof.KEY
+) -> Credential:
+    if connection.key is not None:
         return Credential(
             who=who or f"the account key in {CONNECTION_STRING}",
             proof=proof,
-            azure=AzureNamedKeyCredential(found.account, found.key.text),
+            azure=AzureNamedKeyCredential(connection.account, connection.key.text),
         )
-    assert found.signature is not None
+    assert connection.signature is not None
     return Credential(
         who=f"the shared access signature in {CONNECTION_STRING}",
         proof=Proof.SIGNATURE,
-        azure=AzureSasCredential(found.signature.text.lstrip("?")),
+        azure=AzureSasCredential(connection.signature.text.lstrip("?")),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, HttpResponseError
 
 from blackboard.table import (
     Busy,
@@ -124,10 +124,10 @@ class Errors:
         return f"{self.address.url} gave an answer that cannot be read ({type(error).__name__})"
 
     def _answered(self, error: ServiceAnswer) -> str:
-        said = f"{self.address.url} answered {error.status} {error.code}".rstrip()
+        answer = f"{self.address.url} answered {error.status} {error.code}".rstrip()
         if error.code or is_of_the_service(error.headers):
-            return said
-        return f"something before {said} (a proxy? check HTTPS_PROXY and NO_PROXY)"
+            return answer
+        return f"something before {answer} (a proxy? check HTTPS_PROXY and NO_PROXY)"
 
     def _by_code(self, error: ServiceAnswer) -> TableError | None:
         code = error.code
@@ -166,6 +166,22 @@ class Errors:
             case aiohttp.ConnectionTimeoutError():
                 return Unavailable(f"cannot connect to {proxy or host} in time")
         return None
+
+
+def answer_in(error: Exception) -> Exception:
+    """An error of the SDK as that of one of our own requests; the error itself, where it has no
+    answer of the service. The code may be in the headers alone.
+    """
+    if not isinstance(error, HttpResponseError) or error.response is None:
+        return error
+    headers: Mapping[str, str] = getattr(error.response, "headers", {})
+    code = getattr(error, "error_code", None)
+    return ServiceAnswer(
+        status=error.status_code or 0,
+        code=str(getattr(code, "value", code) or headers.get("x-ms-error-code", "")),
+        message=(error.message or "").partition("\n")[0],
+        headers=headers,
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -125,20 +125,20 @@ _SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
 
 
 def _entity(data: Mapping[str, Value]) -> bytes:
-    found: dict[str, Any] = {}
+    entity: dict[str, Any] = {}
     for name, value in data.items():
         kind = type(value)
         if kind is datetime:
-            found[name + _TYPE] = "Edm.DateTime"
-            found[name] = value
+            entity[name + _TYPE] = "Edm.DateTime"
+            entity[name] = value
         elif kind is int and not -_INT32 <= value < _INT32:  # type: ignore[operator]
-            found[name + _TYPE] = "Edm.Int64"
-            found[name] = str(value)
+            entity[name + _TYPE] = "Edm.Int64"
+            entity[name] = str(value)
         else:
             if kind is float:
-                found[name + _TYPE] = "Edm.Double"
-            found[name] = value
-    text = msgspec.json.encode(found)
+                entity[name + _TYPE] = "Edm.Double"
+            entity[name] = value
+    text = msgspec.json.encode(entity)
     for raw, escaped in _SEPARATORS:
         text = text.replace(raw, escaped)
     return text
@@ -161,10 +161,10 @@ def etags_of(status: int, headers: Mapping[str, str], body: bytes, ops: Sequence
         if isinstance(op, Delete):
             etags.append("")
         else:
-            found = _ETAG.search(body, answer.end(), end)
-            if found is None:
+            header = _ETAG.search(body, answer.end(), end)
+            if header is None:
                 raise ValueError("a part without an etag")
-            etags.append(found[1].decode())
+            etags.append(header[1].decode())
     return etags
 
 
@@ -261,12 +261,12 @@ OK, ACCEPTED = 200, 202
 def _problem(status: int, headers: Mapping[str, str], body: bytes) -> ServiceAnswer:
     code, message = _error_in(body)
     code = code or headers.get("x-ms-error-code", "")
-    found = _INDEX.match(message)
+    number = _INDEX.match(message)
     return ServiceAnswer(
         status=status,
         code=code,
         message=message.partition("\n")[0],
-        index=int(found[1]) if found else None,
+        index=int(number[1]) if number else None,
         headers=headers,
     )
 
@@ -292,8 +292,8 @@ def _error_in(body: bytes) -> tuple[str, str]:
         text = body.decode("utf-8", "replace")
         if not _IS_ERROR.search(text):  # a page of a proxy
             return "", ""
-        found = {name.lower(): words for name, words in _XML.findall(text)}
-        return found.get("code", ""), found.get("message", "")
+        elements = {name.lower(): words for name, words in _XML.findall(text)}
+        return elements.get("code", ""), elements.get("message", "")
     return error.code, error.message.value
 
 

@@ -104,12 +104,12 @@ def check_merged(index: int, data: Data) -> None:
         _check_size(index, data)
 
 
-def first_conflict(ops: Sequence[Op], found: Mapping[str, Etag]) -> Conflict | None:
-    """The first operation that does not find what it expects; `found` has the etags of the rows
-    that exist.
+def first_conflict(ops: Sequence[Op], etags: Mapping[str, Etag]) -> Conflict | None:
+    """The first operation that does not find what it expects; `etags` are those of the rows that
+    exist.
     """
     for index, op in enumerate(ops):
-        etag = found.get(op.key)
+        etag = etags.get(op.key)
         if isinstance(op, Insert):
             if etag is not None:
                 return Conflict(index, ConflictKind.EXISTS)

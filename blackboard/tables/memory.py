@@ -66,8 +66,8 @@ class Contents:
     ) -> list[Etag]:
         """Writes a batch whose `datas` were checked. Raises Conflict or Refused."""
         part = self.parts.setdefault(partition, _Part())
-        found = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
-        if conflict := first_conflict(ops, found):
+        etags = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
+        if conflict := first_conflict(ops, etags):
             raise conflict
         for index, op in enumerate(ops):
             if isinstance(op, Merge):
@@ -131,10 +131,10 @@ class MemoryTable:
         async def fetch(start: str, count: int) -> list[Row]:
             await self._request()
             self.requests.pages += 1
-            found = self._contents.page(partition, start, end, count)
+            versions = self._contents.page(partition, start, end, count)
             return [
                 Row(key, version.etag, dict(version.data), version.touched)
-                for key, version in found
+                for key, version in versions
             ]
 
         return Pages(fetch, first=first, limit=limit)

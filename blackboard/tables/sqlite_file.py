@@ -186,7 +186,7 @@ class SqliteFile:
         self._checkpoints = WalCheckpoints(path, self._may_copy)
         connection.execute("PRAGMA busy_timeout = 0")
         set_up(connection)
-        self._open = {name: _found(name) for name in (path, self._log, Path(f"{path}-shm"))}
+        self._open = {name: _status_of(name) for name in (path, self._log, Path(f"{path}-shm"))}
 
     def apply(self, batches: Sequence[Batch]) -> list[Answer]:
         """Applies batches in one transaction, and returns the answer to each. Each is all or
@@ -271,8 +271,8 @@ class SqliteFile:
 
     def _checked(self, batch: Batch) -> dict[str, str]:
         """The new text of each row that is written. Raises Conflict or Refused."""
-        found = dict(self._lookup(_ETAGS, batch.partition, [op.key for op in batch.ops]))
-        if conflict := first_conflict(batch.ops, {key: str(etag) for key, etag in found.items()}):
+        etags = dict(self._lookup(_ETAGS, batch.partition, [op.key for op in batch.ops]))
+        if conflict := first_conflict(batch.ops, {key: str(etag) for key, etag in etags.items()}):
             raise conflict
         merges = [op.key for op in batch.ops if isinstance(op, Merge)]
         before = dict(self._lookup(_DATA, batch.partition, merges)) if merges else {}
@@ -293,14 +293,14 @@ class SqliteFile:
         """Up to `count` rows with `first` <= key < `last`."""
         with self._request():
             try:
-                found = self._fetched(_PAGE, partition, first, last, count)
+                rows = self._fetched(_PAGE, partition, first, last, count)
             except sqlite3.OperationalError as error:
                 if not str(error).startswith(NO_TEXT):
                     raise
-                found = self._fetched(_PAGE_AS_BYTES, partition, first, last, count)
+                rows = self._fetched(_PAGE_AS_BYTES, partition, first, last, count)
         return [
             Row(key, str(etag), decode_row(text), _moment(boot, touched))
-            for key, etag, boot, touched, text in found
+            for key, etag, boot, touched, text in rows
         ]
 
     @property
@@ -318,10 +318,10 @@ class SqliteFile:
         """What SQLite finds wrong with the file; nothing when it is whole."""
         try:
             with self._request():
-                found = [line for (line,) in self._fetched("PRAGMA integrity_check")]
+                lines = [line for (line,) in self._fetched("PRAGMA integrity_check")]
         except Unusable as worse:
             return [str(worse)]
-        return [] if found == ["ok"] else found
+        return [] if lines == ["ok"] else lines
 
     def close(self) -> None:
         """Closes the file. SQLite copies the log then, and removes it and its index, if no other
@@ -339,7 +339,7 @@ class SqliteFile:
         have written no other log. (They make an empty one when they cannot find this one.)
         """
         return all(
-            (found := _found(name)).id == opened.id or (name is self._log and not found.size)
+            (status := _status_of(name)).id == opened.id or (name is self._log and not status.size)
             for name, opened in self._open.items()
         )
 
@@ -376,13 +376,13 @@ class SqliteFile:
         """
         linked = False
         for name, opened in self._open.items():
-            found = _found(name)
-            if found.id != opened.id:
+            status = _status_of(name)
+            if status.id != opened.id:
                 raise Replaced(
                     f"{name} was removed or replaced while it was open; what is written now would "
                     "be lost (stop all processes that use it, then start them again)"
                 )
-            linked |= found.links > 1
+            linked |= status.links > 1
         if linked and (problem := names_problem(self._path)):
             raise Unusable(problem)
 
@@ -418,7 +418,7 @@ def _etags(batch: Batch, etag: int) -> list[Etag]:
     return ["" if isinstance(op, Delete) else str(etag) for op in batch.ops]
 
 
-class _Found(Struct, frozen=True):
+class _FileStatus(Struct, frozen=True):
     """The identity of the file at a path."""
 
     id: tuple[int, int]
@@ -426,9 +426,9 @@ class _Found(Struct, frozen=True):
     size: int
 
 
-def _found(name: Path) -> _Found:
+def _status_of(name: Path) -> _FileStatus:
     try:
-        found = os.stat(name)  # noqa: PTH116 - a third of the time of Path.stat, for each request
+        status = os.stat(name)  # noqa: PTH116 - a third of the time of Path.stat, for each request
     except OSError:
-        return _Found((0, 0), 0, 0)
-    return _Found((found.st_dev, found.st_ino), found.st_nlink, found.st_size)
+        return _FileStatus((0, 0), 0, 0)
+    return _FileStatus((status.st_dev, status.st_ino), status.st_nlink, status.st_size)

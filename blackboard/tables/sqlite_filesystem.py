@@ -30,8 +30,8 @@ Identity = tuple[int, int]
 
 def identity(file: str | Path) -> Identity:
     """Which file a path leads to. Raises OSError."""
-    found = os.stat(file)  # noqa: PTH116 - a third of the time of Path.stat
-    return found.st_dev, found.st_ino
+    status = os.stat(file)  # noqa: PTH116 - a third of the time of Path.stat
+    return status.st_dev, status.st_ino
 
 
 class Mount(Struct, frozen=True):
@@ -51,18 +51,18 @@ def mount_at(path: Path, mounts: Sequence[Mount]) -> Mount:
     """The mount that `path` (absolute, resolved) is on; without a kind if it is unknown."""
     place = f"{path}/"
     within = [mount for mount in mounts if place.startswith(f"{mount.point.rstrip('/')}/")]
-    found = _root(within)
-    if found.id:
+    nearest = _root(within)
+    if nearest.id:
         # The kernel goes down the path and enters each mount that it meets. A mount on a mount that
         # is hidden by now is not met.
-        while inner := [mount for mount in within if mount.parent == found.id]:
-            found = min(inner, key=_depth)
-            within = [mount for mount in within if mount is not found]
-        return found
+        while inner := [mount for mount in within if mount.parent == nearest.id]:
+            nearest = min(inner, key=_depth)
+            within = [mount for mount in within if mount is not nearest]
+        return nearest
     for mount in within:
-        if _depth(mount) >= _depth(found):  # a later one of the same depth hides the earlier one
-            found = mount
-    return found
+        if _depth(mount) >= _depth(nearest):  # a later one of the same depth hides the earlier one
+            nearest = mount
+    return nearest
 
 
 def _root(mounts: Sequence[Mount]) -> Mount:
@@ -181,16 +181,16 @@ def names_problem(path: Path) -> str:
     for end in ("", *SIDE_FILES):
         file = f"{path}{end}"
         try:
-            found = os.lstat(file)
+            status = os.lstat(file)
         except FileNotFoundError:
             continue
         except OSError as error:
             return unreachable(file, error)
-        if not S_ISREG(found.st_mode):
+        if not S_ISREG(status.st_mode):
             return f"{file} is not a plain file (put a plain file there, or remove it)"
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             return (
-                f"{file} has {found.st_nlink} names (hard links); workers under two of them would "
+                f"{file} has {status.st_nlink} names (hard links); workers under two of them would "
                 "not see each other's writes (`find -samefile` shows the names: remove all but "
                 "one, or use a symbolic link)"
             )

@@ -59,7 +59,12 @@ _REMEDIES = {
 
 def is_busy(error: sqlite3.DatabaseError) -> bool:
     """Whether another process uses the file."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _BUSY
+    return _code_of(error) & 0xFF in _BUSY
+
+
+def _code_of(error: sqlite3.DatabaseError) -> int:
+    """The extended code; its last byte is the code itself."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 
 def lacks_room(error: Exception) -> bool:
@@ -79,7 +84,7 @@ def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
 
 
 def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
-    extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    extended = _code_of(error)
     if is_busy(error):
         return Busy(RETRY_AFTER, writer_of(path))
     if extended in _MAY_HAVE_LANDED:
@@ -88,8 +93,7 @@ def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
         return damaged(path, str(error))
     if str(error).startswith(NO_TEXT):
         return damaged(path, "a row of it is no text")
-    remedy = _REMEDIES.get(extended & 0xFF, "")
-    return Unusable(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
+    return Unusable(_with_remedy(error, path))
 
 
 def damaged(path: Path, how: str) -> Unusable:
@@ -97,7 +101,7 @@ def damaged(path: Path, how: str) -> Unusable:
 
 
 def problem(error: sqlite3.DatabaseError, path: Path) -> StoreProblem | Busy:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    code = _code_of(error) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return StoreProblem(
             f"{path} is not a board: {error} (name another file, or restore a copy of this one)"
@@ -106,8 +110,12 @@ def problem(error: sqlite3.DatabaseError, path: Path) -> StoreProblem | Busy:
         return StoreProblem(f"{path} is damaged: {error} (restore a copy)")
     if is_busy(error):
         return Busy(RETRY_AFTER, writer_of(path))
-    remedy = _REMEDIES.get(code, "")
-    return StoreProblem(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
+    return StoreProblem(_with_remedy(error, path))
+
+
+def _with_remedy(error: sqlite3.DatabaseError, path: Path) -> str:
+    remedy = _REMEDIES.get(_code_of(error) & 0xFF, "")
+    return f"{path}: {error}" + (f" ({remedy})" if remedy else "")
 
 
 APPLICATION = 0x424C4B42
@@ -215,17 +223,17 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
 
 def _is_there(path: Path) -> bool:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         if not path.parent.is_dir():
             raise StoreProblem(f"no folder {path.parent} (make it first)") from None
         return False
     except OSError as error:
         raise StoreProblem(unreachable(path, error)) from None
-    if not S_ISREG(found.st_mode):
-        what = "a folder" if path.is_dir() else "a device, a pipe or a socket"
-        raise StoreProblem(f"{path} is {what} (name a file for the board)")
-    if not found.st_size:
+    if not S_ISREG(status.st_mode):
+        kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"
+        raise StoreProblem(f"{path} is {kind} (name a file for the board)")
+    if not status.st_size:
         raise StoreProblem(f"{path} is empty, not a board (remove it, then `blackboard init`)")
     return True
 
@@ -260,10 +268,10 @@ def _make(path: Path) -> None:
 
 def _check_access(path: Path) -> None:
     beside = (Path(f"{path}{end}") for end in SIDE_FILES)
-    for what in (path, path.parent, *beside):
-        if _is_closed(what):
+    for name in (path, path.parent, *beside):
+        if _is_closed(name):
             raise StoreProblem(
-                f"{what} cannot be written (a board's file, those beside it and its folder must be "
+                f"{name} cannot be written (a board's file, those beside it and its folder must be "
                 "writable for all that read it: check owner, permissions and mount; a new board is "
                 "its owner's alone, and `chmod g+rw` of the file, and g+rwxs of the folder, let a "
                 "group share it)"

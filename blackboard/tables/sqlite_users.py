@@ -60,15 +60,15 @@ def check_users(path: Path) -> None:
     with another log, or another file with the log of this one: the index of the log (`NAME-shm`)
     was removed, or the file was renamed or replaced. Linux alone shows this.
     """
-    said = ""
+    problem = ""
     for _ in range(_LOOKS):
         with suppress(OSError):
-            said = _other_use(path)
-        if not said:
+            problem = _other_use(path)
+        if not problem:
             return
         # A process that begins or ends has one of both for a moment.
         select.select([], [], [], _PAUSE)
-    raise StoreProblem(said)
+    raise StoreProblem(problem)
 
 
 def _other_use(path: Path) -> str:
@@ -116,12 +116,12 @@ def _lockers(file: str | Path) -> set[str]:
 
 def _open_files(pid: str) -> dict[str, Identity]:
     """The open files of a process: names, and which files they are."""
-    found = {}
+    files = {}
     with suppress(OSError):  # it has ended, or is another user's
         for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - quicker
             with suppress(OSError):  # closed by now
                 place = f"/proc/{pid}/fd/{number}"
                 name = os.readlink(place)  # noqa: PTH115
                 if name.startswith("/"):
-                    found[name] = identity(place)
-    return found
+                    files[name] = identity(place)
+    return files

