@@ -138,14 +138,14 @@ def check_token(token: str) -> str:
 
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
     """Addresses and ranges of addresses. Raises BadInput."""
-    found = []
+    parsed = []
     for text in texts:
         try:
-            found.append(ipaddress.ip_network(text, strict=False))
+            parsed.append(ipaddress.ip_network(text, strict=False))
         except ValueError:
             remedy = "an address or a range, as in 10.0.0.7 or 10.0.0.0/24"
             raise BadInput("proxies", f"{text!r} is not an address", remedy) from None
-    return tuple(found)
+    return tuple(parsed)
 
 
 def host_in(text: str) -> str:
@@ -211,9 +211,9 @@ class Sessions:
         self.mark = self._signature("mark", "")[:16]
         """Another one for another secret, with which no form is valid that was made before."""
 
-    def is_token(self, said: str) -> bool:
+    def is_token(self, token: str) -> bool:
         return bool(self.access.token) and hmac.compare_digest(
-            said.encode(), self.access.token.encode()
+            token.encode(), self.access.token.encode()
         )
 
     async def refuse(self) -> None:
@@ -233,29 +233,29 @@ class Sessions:
 
     def read(self, scope: Scope) -> str:
         """The session in the cookie, if it is signed and not over; else ""."""
-        said = Headers(scope=scope).get("cookie", "")
-        value = cookie_parser(said).get(cookie_name(scope), "")
+        cookies = Headers(scope=scope).get("cookie", "")
+        value = cookie_parser(cookies).get(cookie_name(scope), "")
         text, _, signature = value.partition(".")
         if not hmac.compare_digest(
             signature.encode("utf-8", "replace"), self._signature("session", text).encode()
         ):
             return ""
-        until = _parts(text)[1]
-        is_over = self.is_ended(value) or self._clock.now().timestamp() >= float(until)
+        _, until = _in_session(value)
+        is_over = self.is_ended(value) or self._clock.now().timestamp() >= until
         return "" if is_over else value
 
     def end(self, session: str) -> None:
         """Sign its visitor out, in other windows and with a copy of the cookie too."""
-        now, until = self._clock.now().timestamp(), float(_parts(session.partition(".")[0])[1])
+        now = self._clock.now().timestamp()
         self._ended = {other: end for other, end in self._ended.items() if end > now}
-        self._ended[session] = until
+        _, self._ended[session] = _in_session(session)
 
     def is_ended(self, session: str) -> bool:
         """Whether its visitor has signed out."""
         return session in self._ended
 
     def name_in(self, session: str) -> str:
-        return unquote(_parts(session.partition(".")[0])[0]) if session else ""
+        return _in_session(session)[0] if session else ""
 
     def _signature(self, use: str, text: str) -> str:
         return hmac.new(self._secret, f"{use} {text}".encode(), hashlib.sha256).hexdigest()
@@ -337,8 +337,8 @@ class Gate:
 
     def _is_guess(self, scope: Scope) -> bool:
         """Whether a request that proves no visitor has a wrong token."""
-        said = _bearer(Headers(scope=scope))
-        if not said or not self._access.token or self._sessions.is_token(said):
+        token = _bearer(Headers(scope=scope))
+        if not token or not self._access.token or self._sessions.is_token(token):
             return False
         return scope["state"]["visitor"] is None
 
@@ -356,8 +356,8 @@ class Gate:
 
 def _bearer(headers: Headers) -> str:
     """The token in a header; "" for none."""
-    scheme, _, said = headers.get("authorization", "").partition(" ")
-    return said.strip() if scheme.lower() == "bearer" else ""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _refused(scope: Scope, status: int, problem: str) -> Response:
@@ -375,8 +375,12 @@ def _as_sent(header: str) -> str:
         return header
 
 
-def _parts(text: str) -> list[str]:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
+def _in_session(session: str) -> tuple[str, float]:
+    """The name of its visitor, and when it expires, as `new_session` writes them."""
+    text = session.partition(".")[0]
+    padded = text + "=" * (-len(text) % 4)
+    name, until, _nonce = base64.urlsafe_b64decode(padded).decode().split(" ")
+    return unquote(name), float(until)
 
 
 def _is_same_site(headers: Headers) -> bool:
@@ -393,5 +397,5 @@ def _is_same_site(headers: Headers) -> bool:
 
 def visitor_of(request: Request) -> Visitor | None:
     """The visitor; None: the request has proved none."""
-    found: Visitor | None = getattr(request.state, "visitor", None)
-    return found
+    visitor: Visitor | None = getattr(request.state, "visitor", None)
+    return visitor

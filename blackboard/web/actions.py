@@ -102,10 +102,10 @@ VERBS: Mapping[str, ItemVerb] = {
 OF_MANY = {name: verb.words for name, verb in VERBS.items() if verb.words}
 
 
-def said_in(verb: str, form: Form) -> dict[str, Any]:
+def arguments_in(verb: str, form: Form) -> dict[str, Any]:
     """The arguments of a verb that a form has. Raises BadInput."""
-    said = {"reason": form.get("reason", "")}
-    return said | {k: v for name in VERBS[verb].fields for k, v in FIELDS[name](form).items()}
+    arguments = {"reason": form.get("reason", "")}
+    return arguments | {k: v for name in VERBS[verb].fields for k, v in FIELDS[name](form).items()}
 
 
 def fence_in(form: Form) -> int | None:
@@ -122,22 +122,22 @@ def params_in(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        found = msgspec.json.decode(text)
+        params = msgspec.json.decode(text)
         check_keys(text, "params")
     except (ValueError, RecursionError) as problem:
         raise BadInput("params", f"it is not JSON: {problem}", 'as in {"days": 3}') from None
-    if not isinstance(found, dict):
+    if not isinstance(params, dict):
         raise BadInput("params", "it is not an object", 'as in {"days": 3}')
-    return found
+    return params
 
 
 def options_in(form: Form) -> dict[str, Any]:
     """What a form changes: each option that is another one than the form showed, so that two who
     edit an item at the same time do not undo each other's changes. Raises BadInput.
     """
-    said = {name: form.get(name, "").strip() for name in EDITABLE}
+    given = {name: form.get(name, "").strip() for name in EDITABLE}
     options: dict[str, Any] = {
-        name: value for name, value in said.items() if value != form.get(f"was.{name}", "")
+        name: value for name, value in given.items() if value != form.get(f"was.{name}", "")
     }
     if not options:
         raise BadInput("edit", "nothing is changed", "change a field")
@@ -193,16 +193,18 @@ async def act(site: Site, request: Request) -> Response:
     verb = request.path_params["verb"]
     check_verb(verb, VERBS)
     item_id = form.get("id", "")
-    said = said_in(verb, form)
-    await do(site, request, verb, item_id, said)
-    shown = urlencode({"id": said.get("new_id", item_id), "done": verb})
+    arguments = arguments_in(verb, form)
+    await do(site, request, verb, item_id, arguments)
+    shown = urlencode({"id": arguments.get("new_id", item_id), "done": verb})
     return RedirectResponse(f"{root_of(request.scope)}/item?{shown}", 303)
 
 
-async def do(site: Site, request: Request, verb: str, item_id: str, said: Mapping[str, Any]) -> Any:
+async def do(
+    site: Site, request: Request, verb: str, item_id: str, arguments: Mapping[str, Any]
+) -> Any:
     """What the method of a board answers to the visitor; the item is shown as it is then."""
-    done = await getattr(site.verbs, verb)(item_id, by=name_of(request), **said)
-    await site.snapshot.reread({item_id, said.get("new_id", item_id)})
+    done = await getattr(site.verbs, verb)(item_id, by=name_of(request), **arguments)
+    await site.snapshot.reread({item_id, arguments.get("new_id", item_id)})
     return done
 
 
@@ -249,20 +251,20 @@ class BulkChanges:
         return self._latest.get(number)
 
     async def start(
-        self, site: Site, ids: Sequence[str], said: Mapping[str, Any], *, verb: str, by: str
+        self, site: Site, ids: Sequence[str], arguments: Mapping[str, Any], *, verb: str, by: str
     ) -> BulkChange:
         """Begin to change items. Of runs, those end that the snapshot has now. Raises TableError
         where the store does not take the record.
         """
         entries = site.snapshot.entries
         fences = {item_id: entries[item_id].item.fence for item_id in ids if item_id in entries}
-        reason, warn = said["reason"], _log.warning
+        reason, warn = arguments["reason"], _log.warning
         recording = recording_action(
             site.board, by=by, verb=verb, ids=ids, reason=reason, via="web", warn=warn
         )
         ending = AsyncExitStack()
         changed = await ending.enter_async_context(recording)
-        changed.details.extend(_details(verb, said))
+        changed.details.extend(_details(verb, arguments))
         number = site.board.chance.nonce()
         change = BulkChange(
             number=number, verb=verb, by=by, ids=ids, changed=changed, left=deque(ids)
@@ -271,7 +273,7 @@ class BulkChanges:
         for old in list(self._latest)[:-KEPT]:
             if self._latest[old].is_over:
                 del self._latest[old]
-        change.task = asyncio.create_task(_change(site, change, said, fences, ending))
+        change.task = asyncio.create_task(_change(site, change, arguments, fences, ending))
         return change
 
     async def close(self, clock: Clock) -> None:
@@ -292,16 +294,16 @@ class BulkChanges:
 async def _change(
     site: Site,
     change: BulkChange,
-    said: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     fences: Mapping[str, int],
     recording: AsyncExitStack,
 ) -> None:
     act = getattr(site.unrecorded, change.verb)
 
     async def act_on(item_id: str) -> None:
-        fence = {"fence": fences.get(item_id, NO_RUN)} if "fence" in said else {}
+        fence = {"fence": fences.get(item_id, NO_RUN)} if "fence" in arguments else {}
         try:
-            await act(item_id, by=change.by, **{**said, **fence})
+            await act(item_id, by=change.by, **{**arguments, **fence})
             change.changed.ids.add(item_id)
         except Exception as problem:  # noqa: BLE001 - it is counted, as refusals are
             if not isinstance(problem, BlackboardError | TableError):
@@ -318,13 +320,13 @@ async def _change(
         await site.snapshot.reread(change.ids)
 
 
-def _details(verb: str, said: Mapping[str, Any]) -> list[str]:
+def _details(verb: str, arguments: Mapping[str, Any]) -> list[str]:
     """What an action says besides, as `blackboard.Board` has it."""
     match verb:
         case "run":
-            return param_names(said["params"])
+            return param_names(arguments["params"])
         case "edit":
-            return [name for name in said if name != "reason"]
+            return [name for name in arguments if name != "reason"]
         case _:
             return []
 
@@ -343,8 +345,8 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
         raise BadInput("items", problem, f"at most {MOST_ITEMS:,}: choose fewer by a filter")
     is_confirmed = bool(chosen) and form.get("count") == str(len(chosen))
     if is_confirmed:
-        said = said_in(verb, form)
-        change = await bulk.start(site, chosen, said, verb=verb, by=name_of(request))
+        arguments = arguments_in(verb, form)
+        change = await bulk.start(site, chosen, arguments, verb=verb, by=name_of(request))
         root = root_of(request.scope)
         return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
     page = WebPage(

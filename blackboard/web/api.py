@@ -149,15 +149,15 @@ async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shap
         reverse=query.order == "desc",
         page=query.page,
     )
-    found = await site.chooser.page(filters)
-    entries = found.entries if found.page == query.page else ()  # there are not so many pages
+    page = await site.chooser.page(filters)
+    entries = page.entries if page.page == query.page else ()  # there are not so many pages
     lost = lost_since(site.snapshot.present)
     return shapes.ItemsAnswer(
         at=site.snapshot.at or await site.board.table.now(),
         items=[_record(site, entry.status, lost) for entry in entries],
-        total=found.total,
+        total=page.total,
         page=query.page,
-        pages=found.pages,
+        pages=page.pages,
     )
 
 
@@ -174,10 +174,10 @@ async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes
     item = await site.board.found(query.id)
     try:
         settings = settings_of(site.board, item, item.spec)
-        found = await next_times(site, item, settings, count=query.count)
+        coming = await next_times(site, item, settings, count=query.count)
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
-    return shapes.NextAnswer(id=item.id, times=found.times, cut=found.is_cut)
+    return shapes.NextAnswer(id=item.id, times=coming.times, cut=coming.is_cut)
 
 
 async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes.RunsAnswer:
@@ -197,8 +197,8 @@ async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes
         await _fresh(site)
     elif (item := await site.board.item(query.id)) is None:
         raise Missing(query.id)
-    found, following = await page_of(site, item, filters, size=query.limit)
-    return shapes.RunsAnswer(runs=[run_summary(run) for run in found], next=following or None)
+    runs, following = await page_of(site, item, filters, size=query.limit)
+    return shapes.RunsAnswer(runs=[run_summary(run) for run in runs], next=following or None)
 
 
 async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> BoardRun:
@@ -221,32 +221,32 @@ async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes
 
 
 async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:
-    found = await read_leaders(site.board)
-    shown = [election_record(status, found.now) for status in found.statuses]
-    shown += map(unreadable_election, found.unreadable)
-    return shapes.LeadersAnswer(elections=shown, problem=found.trouble or None)
+    elections = await read_leaders(site.board)
+    shown = [election_record(status, elections.now) for status in elections.statuses]
+    shown += map(unreadable_election, elections.unreadable)
+    return shapes.LeadersAnswer(elections=shown, problem=elections.trouble or None)
 
 
 async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:
     await _fresh(site)
-    found, _ = await examined(site)
-    if found is None:
+    check, _ = await examined(site)
+    if check is None:
         problem = f"more than {LARGEST_EXAMINED:,} items are not examined here"
         raise BlackboardError(f"{problem}: use `blackboard check --json`")
     return shapes.AlarmsAnswer(
-        at=found.now,
-        well=not found.alarms,
-        items=found.items,
-        board_paused=found.paused,
-        problems=[*found.alarms],
+        at=check.now,
+        well=not check.alarms,
+        items=check.items,
+        board_paused=check.paused,
+        problems=[*check.alarms],
     )
 
 
 async def _actions(
     site: Site, request: Request, query: shapes.ActionsQuery
 ) -> shapes.ActionsAnswer:
-    found = await actions(site.board, limit=query.limit)
-    return shapes.ActionsAnswer(actions=[action_record(action) for action in found])
+    newest = await actions(site.board, limit=query.limit)
+    return shapes.ActionsAnswer(actions=[action_record(action) for action in newest])
 
 
 async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
@@ -259,12 +259,12 @@ async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
 
 async def _do(verb: str, site: Site, request: Request, body: Any) -> Any:
     """What the method of a board answers. A field that was left out has its default there."""
-    said = {
+    arguments = {
         ARGUMENTS.get(name, name): value
         for name in body.__struct_fields__
         if name != "id" and (value := getattr(body, name)) is not UNSET
     }
-    return await do(site, request, verb, body.id, said)
+    return await do(site, request, verb, body.id, arguments)
 
 
 async def _remove(site: Site, request: Request, body: shapes.ReasonBody) -> shapes.RemovedAnswer:
@@ -352,19 +352,19 @@ async def _answer(site: Site, methods: dict[str, Operation], request: Request) -
 def _query(request: Request, struct: Any) -> Any:
     """The parameters of an address. Raises BadInput."""
     hints = get_type_hints(struct)
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if get_origin(hints.get(name)) is list:
-            found.setdefault(name, []).append(value)
-        elif name in found:
+            parameters.setdefault(name, []).append(value)
+        elif name in parameters:
             raise BadInput(name, "it is given more than once", "give it once")
         else:
             is_number = hints.get(name) is int and _NUMBER.fullmatch(value)
-            found[name] = int(value) if is_number else value
+            parameters[name] = int(value) if is_number else value
     try:
-        return msgspec.convert(found, struct)
+        return msgspec.convert(parameters, struct)
     except msgspec.ValidationError as problem:
-        raise _bad(problem, struct, what="query") from None
+        raise _bad(problem, struct, part="query") from None
 
 
 async def _body(request: Request, struct: Any) -> Any:
@@ -375,15 +375,15 @@ async def _body(request: Request, struct: Any) -> Any:
         decoded = msgspec.json.decode(body, type=struct)
         check_keys(body, "body")
     except msgspec.ValidationError as problem:
-        raise _bad(problem, struct, what="body") from None
+        raise _bad(problem, struct, part="body") from None
     except (ValueError, RecursionError) as problem:
-        what = "half of a surrogate pair is no character" if _HALF.search(body) else problem
-        raise BadInput("body", f"it is not JSON: {what}", 'as in {"id": "davis"}') from None
+        reason = "half of a surrogate pair is no character" if _HALF.search(body) else problem
+        raise BadInput("body", f"it is not JSON: {reason}", 'as in {"id": "davis"}') from None
     return decoded
 
 
-def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInput:
-    """What is wrong with what a request says, and with which field."""
+def _bad(problem: msgspec.ValidationError, struct: Any, *, part: str) -> BadInput:
+    """What is wrong with a `part` of a request, and with which field."""
     text = str(problem)
     placed = _PLACE.fullmatch(text)
     if placed is not None:
@@ -396,7 +396,7 @@ def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInpu
     field = placed[2] if placed is not None else None
     if kind := shapes.KINDS.get(get_type_hints(struct).get(field or "")):
         text = f'expected {kind}, or ""'
-    return BadInput(field or what, f"{text[:1].lower()}{text[1:]}", "see /api/v1/openapi.json")
+    return BadInput(field or part, f"{text[:1].lower()}{text[1:]}", "see /api/v1/openapi.json")
 
 
 def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:

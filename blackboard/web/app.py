@@ -105,31 +105,9 @@ def web_app(
     )
     bulk = actions.BulkChanges()
     fragments = Fragments()
-
-    async def close() -> None:
-        await bulk.close(board.clock)
-        await fragments.close()
-        await site.close()
-        await snapshot.close()
-
+    routes = _routes(site, bulk, fragments)
     app = Starlette(
-        routes=[
-            *(
-                route
-                for name, (page, signature) in PAGES.items()
-                for route in _page_routes(site, fragments, name, page, signature)
-            ),
-            Route("/act/{verb}", partial(actions.act, site), methods=["POST"]),
-            Route("/confirm", partial(actions.confirm, site, bulk), methods=["POST"]),
-            Route("/bulk", partial(actions.bulk_page, site, bulk)),
-            Route("/login", partial(_sign_in, site), methods=["GET", "POST"]),
-            Route("/logout", partial(_sign_out, site), methods=["POST"]),
-            Route("/healthz", partial(_healthz, site)),
-            Route("/readyz", partial(_readyz, site)),
-            Route("/metrics", partial(_metrics, site)),
-            Mount(API, api_app(site)),
-            Mount("/static", StaticFiles(directory=str(files("blackboard.web") / "static"))),
-        ],
+        routes=routes,
         exception_handlers={
             **{kind: _trouble(site, *about) for kind, about in REFUSED.items()},
             ClientDisconnect: client_gone,
@@ -137,23 +115,51 @@ def web_app(
         },
     )
     app.router.redirect_slashes = False
-    places = [route.path for route in app.routes if isinstance(route, Route | Mount)]
-    addresses = {"/".join(path.split("/")[:2]) for path in places}
+    addresses = {"/".join(route.path.split("/")[:2]) for route in routes}
     gate = Gate(app, site.sessions, unknown=partial(_unknown, site))
-    return WebPages(gate, close, addresses - {"/"})
+    return WebPages(gate, site, bulk, fragments, addresses - {"/"})
+
+
+def _routes(site: Site, bulk: actions.BulkChanges, fragments: Fragments) -> list[Route | Mount]:
+    return [
+        *(
+            route
+            for name, (page, signature) in PAGES.items()
+            for route in _page_routes(site, fragments, name, page, signature)
+        ),
+        Route("/act/{verb}", partial(actions.act, site), methods=["POST"]),
+        Route("/confirm", partial(actions.confirm, site, bulk), methods=["POST"]),
+        Route("/bulk", partial(actions.bulk_page, site, bulk)),
+        Route("/login", partial(_sign_in, site), methods=["GET", "POST"]),
+        Route("/logout", partial(_sign_out, site), methods=["POST"]),
+        Route("/healthz", partial(_healthz, site)),
+        Route("/readyz", partial(_readyz, site)),
+        Route("/metrics", partial(_metrics, site)),
+        Mount(API, api_app(site)),
+        Mount("/static", StaticFiles(directory=str(files("blackboard.web") / "static"))),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class WebPages:
     _app: ASGIApp
-    close: Callable[[], Awaitable[None]]
-    """Ends what goes on without a request. Changes of many items go on for a few seconds; what they
-    have done is recorded."""
+    _site: Site
+    _bulk: actions.BulkChanges
+    _fragments: Fragments
     addresses: Collection[str]
     """The first parts of all addresses, as in /runs, that no prefix can begin with."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
+
+    async def close(self) -> None:
+        """Ends what goes on without a request. Changes of many items go on for a few seconds; what
+        they have done is recorded.
+        """
+        await self._bulk.close(self._site.board.clock)
+        await self._fragments.close()
+        await self._site.close()
+        await self._site.snapshot.close()
 
 
 def _page_routes(
@@ -163,10 +169,10 @@ def _page_routes(
     whole_path = "/" if name == "board" else f"/{name}"
 
     async def whole(request: Request) -> Response:
-        found = await page(site, request)
+        web_page = await page(site, request)
         has_stream = signature is not None and is_live(request)
         live_path = f"{root_of(request.scope)}/live/{name}{query_of(request)}"
-        return site.answer(request, found, stream=live_path if has_stream else "")
+        return site.answer(request, web_page, stream=live_path if has_stream else "")
 
     routes = [Route(whole_path, whole)]
     if signature is not None:
@@ -287,8 +293,10 @@ async def _metrics(site: Site, request: Request) -> Response:
         return PlainTextResponse(f"store: {problem}\n", 503, retry_after(problem))
     overview = replace(overview, age=overview.age + site.board.clock.monotonic() - read_at)
     accepted = request.headers.get("accept", "")
-    found = metrics.exposition(board_metrics(overview), accepted)
-    return Response(found.body, media_type=None, headers={"content-type": found.content_type})
+    exposition = metrics.exposition(board_metrics(overview), accepted)
+    return Response(
+        exposition.body, media_type=None, headers={"content-type": exposition.content_type}
+    )
 
 
 async def _figures(site: Site) -> tuple[float, Overview]:

@@ -54,11 +54,11 @@ def duration_bars(runs: Sequence[Run], *, height: float) -> list[Bar]:
     """The newest last; as high as they took, the longest as high as the picture."""
     longest = max((run.duration for run in runs), default=0.0) or 1.0
     step = WIDTH / max(len(runs), 20)
-    found = []
+    bars = []
     for place, run in enumerate(reversed(runs)):
         size = max(run.duration / longest * height, LEAST_BAR)
         outcome, style = run_outcome(run)
-        found.append(
+        bars.append(
             Bar(
                 x=round(place * step, 2),
                 width=round(step * 0.8, 2),
@@ -70,7 +70,7 @@ def duration_bars(runs: Sequence[Run], *, height: float) -> list[Bar]:
                 words=f"{outcome} after {brief(run.duration)}",
             )
         )
-    return found
+    return bars
 
 
 def sparkline(values: Sequence[float], *, width: float, height: float) -> str:
@@ -122,10 +122,10 @@ class RunSpan:
 
 def spans_of(runs: Iterable[Run]) -> list[RunSpan]:
     """Runs that have ended."""
-    found = []
+    spans = []
     for run in runs:
         outcome, style = run_outcome(run)
-        found.append(
+        spans.append(
             RunSpan(
                 id=run.id,
                 worker=run.worker,
@@ -136,7 +136,7 @@ def spans_of(runs: Iterable[Run]) -> list[RunSpan]:
                 words=f"{run.id}: {outcome} after {brief(run.duration)}, {worker_name(run.worker)}",
             )
         )
-    return found
+    return spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,16 +161,16 @@ def timeline(
         if span.stop >= since and span.start <= until:
             rows[span.id if by == "item" else worker_name(span.worker)].append(span)
     names = sorted(rows, key=lambda name: (-len(rows[name]), name))
-    found: list[TimelineRow] = []
+    drawn: list[TimelineRow] = []
     height = 0.0
     for name in sorted(names[:MOST_ROWS]):
-        found.append(_row(name, rows[name], y=height, since=since, until=until))
-        height += found[-1].height
+        drawn.append(_row(name, rows[name], y=height, since=since, until=until))
+        height += drawn[-1].height
     return TimelinePicture(
-        rows=found,
+        rows=drawn,
         marks=axis(since, until, zone),
         height=max(height, LEAST_ROW),
-        left_out=len(names) - len(found),
+        left_out=len(names) - len(drawn),
     )
 
 
@@ -215,13 +215,13 @@ def axis(since: datetime, until: datetime, zone: tzinfo = UTC) -> list[AxisMark]
     """Marks at round times of a zone."""
     whole = until - since
     step = next((width for width in STEPS if whole / width <= MOST_MARKS), STEPS[-1])
-    found: list[AxisMark] = []
+    marks: list[AxisMark] = []
     for at in _round_times(since, until, step, zone):
         local = at.astimezone(zone)
         x = round((at - since) / whole * WIDTH, 2)
         is_day = local.time() == time()
-        found.append(AxisMark(x=x, at=local, is_day=is_day))
-    return found
+        marks.append(AxisMark(x=x, at=local, is_day=is_day))
+    return marks
 
 
 def _round_times(
@@ -233,14 +233,14 @@ def _round_times(
     first, last = (moment.astimezone(zone).replace(tzinfo=None) for moment in (since, until))
     day = first.replace(hour=0, minute=0, second=0, microsecond=0)
     wall = day + max((first - day - MOST_SHIFT) // step, 0) * step
-    found = set()
+    times = set()
     while wall <= last + MOST_SHIFT:
         for fold in (0, 1):
             at = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
             if since < at < until and at.astimezone(zone).replace(tzinfo=None) == wall:
-                found.add(at)
+                times.add(at)
         wall += step
-    yield from sorted(found)
+    yield from sorted(times)
 
 
 # ---- failures by day and hour
@@ -291,8 +291,12 @@ class HeatDay:
 
 def first_of_days(days: int, *, until: datetime, zone: tzinfo = UTC) -> datetime:
     """When the first of so many days begins; the last is that of `until`."""
-    today = until.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    return (today - timedelta(days=days - 1)).astimezone(UTC)
+    return (_midnight(until, zone) - timedelta(days=days - 1)).astimezone(UTC)
+
+
+def _midnight(moment: datetime, zone: tzinfo) -> datetime:
+    """The begin of the day of a moment."""
+    return moment.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def heat_map(
@@ -305,8 +309,8 @@ def heat_map(
         hour = run.stop.astimezone(zone).replace(minute=0, second=0, microsecond=0)
         counted[hour] += 1
         failed[hour] += run.outcome in FAILING
-    today = until.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    found: list[HeatDay] = []
+    today = _midnight(until, zone)
+    rows: list[HeatDay] = []
     for number in range(days):
         day = today - timedelta(days=number)
         hours = [day.replace(hour=hour) for hour in range(24)]
@@ -319,8 +323,8 @@ def heat_map(
             )
             for hour in hours
         ]
-        found.append(HeatDay(day=day, cells=cells))
-    return found
+        rows.append(HeatDay(day=day, cells=cells))
+    return rows
 
 
 # ---- numbers

@@ -44,30 +44,32 @@ class Filter:
     page: int = 1
 
     @classmethod
-    def of(cls, said: ImmutableMultiDict[str, str]) -> "Filter":
+    def of(cls, query: ImmutableMultiDict[str, str]) -> "Filter":
         """From the names and values of an address, or of a form. Raises BadInput."""
-        sort = said.get("sort", "id")
+        sort = query.get("sort", "id")
         return cls(
-            search=said.get("q", "").strip()[:LONGEST],
-            states=tuple(state for state in values_of(said, "state") if state in STATES),
-            types=values_of(said, "type"),
-            tags=values_of(said, "tag"),
+            search=query.get("q", "").strip()[:LONGEST],
+            states=tuple(state for state in values_of(query, "state") if state in STATES),
+            types=values_of(query, "type"),
+            tags=values_of(query, "tag"),
             sort=sort if sort in SORTS else "id",
-            reverse=said.get("order") == "desc",
-            page=max(number_of(said.get("page", "1"), digits=6) or 1, 1),
+            reverse=query.get("order") == "desc",
+            page=max(number_of(query.get("page", "1"), digits=6) or 1, 1),
         )
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The names and values of the address, without what is usual."""
-        found = [("q", self.search)] if self.search else []
-        found += [("state", state) for state in self.states]
-        found += [("type", type_) for type_ in self.types]
-        found += [("tag", tag) for tag in self.tags]
-        found += [("sort", self.sort)] if self.sort != "id" else []
-        found += [("order", "desc")] if self.reverse else []
-        found += [("page", str(self.page))] if self.page > 1 else []
-        return found
+        pairs = [
+            ("q", self.search),
+            *(("state", state) for state in self.states),
+            *(("type", type_) for type_ in self.types),
+            *(("tag", tag) for tag in self.tags),
+            ("sort", self.sort if self.sort != "id" else ""),
+            ("order", "desc" if self.reverse else ""),
+            ("page", str(self.page) if self.page > 1 else ""),
+        ]
+        return [pair for pair in pairs if pair[1]]
 
     @property
     def selects(self) -> bool:
@@ -90,18 +92,18 @@ class Filter:
         """The items that match, in its order; `entries` are in that of their ids. An item without a
         value to sort by comes last.
         """
-        found: Any = entries
+        chosen: Any = entries
         if self.states:
             states = frozenset(self.states)
-            found = [entry for entry in found if not states.isdisjoint(entry.states)]
+            chosen = [entry for entry in chosen if not states.isdisjoint(entry.states)]
         if self.types:
-            found = [entry for entry in found if entry.item.type in self.types]
+            chosen = [entry for entry in chosen if entry.item.type in self.types]
         if self.tags:
             tags = set(self.tags)
-            found = [entry for entry in found if not tags.isdisjoint(entry.labels.tags)]
+            chosen = [entry for entry in chosen if not tags.isdisjoint(entry.labels.tags)]
         for word in self.search.lower().split():
-            found = [entry for entry in found if word in entry.text]
-        entries = list(found)
+            chosen = [entry for entry in chosen if word in entry.text]
+        entries = list(chosen)
         if self.sort == "id":
             return entries[::-1] if self.reverse else entries
         value = SORTS[self.sort]
@@ -114,9 +116,9 @@ def toggled(values: Collection[Value], value: Value) -> tuple[Value, ...]:
     return left if value in values else (*values, value)
 
 
-def values_of(said: ImmutableMultiDict[str, str], name: str) -> tuple[str, ...]:
+def values_of(query: ImmutableMultiDict[str, str], name: str) -> tuple[str, ...]:
     """All values of a name but empty ones, each once, cut. Raises BadInput for too many."""
-    values = tuple(dict.fromkeys(value[:LONGEST] for value in said.getlist(name) if value))
+    values = tuple(dict.fromkeys(value[:LONGEST] for value in query.getlist(name) if value))
     if len(values) > MOST_VALUES:
         remedy = f"at most {MOST_VALUES}: choose by fewer, or search"
         raise BadInput(name, f"{len(values):,} are too many", remedy)
@@ -142,32 +144,32 @@ class Chooser:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._version = -1
-        self._found: dict[Filter, list[Entry]] = {}
+        self._chosen: dict[Filter, list[Entry]] = {}
 
     async def all(self, filters: Filter) -> list[Entry]:
         version, key = self._snapshot.version, filters.but()
         if self._version != version:
-            self._version, self._found = version, {}
-        found = self._found.get(key)
-        if found is None:
-            found = await in_thread(filters.choose, [*self._snapshot.in_order()])
+            self._version, self._chosen = version, {}
+        chosen = self._chosen.get(key)
+        if chosen is None:
+            chosen = await in_thread(filters.choose, [*self._snapshot.in_order()])
             if self._version == version:
-                items = len(found) + sum(map(len, self._found.values()))
-                if len(self._found) >= MOST_KEPT or items > MOST_ITEMS_KEPT:
-                    self._found.clear()
-                self._found[key] = found
-        return found
+                items = len(chosen) + sum(map(len, self._chosen.values()))
+                if len(self._chosen) >= MOST_KEPT or items > MOST_ITEMS_KEPT:
+                    self._chosen.clear()
+                self._chosen[key] = chosen
+        return chosen
 
     async def page(self, filters: Filter) -> ItemsPage:
         """One page of them: the last one where there are not so many."""
-        found = await self.all(filters)
-        pages = max(-(-len(found) // PAGE), 1)
+        chosen = await self.all(filters)
+        pages = max(-(-len(chosen) // PAGE), 1)
         page = min(filters.page, pages)
-        entries = found[(page - 1) * PAGE : page * PAGE]
-        return ItemsPage(entries=entries, total=len(found), page=page, pages=pages)
+        entries = chosen[(page - 1) * PAGE : page * PAGE]
+        return ItemsPage(entries=entries, total=len(chosen), page=page, pages=pages)
 
 
 def facet_counts(counts: Mapping[tuple[str, str], int], name: str) -> list[tuple[str, int]]:
     """The values of a facet with the number of their items, the most frequent first."""
-    found = [(value, count) for (kind, value), count in counts.items() if kind == name and count]
-    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+    values = [(value, count) for (kind, value), count in counts.items() if kind == name and count]
+    return sorted(values, key=lambda pair: (-pair[1], pair[0]))

@@ -97,12 +97,12 @@ async def expected_cost(site: Site) -> ExpectedCost | str | None:
 
 def _rhythms(site: Site, items: Sequence[Item], now: datetime) -> list[cost.Rhythm] | None:
     """How the items run; None: that takes too long."""
-    until, found = site.board.clock.monotonic() + LONGEST_FORECAST, list[cost.Rhythm]()
+    until, rhythms = site.board.clock.monotonic() + LONGEST_FORECAST, list[cost.Rhythm]()
     for item in items:
         if site.board.clock.monotonic() >= until:
             return None
-        found += cost.rhythms_of([item], site.board.resolve, now)
-    return found
+        rhythms += cost.rhythms_of([item], site.board.resolve, now)
+    return rhythms
 
 
 def _cost_of(load: cost.Load) -> ExpectedCost | None:
@@ -117,7 +117,7 @@ async def health_page(site: Site, request: Request) -> WebPage:
     now = await site.board.table.now()
     since = now - LATELY
     lately = RunFilter(since=since, until=now + TOLERANCE)
-    (runs, after), (found, elections) = await asyncio.gather(
+    (runs, after), (check, elections) = await asyncio.gather(
         newest_of(site, lately, limit=MOST_COUNTED), examined(site)
     )
     return WebPage(
@@ -125,7 +125,7 @@ async def health_page(site: Site, request: Request) -> WebPage:
         title="Health",
         values={
             "elections": elections,
-            "alarms": found and found.alarms,
+            "alarms": check and check.alarms,
             "items": site.snapshot.entries,
             "present": site.snapshot.present,
             "counts": site.snapshot.counts,

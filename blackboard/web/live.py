@@ -130,10 +130,10 @@ def _size(key: _Key, made: Fragment) -> int:
 async def _fragment(site: Site, request: Request, page: PageFunction, state: object) -> Fragment:
     began = site.board.clock.monotonic()
     try:
-        found: WebPage = await page(site, request)
+        web_page: WebPage = await page(site, request)
     except (BlackboardError, TableError) as problem:
-        found = trouble_page(str(problem), title="Trouble")
-    html = site.fragment(request, found).encode("utf-8", "replace")
+        web_page = trouble_page(str(problem), title="Trouble")
+    html = site.fragment(request, web_page).encode("utf-8", "replace")
     digest = hashlib.sha256(html).hexdigest()[:12]
     lines = b"".join(b"data: %s\n" % line for line in html.splitlines())
     ended = site.board.clock.monotonic()

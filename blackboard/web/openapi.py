@@ -79,20 +79,20 @@ def description(operations: Iterable[Operation], *, root: str, board: str) -> Ma
 def _operation(operation: Operation, parameters: list[Any]) -> dict[str, Any]:
     kind = "get" if operation.method == "GET" else "do"
     name = operation.path.strip("/").replace("/", "_").replace(".", "_")
-    found: dict[str, Any] = {"operationId": f"{kind}_{name}", "summary": operation.summary}
+    described: dict[str, Any] = {"operationId": f"{kind}_{name}", "summary": operation.summary}
     if parameters:
-        found["parameters"] = parameters
+        described["parameters"] = parameters
     if operation.has_body:
-        found["requestBody"] = {"required": True, "content": _content(operation.request)}
+        described["requestBody"] = {"required": True, "content": _content(operation.request)}
     content = {JSON_TYPE: {"schema": {"type": "object"}}} if operation.answer is None else None
-    found["responses"] = {
+    described["responses"] = {
         "200": {"description": "Done.", "content": content or _content(operation.answer)},
         **{
             str(status): {"description": STATUSES[status], "content": _content(ErrorAnswer)}
             for status in operation.statuses
         },
     }
-    return found
+    return described
 
 
 def _content(struct: Any) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def _parameters(struct: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The parameters that a struct has as its fields, and the schemas they refer to."""
     _, components = msgspec.json.schema_components([struct], ref_template=REF)
     own = components.pop(struct.__name__)
-    found = []
+    parameters = []
     for name, schema in own["properties"].items():
-        said = {key: value for key, value in schema.items() if key != "description"}
+        shape = {key: value for key, value in schema.items() if key != "description"}
         parameter = {"name": name, "in": "query", "required": name in own["required"]}
         if "description" in schema:
             parameter["description"] = schema["description"]
-        found.append({**parameter, "schema": said})
-    return found, components
+        parameters.append({**parameter, "schema": shape})
+    return parameters, components

@@ -118,11 +118,11 @@ def by_second(site: Site, request: Request) -> object:
     return int(site.board.clock.monotonic())
 
 
-def _offered(found: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tuple[str, int]]:
+def _offered(counted: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tuple[str, int]]:
     """The most frequent values, and all that are chosen."""
-    first = list(found[:MOST_TYPES])
+    first = list(counted[:MOST_TYPES])
     names = {name for name, _ in first}
-    counts = dict(found)
+    counts = dict(counted)
     return first + [(name, counts.get(name, 0)) for name in chosen if name not in names]
 
 
@@ -183,7 +183,7 @@ async def _item_of(site: Site, request: Request) -> Item:
 def item_signature(site: Site, request: Request) -> object:
     """What the page depends on: its item and the workers that could take it."""
     present = tuple((worker.owner, worker.lost, worker.types) for worker in site.snapshot.present)
-    return site.snapshot.found(request.query_params.get("id", "")), present
+    return site.snapshot.get(request.query_params.get("id", "")), present
 
 
 def own_options(item: Item) -> dict[str, str]:
@@ -221,12 +221,12 @@ async def _coming(site: Site, item: Item, settings: RunSettings) -> ComingTimes:
 
 def _next_times(times: Iterator[datetime], count: int, clock: Clock) -> ComingTimes:
     until = clock.monotonic() + LONGEST_SEARCH
-    found: list[datetime] = []
+    coming: list[datetime] = []
     for moment in islice(times, count):
-        found.append(moment)
+        coming.append(moment)
         if clock.monotonic() >= until:
-            return ComingTimes(found, len(found) < count)
-    return ComingTimes(found, is_cut=False)
+            return ComingTimes(coming, len(coming) < count)
+    return ComingTimes(coming, is_cut=False)
 
 
 def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:
@@ -300,19 +300,21 @@ async def leases_page(site: Site, request: Request) -> WebPage:
 
 
 async def leaders_page(site: Site, request: Request) -> WebPage:
-    found = await site.shared(read_leaders, site.board)
+    elections = await site.shared(read_leaders, site.board)
     damaged = {
-        status.item.id: why for status in found.statuses if (why := election_problem(status))
+        status.item.id: why for status in elections.statuses if (why := election_problem(status))
     }
-    lost = unreadable_words(leaders_board(site.board.name), found.unreadable)
+    lost = unreadable_words(leaders_board(site.board.name), elections.unreadable)
     return WebPage(
         template="leaders.html",
         title="Leaders",
         values={
-            "elections": found.statuses,
-            "late": {status.item.id for status in found.statuses if is_late(status, found.now)},
+            "elections": elections.statuses,
+            "late": {
+                status.item.id for status in elections.statuses if is_late(status, elections.now)
+            },
             "damaged": damaged,
-            "problems": [*filter(None, (found.trouble, *damaged.values(), lost))],
+            "problems": [*filter(None, (elections.trouble, *damaged.values(), lost))],
         },
     )
 
@@ -364,8 +366,8 @@ def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str
 
 
 async def actions_page(site: Site, request: Request) -> WebPage:
-    found = await site.shared(_actions, site.board, of=site.snapshot.changes_here)
-    return WebPage(template="actions.html", title="Actions", values={"found": found})
+    newest = await site.shared(_actions, site.board, of=site.snapshot.changes_here)
+    return WebPage(template="actions.html", title="Actions", values={"newest": newest})
 
 
 async def _actions(board: BoardTable) -> list[Action]:

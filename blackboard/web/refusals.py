@@ -45,9 +45,9 @@ async def body_of(request: Request, kind: str, *, most: int, remedy: str) -> byt
     """The body of a request, of `most` bytes at the most. `kind` is the type that its header has to
     say. Raises WrongType, and BadInput with the remedy for a body that is too long.
     """
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said != kind:
-        problem = f"{said or 'none'} is not taken"
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != kind:
+        problem = f"{given or 'none'} is not taken"
         raise WrongType("content-type", problem, f"send it with Content-Type: {kind}")
     body = b""
     async for part in request.stream():

@@ -46,33 +46,34 @@ class RunFilter(RunQuery):
     search: str = ""
 
     @classmethod
-    def of(cls, said: QueryParams) -> "RunFilter":
+    def of(cls, query: QueryParams) -> "RunFilter":
         """From the names and values of an address; what makes no sense is left out. Raises
         BadInput for more values of a name than a page can mean.
         """
-        known, search = {outcome.value for outcome in Outcome}, said.get("q", "").strip()[:LONGEST]
+        known, search = {outcome.value for outcome in Outcome}, query.get("q", "").strip()[:LONGEST]
         return cls(
-            item=said.get("id", "")[:LONGEST_TEXT],
+            item=query.get("id", "")[:LONGEST_TEXT],
             search=search,
             pattern=re.compile(re.escape(search), re.IGNORECASE) if search else None,
-            types=values_of(said, "type"),
-            outcomes=[Outcome(name) for name in values_of(said, "outcome") if name in known],
-            since=moment_in(said.get("since", "")),
-            until=moment_in(said.get("until", "")),
-            after=cursor_in(said.get("after", "")),
+            types=values_of(query, "type"),
+            outcomes=[Outcome(name) for name in values_of(query, "outcome") if name in known],
+            since=moment_in(query.get("since", "")),
+            until=moment_in(query.get("until", "")),
+            after=cursor_in(query.get("after", "")),
         )
 
     def pairs(self, **changes: str) -> list[tuple[str, str]]:
         """The names and values of the address of the first page, some of them changed."""
-        found = [("id", self.item)] if self.item else []
-        found += [("type", type_) for type_ in self.types]
-        found += [("outcome", outcome) for outcome in self.outcomes]
-        found += [("q", self.search)] if self.search else []
-        for name, value in (("since", self.since), ("until", self.until)):
-            found += [(name, value.isoformat())] if value else []
-        return [pair for pair in found if pair[0] not in changes] + [
-            pair for pair in changes.items() if pair[1]
+        pairs: list[tuple[str, str]] = [
+            ("id", self.item),
+            *(("type", type_) for type_ in self.types),
+            *(("outcome", outcome) for outcome in self.outcomes),
+            ("q", self.search),
+            ("since", self.since.isoformat() if self.since else ""),
+            ("until", self.until.isoformat() if self.until else ""),
         ]
+        kept = [pair for pair in pairs if pair[0] not in changes]
+        return [pair for pair in (*kept, *changes.items()) if pair[1]]
 
     def toggled(self, outcome: str) -> list[tuple[str, str]]:
         """The address with one of its outcomes more, or without it."""
@@ -120,12 +121,12 @@ async def page_of(
     """
     limit = size + 1  # one more shows whether there are more
     if item is None:
-        found, place = await site.runs.newest(items_of(site), query, limit=limit)
+        listed, place = await site.runs.newest(items_of(site), query, limit=limit)
     else:
-        found, place = await newest_runs(site.board, [item], query, limit=limit)
-    if len(found) > size:
-        place = found[size - 1][0]
-    return [run for _, run in found[:size]], cursor_text(place) if place else ""
+        listed, place = await newest_runs(site.board, [item], query, limit=limit)
+    if len(listed) > size:
+        place = listed[size - 1][0]
+    return [run for _, run in listed[:size]], cursor_text(place) if place else ""
 
 
 async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> tuple[list[Run], str]:
@@ -139,13 +140,13 @@ async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> tuple[list
 async def runs_page(site: Site, request: Request) -> WebPage:
     await site.snapshot.fresh()
     filters = RunFilter.of(request.query_params)
-    found, after = await newest_of(site, filters, limit=OF_A_LIST)
+    runs, after = await newest_of(site, filters, limit=OF_A_LIST)
     return WebPage(
         template="runs.html",
         title="Runs",
         values={
             "filters": filters,
-            "runs": found,
+            "runs": runs,
             "after": after,
             "outcomes": [outcome.value for outcome in Outcome],
             "page_size": OF_A_LIST,
@@ -157,7 +158,7 @@ async def runs_page(site: Site, request: Request) -> WebPage:
 def runs_signature(site: Site, request: Request) -> object:
     """What these pages depend on: one item, or all."""
     item_id = request.query_params.get("id")
-    return site.snapshot.found(item_id) if item_id else site.snapshot.version
+    return site.snapshot.get(item_id) if item_id else site.snapshot.version
 
 
 async def timeline_page(site: Site, request: Request) -> WebPage:
@@ -209,9 +210,9 @@ def _hours(text: str) -> float:
 
 def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
     """The runs that have not ended: none of them has a text yet that a search could find."""
-    found: list[RunSpan] = []
+    spans: list[RunSpan] = []
     if filters.search:
-        return found
+        return spans
     for entry in site.snapshot.entries.values():
         item = entry.item
         if (
@@ -222,7 +223,7 @@ def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
         ):
             continue
         took = brief(max((now - item.start).total_seconds(), 0.0))
-        found.append(
+        spans.append(
             RunSpan(
                 id=item.id,
                 worker=item.owner,
@@ -233,7 +234,7 @@ def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
                 words=f"{item.id}: running for {took}, {item.owner}",
             )
         )
-    return found
+    return spans
 
 
 @dataclass(slots=True)
@@ -277,10 +278,10 @@ async def failures_page(site: Site, request: Request) -> WebPage:
 
 
 def _failures_of(runs: Iterable[Run]) -> list[ItemFailures]:
-    found: dict[str, ItemFailures] = {}
+    by_item: dict[str, ItemFailures] = {}
     for run in runs:
-        item = found.setdefault(run.id, ItemFailures(run.id, run.stop))
+        item = by_item.setdefault(run.id, ItemFailures(run.id, run.stop))
         item.runs += 1
         item.failed += run.outcome in FAILING
         item.since = min(item.since, run.stop)
-    return [*found.values()]
+    return [*by_item.values()]

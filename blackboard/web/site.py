@@ -171,8 +171,8 @@ class Site:
         if reading is None or reading.of != of or (reading.task.done() and now >= reading.until):
             reading = self._readings[read] = _Reading(of)
             reading.task = asyncio.create_task(self._read(reading, read, place, at_least))
-        found: T = await asyncio.shield(reading.task)  # others wait for it too
-        return found
+        value: T = await asyncio.shield(reading.task)  # others wait for it too
+        return value
 
     async def _read(
         self, reading: _Reading, read: Callable[[P], Awaitable[T]], place: P, at_least: float
@@ -308,8 +308,8 @@ def zone_cookie(request: Request) -> str:
 
 def zone_name(request: Request) -> str:
     """The zone that times are shown in: as the address says, else the cookie; UTC otherwise."""
-    said = request.cookies.get(zone_cookie(request), "")
-    name = request.query_params.get("zone") or unquote(said)
+    cookie = request.cookies.get(zone_cookie(request), "")
+    name = request.query_params.get("zone") or unquote(cookie)
     return name if name and _zone(name) is not None else "UTC"
 
 
@@ -351,8 +351,8 @@ def elapsed_element(moment: datetime) -> Markup:
 
 def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
     """A time as clocks of a zone show it."""
-    there = moment.astimezone(_zone(zone) or UTC)
-    return f"{there:%a %Y-%m-%d %H:%M}" if date else f"{there:%a %H:%M}"
+    local = moment.astimezone(_zone(zone) or UTC)
+    return f"{local:%a %Y-%m-%d %H:%M}" if date else f"{local:%a %H:%M}"
 
 
 def next_text(status: ItemStatus) -> str:

@@ -67,7 +67,7 @@ PART = 500
 Trace = tuple[type[Lock | Token], int, datetime | None]
 """What shows of an item that is locked or due: which, the fence, and since when it is due."""
 
-Found = ItemStatus | Item | None
+ReadItem = ItemStatus | Item | None
 """An item, a tombstone, or None: there is no row, or one that cannot be read."""
 
 
@@ -154,7 +154,7 @@ class Snapshot:
         """All items, in the order of their ids."""
         return (self.entries[item_id] for item_id in self.ids)
 
-    def found(self, item_id: str) -> Entry | Item | None:
+    def get(self, item_id: str) -> Entry | Item | None:
         """An item, or its tombstone; None: there is neither."""
         return self.entries.get(item_id) or self.removed.get(item_id)
 
@@ -373,16 +373,16 @@ class Snapshot:
 
     async def _read(
         self, ids: set[str], locks: Mapping[str, Lock], now: datetime
-    ) -> dict[str, Found]:
-        found: dict[str, Found] = {}
+    ) -> dict[str, ReadItem]:
+        items: dict[str, ReadItem] = {}
 
         async def read(item_id: str) -> None:
-            found[item_id] = await self._found(item_id, locks.get(item_id), now)
+            items[item_id] = await self._read_one(item_id, locks.get(item_id), now)
 
         await in_turns(deque(ids), read, at_once=AT_ONCE)
-        return found
+        return items
 
-    async def _found(self, item_id: str, lock: Lock | None, now: datetime) -> Found:
+    async def _read_one(self, item_id: str, lock: Lock | None, now: datetime) -> ReadItem:
         item = await _readable(self.board.item(item_id))
         if item is None or item.state is State.REMOVED:
             return item
@@ -394,9 +394,9 @@ class Snapshot:
         """Read all items. Raises Remade when the board was made anew with other shards."""
         with self._taken_out(set(self._unread)):
             await self.board.check_shards()
-            found = [item async for item in self.board.items(removed=True, pause=_others)]
-            removed = {item.id: item for item in found if item.state is State.REMOVED}
-            items = {item.id: item for item in found if item.state is not State.REMOVED}
+            every = [item async for item in self.board.items(removed=True, pause=_others)]
+            removed = {item.id: item for item in every if item.state is State.REMOVED}
+            items = {item.id: item for item in every if item.state is not State.REMOVED}
             locks: dict[str, Lock] = {}
             if any(item.running for item in items.values()):
                 locks = {lock.id: lock async for lock in self.board.locks()}
@@ -412,21 +412,21 @@ class Snapshot:
                 await _others()
             if item.id not in self._unread:
                 self._put(status_of(item, locks.get(item.id), now=now, resolution=resolution))
-        there = [entry.item for entry in self.entries.values()]
-        self._coming = [(item.ready, item.id) for item in there if item.waits]
+        present = [entry.item for entry in self.entries.values()]
+        self._coming = [(item.ready, item.id) for item in present if item.waits]
         heapify(self._coming)
         self._full_at = self._clock.monotonic()
         self._full_took = self._full_at - began
         self.at = now
 
-    def _put_all(self, read: Mapping[str, Found]) -> None:
-        for item_id, found in read.items():
-            if isinstance(found, ItemStatus):
-                self._put(found)
+    def _put_all(self, read: Mapping[str, ReadItem]) -> None:
+        for item_id, item in read.items():
+            if isinstance(item, ItemStatus):
+                self._put(item)
                 continue
             self._remove(item_id)
-            if found is not None:
-                self.removed[item_id] = found
+            if item is not None:
+                self.removed[item_id] = item
 
     def _put(self, status: ItemStatus) -> None:
         item = status.item
@@ -454,17 +454,17 @@ class Snapshot:
 
     async def _aged(
         self, ids: Iterable[str], locks: Mapping[str, Lock], now: datetime
-    ) -> dict[str, Found]:
+    ) -> dict[str, ReadItem]:
         """Items that were not written become overdue, their locks stale; runs make progress."""
         resolution = self.board.table.resolution
-        found: dict[str, Found] = {}
+        aged: dict[str, ReadItem] = {}
         for number, item_id in enumerate(ids):
             if number % PART == PART - 1:
                 await _others()
             if (entry := self.entries.get(item_id)) is not None:
                 lock = locks.get(item_id)
-                found[item_id] = status_of(entry.item, lock, now=now, resolution=resolution)
-        return found
+                aged[item_id] = status_of(entry.item, lock, now=now, resolution=resolution)
+        return aged
 
 
 def _same(was: ItemStatus, now: ItemStatus) -> bool:

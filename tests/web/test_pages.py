@@ -59,7 +59,7 @@ from blackboard.web import app, health, live, recent, runs, snapshot
 from blackboard.web import filters as filters_module
 from blackboard.web import site as site_module
 from blackboard.web.access import LONGEST_QUERY
-from blackboard.web.actions import EDITABLE, VERBS, said_in
+from blackboard.web.actions import EDITABLE, VERBS, arguments_in
 from blackboard.web.api import ARGUMENTS, OPERATIONS
 from blackboard.web.app import PAGES, WebPages, web_app
 from blackboard.web.filters import MOST_VALUES, PAGE, Chooser, Filter
@@ -606,7 +606,7 @@ def test_a_failure_is_acknowledged_on_the_page_of_its_item(site: WebSite) -> Non
 
 def test_what_forms_and_bodies_say_is_what_the_verbs_of_a_board_take() -> None:
     form = ImmutableMultiDict({"every": "1h"})
-    said = {(verb, name) for verb in VERBS for name in said_in(verb, form)}
+    said = {(verb, name) for verb in VERBS for name in arguments_in(verb, form)}
     said |= {("edit", name) for name in EDITABLE}
     said |= {
         (one.path.removeprefix("/"), ARGUMENTS.get(name, name))

@@ -589,5 +589,5 @@ async def test_choices_of_one_version_do_not_pile_up(scene: Scene) -> None:
     chooser = Chooser(snapshot)
     for number in range(3 * MOST_KEPT):
         assert await chooser.all(Filter(search=f"x{number}")) == []
-    assert len(chooser._found) <= MOST_KEPT
+    assert len(chooser._chosen) <= MOST_KEPT
     assert len(await chooser.all(Filter(search="DAV feed"))) == 1
