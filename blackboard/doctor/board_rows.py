@@ -61,11 +61,11 @@ class Kind(Struct, frozen=True, kw_only=True):
 # ---- the kinds
 
 
-def _check_key(row: Row, key: str) -> None:
-    """Raises Unreadable unless the key of a row is `key`; or begins with it, where it ends with a
-    colon.
+def _check_key(row: Row, *good: str) -> None:
+    """Raises Unreadable unless the key of a row is one of these; or begins with one of them that
+    ends with a colon.
     """
-    if row.key != key and not (key.endswith(":") and row.key.startswith(key)):
+    if not any(row.key == key or (key[-1] == ":" and row.key.startswith(key)) for key in good):
         raise Unreadable("D9", "its key does not match its columns")
 
 
@@ -111,9 +111,7 @@ def _check_notice(board: BoardTable, row: Row) -> None:
         "state": row.data.get("state") not in {SENDING, ACCEPTED, UNSENT},
     }
     _check_columns(row, wrong)
-    expected = {keys.notice_key(notice.id, kind.value) for kind in NoticeKind}
-    if row.key not in expected:
-        raise Unreadable("D9", "its key does not match its columns")
+    _check_key(row, *(keys.notice_key(notice.id, kind.value) for kind in NoticeKind))
 
 
 def _check_looked(_: BoardTable, row: Row) -> None:
@@ -204,18 +202,18 @@ def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
     name = board.name
     if quick:
         return {keys.meta_partition(name): META}
-    found = {
+    partitions = {
         keys.meta_partition(name): META,
         keys.workers_partition(name): WORKERS,
         keys.actions_partition(name): ACTIONS,
     }
     group = keys.group_of(name)
     if not group:
-        found[keys.permits_partition(name)] = PERMITS
-        found[keys.notices_partition(name)] = NOTICES
+        partitions[keys.permits_partition(name)] = PERMITS
+        partitions[keys.notices_partition(name)] = NOTICES
     elif group == keys.LEADERS:
-        found[keys.mail_partition(name)] = MAIL
-    return found
+        partitions[keys.mail_partition(name)] = MAIL
+    return partitions
 
 
 # ---- reading them
@@ -226,12 +224,12 @@ async def examine_others(board: BoardTable, request: Examination, *, of: str) ->
     of rows in the partition of the board's own row. Where many rows of a partition are bad, those
     after the first `MOST_NAMED` are only counted.
     """
-    found = list[Finding]()
+    findings = list[Finding]()
     for partition, kinds in partitions_of(board, quick=request.quick).items():
         place = of if kinds is META else f"{partition} "
         bad = [bad_row async for bad_row in _bad_rows(board, partition, kinds, request)]
         named, others = bad[:MOST_NAMED], bad[MOST_NAMED:]
-        found += [replace(bad_row, subject=f"{place}{bad_row.subject}") for bad_row in named]
+        findings += [replace(bad_row, subject=f"{place}{bad_row.subject}") for bad_row in named]
         if others:
             finding = Finding(
                 code="D7",
@@ -240,8 +238,8 @@ async def examine_others(board: BoardTable, request: Examination, *, of: str) ->
                 grave=any(other.grave and not other.repaired for other in others),
                 repaired=all(other.repaired for other in others),
             )
-            found.append(finding)
-    return found
+            findings.append(finding)
+    return findings
 
 
 async def _bad_rows(

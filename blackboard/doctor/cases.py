@@ -99,9 +99,9 @@ class Shard:
 
     def doubt(self, key: str) -> None:
         """Notes that the row with this key may not be as it should."""
-        found = self.doubtful.setdefault(_part(key), set())
+        tokens = self.doubtful.setdefault(_part(key), set())
         if key.startswith(keys.NEXT):
-            found.add(key)
+            tokens.add(key)
 
     def _add(self, row: Row) -> Item | None:
         """Counts a row, and keeps what its item needs of it. Returns an item itself."""

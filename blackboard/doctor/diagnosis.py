@@ -211,9 +211,9 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
     """All that is wrong with one item and what belongs to it."""
-    found = [_bad(case, key, bounds) for key in case.bad]
+    findings = [_bad(case, key, bounds) for key in case.bad]
     if case.is_sealed:
-        return found
+        return findings
     if case.item is None:
         problems = [*_orphans(case, bounds)]
     elif is_astray(case, bounds):
@@ -223,8 +223,10 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
         renaming = renaming_of(case.item)
         if renaming is not None and renaming.is_interrupted(now=bounds.now):
             problems.append(("D14", renaming.words))
-        found += _times(case, case.item, bounds)
-    return [Finding(code=code, subject=case.id, problem=what) for code, what in problems] + found
+        findings += _times(case, case.item, bounds)
+    return [
+        Finding(code=code, subject=case.id, problem=problem) for code, problem in problems
+    ] + findings
 
 
 def _bad(case: Case, key: str, bounds: Bounds) -> Finding:
@@ -284,11 +286,11 @@ def is_astray(case: Case, bounds: Bounds) -> bool:
     return shard_of(case.id, bounds.shards) != case.shard
 
 
-def _astray(what: str, case: Case, bounds: Bounds) -> str:
+def _astray(subject: str, case: Case, bounds: Bounds) -> str:
     here = keys.partition(bounds.board, case.shard, bounds.shards)
     right = keys.partition(bounds.board, shard_of(case.id, bounds.shards), bounds.shards)
     remedy = f"move it to {right} if that has none, or delete it"
-    return f"{what} lies in {here}, where nothing looks for it ({remedy})"
+    return f"{subject} lies in {here}, where nothing looks for it ({remedy})"
 
 
 Problems = Iterator[tuple[str, str]]
@@ -311,9 +313,9 @@ def _tokens(case: Case, item: Item) -> Problems:
     named = next_key(item.ready, item.id)
     others = [key for key in case.tokens if key != named]
     if not item.waits:
-        code, what = ("D2", "running") if item.running else ("D3", item.state.value)
+        code, state = ("D2", "running") if item.running else ("D3", item.state.value)
         for key in case.tokens:
-            yield code, f"is {what}, but has the token {key}"
+            yield code, f"is {state}, but has the token {key}"
         return
     if named not in case.etags:
         yield "D1", f"waits, but has no token for {stamp(item.ready)}: it will never run"
@@ -474,10 +476,10 @@ def _token_ops(case: Case, after: Item) -> list[Op]:
     ops: list[Op] = []
     if after.waits:
         named = insert_next(after)
-        etag, there = others.pop(named.key, None), case.tokens.get(named.key)
+        etag, token = others.pop(named.key, None), case.tokens.get(named.key)
         if etag is None:
             ops.append(named)
-        elif there is None or there.born != after.born or differences(there, after):
+        elif token is None or token.born != after.born or differences(token, after):
             ops.append(Replace(named.key, named.data, etag))
     return ops + [Delete(key, etag) for key, etag in others.items()]
 

@@ -126,13 +126,13 @@ async def _examine_items(
                 types[item.type] += 1
             report.tombstones += item.state is State.REMOVED
             bounds = judge.bounds(item)
-            found = diagnose(case, bounds)
-            if any(finding.code in MENDED for finding in found) or (
-                found and judge.repairs(case, bounds)
+            findings = diagnose(case, bounds)
+            if any(finding.code in MENDED for finding in findings) or (
+                findings and judge.repairs(case, bounds)
             ):
                 shard.doubt(keys.item_key(case.id))
-            elif found:
-                by_part[case.part] = found
+            elif findings:
+                by_part[case.part] = findings
         most = MOST_LOOKED_AT if request.without_histories else None
         for looked, (part, tokens) in enumerate(islice(sorted(shard.doubtful.items()), most)):
             if request.pause is not None and looked % LOOKED_AT == 0:
@@ -153,28 +153,30 @@ async def _examine_items(
 
 async def _belonging(board: BoardTable, request: Examination) -> list[Finding]:
     """What is wrong with the boards of the groups and of the elections, one after the other."""
-    found, meta = list[Finding](), keys.meta_partition(board.name)
+    findings, meta = list[Finding](), keys.meta_partition(board.name)
     if keys.group_of(board.name):
-        return found
+        return findings
     rows = [row async for row in board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP))]
     for row in rows:
         if is_group(row):
             group = board.group(row.key.removeprefix(keys.GROUP))
             if await group.own_row() is None:
-                found += await _lost_row(group, "a worker of the group that starts makes it anew")
-            found += await examine_others(group, request, of=f"{group.name} ")
-            found += await _items_of(group, request, served_types(await workers(group)))
+                findings += await _lost_row(
+                    group, "a worker of the group that starts makes it anew"
+                )
+            findings += await examine_others(group, request, of=f"{group.name} ")
+            findings += await _items_of(group, request, served_types(await workers(group)))
     elections = board.group(keys.LEADERS)
     if await elections.own_row() is None:
-        return found + await _lost_row(elections, LOST)
-    found += await examine_others(elections, request, of=f"{elections.name} ")
+        return findings + await _lost_row(elections, LOST)
+    findings += await examine_others(elections, request, of=f"{elections.name} ")
     try:
         elections = await open_elections(board)
     except (BadInput, BadRow):
-        return found  # with the finding about its own row
+        return findings  # with the finding about its own row
     # An election needs no candidates: that it is late without them is no fault.
     items = await _items_of(elections, request, served_types(()))
-    return found + [
+    return findings + [
         finding for finding in items if finding.grave or finding.repaired or finding.code == "D11"
     ]
 
@@ -227,35 +229,35 @@ class _Judge:
         that is requested.
         """
         mended: list[Finding] = []
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for _ in range(TRIES):
             case = await look(self._board, self._shard.number, part, tokens, self._request)
             if case is None:
                 return mended
             self._now = await self._board.table.now()  # a run since then is not in the future
             bounds = self.bounds(case.item)
-            found = diagnose(case, bounds)
-            still_there = {(finding.code, finding.problem) for finding in found}
+            findings = diagnose(case, bounds)
+            still_there = {(finding.code, finding.problem) for finding in findings}
             mended = [
                 finding for finding in mended if (finding.code, finding.problem) not in still_there
             ]
-            ops = self.repairs(case, bounds) if found else []
+            ops = self.repairs(case, bounds) if findings else []
             if ops and not self._request.repair:
-                found = [_with_remedy(finding) for finding in found]
+                findings = [_with_remedy(finding) for finding in findings]
             if not ops or not self._request.repair:
                 break
             try:
                 is_applied = await self._commit(ops)
             except Refused as refused:
                 problem = f" (the store does not take its repair: {refused.reason})"
-                found = [
-                    replace(finding, problem=f"{finding.problem}{problem}") for finding in found
+                findings = [
+                    replace(finding, problem=f"{finding.problem}{problem}") for finding in findings
                 ]
                 break
             if is_applied:
-                mended += [replace(finding, repaired=True) for finding in found]
-                found = []
-        return mended + found
+                mended += [replace(finding, repaired=True) for finding in findings]
+                findings = []
+        return mended + findings
 
     def repairs(self, case: Case, bounds: Bounds) -> list[Op]:
         try:
@@ -277,11 +279,11 @@ class _Judge:
         return True
 
 
-def _with_remedy(found: Finding) -> Finding:
+def _with_remedy(finding: Finding) -> Finding:
     """A finding of an item that a repair changes: with the remedy, where it says none."""
-    if found.code not in MENDED or found.problem.endswith(")"):
-        return found
-    return replace(found, problem=f"{found.problem} ({REPAIR} puts that right)")
+    if finding.code not in MENDED or finding.problem.endswith(")"):
+        return finding
+    return replace(finding, problem=f"{finding.problem} ({REPAIR} puts that right)")
 
 
 # ---- what concerns the whole board

@@ -162,22 +162,22 @@ class Route:
 
 def routes_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Route]:
     """The routes in their order; the last one is that of `[notify]` itself."""
-    seconds = parse_duration(table.timeout, "timeout").total_seconds()
+    seconds = _seconds(table)
 
-    def route(said: NotifyTable | RouteTable, prefix: str) -> Route:
+    def route(declared: NotifyTable | RouteTable, prefix: str) -> Route:
         channels: list[NoticeChannel] = []
-        if said.webhook is not None:
+        if declared.webhook is not None:
             name = f"{prefix}webhook"
             channels.append(
-                Address(name=name, template=said.webhook, seconds=seconds, environ=environ)
+                Address(name=name, template=declared.webhook, seconds=seconds, environ=environ)
             )
-        if said.command:
-            name, argv = f"{prefix}command", tuple(said.command)
+        if declared.command:
+            name, argv = f"{prefix}command", tuple(declared.command)
             channels.append(Command(name=name, argv=argv, seconds=seconds, environ=environ))
         return Route(
-            match=tuple(said.match) if isinstance(said, RouteTable) else None,
+            match=tuple(declared.match) if isinstance(declared, RouteTable) else None,
             channels=tuple(channels),
-            on=frozenset(map(NoticeKind, table.on if said.on is None else said.on)),
+            on=frozenset(map(NoticeKind, table.on if declared.on is None else declared.on)),
         )
 
     numbered = enumerate(table.routes, 1)
@@ -188,8 +188,14 @@ def dead_man_of(table: NotifyTable, environ: Mapping[str, str]) -> Address | Non
     """The dead-man address; None where none is set."""
     if table.dead_man is None:
         return None
-    seconds = parse_duration(table.timeout, "timeout").total_seconds()
-    return Address(name="dead_man", template=table.dead_man, seconds=seconds, environ=environ)
+    return Address(
+        name="dead_man", template=table.dead_man, seconds=_seconds(table), environ=environ
+    )
+
+
+def _seconds(table: NotifyTable) -> float:
+    """How long one request, or one call of the command, may take."""
+    return parse_duration(table.timeout, "timeout").total_seconds()
 
 
 def _filled(template: str, environ: Mapping[str, str]) -> str:

@@ -183,10 +183,10 @@ async def end(board: BoardTable, item_id: str) -> bool:
     partition, (first, last) = notices_partition(board.name), notices_range(item_id)
     was_heard = was_asked = False
     for _ in range(TRIES):
-        found = [
+        stored = [
             notice_row_of(board, row) async for row in board.table.scan(partition, first, last)
         ]
-        rows = [row for row in found if row.kind in ENDED_BY_RECOVERY and row.version <= VERSION]
+        rows = [row for row in stored if row.kind in ENDED_BY_RECOVERY and row.version <= VERSION]
         if not rows:
             return was_asked and was_heard
         was_heard = any(row.was_heard for row in rows)

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BadRow
 from blackboard.events import BoardCounted, BoardEvent, RunEnded, TimesPutRight, Walked
-from blackboard.model import Item, replace
+from blackboard.model import replace
 from blackboard.notify.channels import Address, NoticeChannel, Route, dead_man_of, routes_of
 from blackboard.notify.notice_rows import (
     ENDED_BY_RECOVERY,
@@ -145,8 +145,8 @@ class Notifier:
 
     def _senders_for(self, notice: Notice) -> tuple[Route, tuple[NoticeSender, ...]]:
         """Its route, and the senders of that."""
-        found = (notice.id, notice.type, notice.labels)
-        return next(line for line in self._routes if line[0].matches(*found))
+        item = notice.id, notice.type, notice.labels
+        return next(line for line in self._routes if line[0].matches(*item))
 
     def on_event(self, event: BoardEvent) -> None:
         """Subscribed to the events of the worker."""
@@ -270,20 +270,20 @@ class Notifier:
 
     async def _begin(self, notice: Notice) -> None:
         """Hands a notice to its route's channels, if it is true and this worker is to send it."""
-        found = await confirmed(self.board, notice)
-        if found is None:
+        news = await confirmed(self.board, notice)
+        if news is None:
             return
         etag = None
-        route, senders = self._senders_for(found)
-        is_wanted = found.event in route.on
+        route, senders = self._senders_for(news)
+        is_wanted = news.event in route.on
         since = self.board.clock.monotonic()
-        if found.event is NoticeKind.RECOVERED:
-            was_sent = await end(self.board, found.id)
+        if news.event is NoticeKind.RECOVERED:
+            was_sent = await end(self.board, news.id)
             etag = "" if was_sent and is_wanted else None
         elif is_wanted and senders:
-            etag = await begin(self.board, found, again=self.again)
+            etag = await begin(self.board, news, again=self.again)
         if etag is not None:
-            begun = BegunNotice(found, etag, since, channels=len(senders))
+            begun = BegunNotice(news, etag, since, channels=len(senders))
             for sender in senders:
                 await sender.put(begun)
 
@@ -319,56 +319,47 @@ class Notifier:
                 noted.add(row.id)
             if row.kind not in ENDED_BY_RECOVERY or row.age <= HANDOVER:
                 continue  # a worker is sending it, or was a moment ago
-            await self._queue_found(row.id, self._missing(row))
+            await self._look_at(row.id, row)
         for item_id in failing:
             if self._ending.is_set():
                 return
             if item_id not in noted:
-                await self._queue_found(item_id, self._failure(item_id))
+                await self._look_at(item_id, None)
 
-    async def _queue_found(self, item_id: str, finding: Awaitable[Notice | None]) -> None:
-        """Queues the notice found for an item. Rows of it that cannot be used are reported."""
+    async def _look_at(self, item_id: str, row: NoticeRow | None) -> None:
+        """Queues what is to be sent of an item as it is now. Rows that cannot be used are reported.
+        `row` is that of its notice, if it has one.
+        """
         try:
-            found = await finding
+            notice = await self._missing(item_id, row)
         except (Busy, Unavailable):
             raise
+        except BadRow:
+            pass  # of the item, or of its run: `doctor` reports it
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the look
             self._report(item_id, problem)
         else:
-            if found is not None:
-                self._queue(found)
+            if notice is not None:
+                self._queue(notice)
 
     def _report(self, item_id: str, problem: Exception) -> None:
         self._trouble.report("notices", f"{item_id}: {type(problem).__name__}: {problem}")
 
-    async def _failure(self, item_id: str) -> Notice | None:
-        """The notice of an item that was counted as failing, as it is now."""
-        item = await self._item(item_id)
-        return None if item is None or of_item(item) is None else await self._of(item)
-
-    async def _missing(self, row: NoticeRow) -> Notice | None:
-        """What is to be sent of a row's item as it is now."""
-        item = await self._item(row.id)
-        found = None if item is None else of_item(item)
-        if item is None or found is None:
+    async def _missing(self, item_id: str, row: NoticeRow | None) -> Notice | None:
+        """What is to be sent of an item as it is now, with what its last run has said."""
+        item = await self.board.existing(item_id)
+        notice = None if item is None else of_item(item)
+        if item is None or notice is None:
             return None
-        if found.event is NoticeKind.RECOVERED and found.fence > row.fence:
-            return replace(await self._of(item), failures=row.failures)
-        return await self._of(item) if found.event == row.kind and row.may_be_taken else None
-
-    async def _item(self, item_id: str) -> Item | None:
-        """An item; None also for one that cannot be read, which `doctor` reports."""
-        try:
-            return await self.board.existing(item_id)
-        except BadRow:
+        if row is None or (notice.event == row.kind and row.may_be_taken):
+            failures = item.failures
+        elif notice.event is NoticeKind.RECOVERED and notice.fence > row.fence:
+            failures = row.failures
+        else:
             return None
-
-    async def _of(self, item: Item) -> Notice:
-        """The notice of an item, with what its last run has said."""
-        newest = [run async for run in self.board.runs(item.id, limit=1)]
+        newest = [run async for run in self.board.runs(item_id, limit=1)]
         notice = of_item(item, *newest)
-        assert notice is not None, "it was news before"
-        return notice
+        return notice and replace(notice, failures=failures)
 
 
 def notifier_of(

@@ -66,11 +66,11 @@ class SendingTrouble:
         with self.reported(channel):
             channel.check()
 
-    def report(self, what: str, problem: str) -> None:
+    def report(self, subject: str, problem: str) -> None:
         now = self.clock.monotonic()
-        if now - self._reported.get(what, -math.inf) >= TROUBLE_EVERY:
-            self._reported[what] = now
-            self.events.emit(NoticeFailed, message=f"{what}: {problem}")
+        if now - self._reported.get(subject, -math.inf) >= TROUBLE_EVERY:
+            self._reported[subject] = now
+            self.events.emit(NoticeFailed, message=f"{subject}: {problem}")
 
 
 def label_of(channel: NoticeChannel) -> str:
@@ -174,8 +174,8 @@ class NoticeSender:
 
     async def put(self, begun: BegunNotice) -> None:
         if len(self._queue) >= MOST_WAITING:
-            what = label_of(self.channel)
-            self.trouble.report(what, f"more than {MOST_WAITING:,} wait; the rest is sent later")
+            problem = f"more than {MOST_WAITING:,} wait; the rest is sent later"
+            self.trouble.report(label_of(self.channel), problem)
             await self._settle([begun], accepted=False)
             return
         self._queue.append(begun)

@@ -198,10 +198,10 @@ def _first_run(fields: Fields, zone: ZoneInfo, start: datetime) -> datetime | No
     here = start.astimezone(zone)
     # At the end of a gap, when the fixed times within it run, the clock shows a later time.
     since = here if fields.follows_clock else (start - _INSTANT).astimezone(zone)
-    found = _first_in_wall_order(fields, zone, start, since.replace(tzinfo=None, fold=0))
+    run = _first_in_wall_order(fields, zone, start, since.replace(tzinfo=None, fold=0))
     change = replay_after(here) if fields.follows_clock else None
-    if change is None or (found is not None and found < change):
-        return found
+    if change is None or (run is not None and run < change):
+        return run
     return _first_run(fields, zone, change)
 
 
@@ -269,10 +269,10 @@ def _read_field(
     """The numbers of one field. `names` are those of `low`, `low` + 1 and so on."""
 
     def number(word: str) -> int:
-        name_of_it = word.lower()
+        lower = word.lower()
         value = int(word) if word.isdigit() else -1
-        if name_of_it in names:
-            value = low + names.index(name_of_it)
+        if lower in names:
+            value = low + names.index(lower)
         if not low <= value <= high:
             allowed = f"use {low}-{high}" + (f" or {names[0]}-{names[-1]}" if names else "")
             raise BadInput(
@@ -341,9 +341,9 @@ def _remedy_of(element: str, names: Sequence[str]) -> str:
         return _QUESTION
     if re.match(r"H\b|.*~", element):
         return "write a fixed number; jitter spreads items"
-    if found := re.fullmatch(r"([a-z]{3}|[0-7])(?:#([1-5])|(L))", element, re.IGNORECASE):
-        day = found[1] if found[1].isalpha() else _WEEKDAYS[int(found[1]) % 7]
-        number = found[2] or "-1"
+    if weekday := re.fullmatch(r"([a-z]{3}|[0-7])(?:#([1-5])|(L))", element, re.IGNORECASE):
+        day = weekday[1] if weekday[1].isalpha() else _WEEKDAYS[int(weekday[1]) % 7]
+        number = weekday[2] or "-1"
         return _RRULE.format(f"BYDAY={number}{day[:2].upper()}")
     if element.upper() == "L":
         return _RRULE.format("BYMONTHDAY=-1")

@@ -104,8 +104,8 @@ class Limits(Struct, frozen=True, kw_only=True):
             plural(self.runs, "run") if self.runs else "",
             f"not {self.blackout}" if self.blackout else "",
         ]
-        said = "; ".join(part for part in parts if part)
-        return f" ({said})" if said else ""
+        words = "; ".join(part for part in parts if part)
+        return f" ({words})" if words else ""
 
     def opens(self, moment: datetime) -> datetime | None:
         """`moment` if it is in no window, else the end of the windows around it. Returns None if
@@ -157,9 +157,9 @@ def limits(
         return Limits(until=until, runs=runs, zone=zone) if until or runs else NONE
     texts, windows = list[str](), list[Window]()
     for part in _BETWEEN.split(blackout):
-        text, found = _read(" ".join(part.split()).lower(), calendars)
+        text, windows_of_part = _read(" ".join(part.split()).lower(), calendars)
         texts.append(text)
-        windows += found
+        windows += windows_of_part
     blackout = ", ".join(texts)
     if len(blackout) > LONGEST_BLACKOUT:
         problem = f"it has {len(blackout):,} characters with its calendars"
@@ -172,16 +172,16 @@ def _read(text: str, calendars: Calendars | None) -> tuple[str, Sequence[Window]
     if (window := _window(text)) is not None:
         return text, [window]
     if calendars is None and (written := _WRITTEN.fullmatch(text)):
-        name, windows = written.groups()
-        calendars = {name: [window_text for window_text in windows.split(",") if window_text]}
+        name, listed = written.groups()
+        calendars = {name: [window_text for window_text in listed.split(",") if window_text]}
     elif _NAME.fullmatch(text):
         name = text
     else:
         raise BadInput("blackout", f"{text[:60]!r} is not a window", _REMEDY)
     if calendars is None:
         return text, []
-    texts, found = _calendar(name, calendars)
-    return f"{name}[{', '.join(texts)}]", found
+    texts, windows = _calendar(name, calendars)
+    return f"{name}[{', '.join(texts)}]", windows
 
 
 def _calendar(name: str, calendars: Calendars) -> tuple[Sequence[str], Sequence[Window]]:
@@ -189,13 +189,13 @@ def _calendar(name: str, calendars: Calendars) -> tuple[Sequence[str], Sequence[
     if name not in calendars:
         problem = f"there is no calendar {name!r}"
         raise BadInput("blackout", problem, f"write it below [calendars]; or {_REMEDY}")
-    texts, found = [" ".join(text.lower().split()) for text in calendars[name]], list[Window]()
+    texts, windows = [" ".join(text.lower().split()) for text in calendars[name]], list[Window]()
     for text in texts:
         window = _window(text)
         if window is None:
             raise BadInput(name, f"{text[:60]!r} is not a window", _REMEDY)
-        found.append(window)
-    return texts, found
+        windows.append(window)
+    return texts, windows
 
 
 def without_windows(text: str) -> str:

@@ -244,10 +244,10 @@ class Expansion:
         skips = 0
         while skips < MOST_SKIPS:
             stream = self._stream(times, start, after)
-            found = next(stream, None)
-            if found is None:
+            wall = next(stream, None)
+            if wall is None:
                 return
-            midnight = found.replace(hour=0, minute=0, second=0)
+            midnight = wall.replace(hour=0, minute=0, second=0)
             day = next(days.replace(dtstart=midnight).xafter(midnight, inc=True), None)
             if day is None:
                 return
@@ -257,7 +257,7 @@ class Expansion:
                 continue
             skips = 0
             tomorrow = midnight + _DAY
-            yield from takewhile(partial(gt, tomorrow), chain((found,), stream))
+            yield from takewhile(partial(gt, tomorrow), chain((wall,), stream))
             after = tomorrow - _SECOND
 
     def _near(self, start: datetime, after: datetime) -> datetime:
@@ -381,18 +381,18 @@ def idle_exclusions(text: str, zone: str | None) -> list[str]:
     not are left out. Raises BadInput.
     """
     rule = RRule(text, zone or zone_in(text) or "UTC")
-    found = _read(rule.rule, rule.zone)
+    recurrence = _read(rule.rule, rule.zone)
     lines = rule.rule.split("\\n")
     in_utc = any(line.startswith("DTSTART") and line.endswith("Z") for line in lines)
     values = ",".join(line.rpartition(":")[2] for line in lines if line.startswith("EXDATE"))
 
     def is_idle(value: str) -> bool:
-        moment = _read_instant(value, found.zone)
+        moment = _read_instant(value, recurrence.zone)
         if isinstance(moment, datetime):
-            return next(found.all_runs(moment - _SECOND), None) != moment
-        begin = first_shown(datetime.combine(moment, time()), found.zone)
-        run = next(found.all_runs(begin - _SECOND), None)
-        return run is None or run > end_of_day(moment, found.zone)
+            return next(recurrence.all_runs(moment - _SECOND), None) != moment
+        begin = first_shown(datetime.combine(moment, time()), recurrence.zone)
+        run = next(recurrence.all_runs(begin - _SECOND), None)
+        return run is None or run > end_of_day(moment, recurrence.zone)
 
     is_sure = in_utc or bool(zone or zone_in(text))
     judged = [
@@ -488,8 +488,8 @@ def read_parts(text: str) -> dict[str, str]:
     if parts["WKST"] not in RULE_DAYS:
         raise _refusal(f"WKST={parts['WKST']} is not a weekday", "use MO, TU, WE, TH, FR, SA, SU")
     for weekday in parts["BYDAY"].split(",") if "BYDAY" in parts else ():
-        found = _WEEKDAY.fullmatch(weekday)
-        if found is None or (found[1] and frequency not in _MONTHS):
+        match = _WEEKDAY.fullmatch(weekday)
+        if match is None or (match[1] and frequency not in _MONTHS):
             raise _refusal(
                 f"BYDAY={weekday} cannot be read with FREQ={frequency}",
                 "use MO, TU, WE, TH, FR, SA, SU; 1MO or -1FR with MONTHLY and YEARLY only",
@@ -531,16 +531,16 @@ def _numbers(value: str) -> list[int]:
 def _read_time(text: str) -> tuple[datetime, bool]:
     """A naive time, and whether it ends in Z."""
     remedy = "write it like 20261231T235900, with a Z at the end for UTC"
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise _refusal(f"{text[:40]!r} is not a time", remedy)
     try:
-        moment = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")  # noqa: DTZ007
+        moment = datetime.strptime(match[1] + (match[2] or "000000"), "%Y%m%d%H%M%S")  # noqa: DTZ007
     except ValueError:
         raise _refusal(f"{text!r} does not exist", remedy) from None
     if not 1000 < moment.year < 9000:
         raise _refusal(f"{text!r} is too far away", remedy)
-    return moment, bool(found[3])
+    return moment, bool(match[3])
 
 
 def _read_instant(text: str, zone: ZoneInfo) -> datetime | date:

@@ -154,13 +154,13 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
     kind, _, rest = match["schedule"].partition(" ")
     if kind not in {"every", "cron", "rrule", "at"}:
         raise BadInput("schedule", f"{text[:60]!r} is of no known kind", "every, cron, rrule or at")
-    found = limits(
+    own_limits = limits(
         until=last_moment(match["until"], zone, "schedule") if match["until"] else None,
         runs=int(match["runs"].replace(",", "")) if match["runs"] else None,
         blackout=match["blackout"],
         zone=zone,
     )
-    schedule = make_schedule(**{kind: rest}, zone=zone, limits=found)
+    schedule = make_schedule(**{kind: rest}, zone=zone, limits=own_limits)
     assert schedule is not None
     return schedule
 
@@ -240,18 +240,18 @@ def due_between(
         return list(islice(takewhile(end.__ge__, slots_after(schedule, begin)), limit + 1))
 
     begin, end = _utc(after), _utc(until)
-    found = slots_in(begin, end)
-    if len(found) <= limit:
-        return found
-    found, step = [], limit * timedelta(seconds=1)
-    while len(found) < limit:
+    last = slots_in(begin, end)
+    if len(last) <= limit:
+        return last
+    last, step = [], limit * timedelta(seconds=1)
+    while len(last) < limit:
         middle = end - min(step, end - begin)
         slots = slots_in(middle, end)
         if len(slots) > limit:
             step /= 2
         else:
-            found, end, step = slots + found, middle, step * 2
-    return found[-limit:]
+            last, end, step = slots + last, middle, step * 2
+    return last[-limit:]
 
 
 def interval_of(schedule: Schedule | None, near: datetime) -> timedelta:

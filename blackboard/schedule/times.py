@@ -205,12 +205,12 @@ def iso_text(text: str, zone: str, field: str, now: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def _on_day(found: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> datetime:
-    day = now.astimezone(zone).date() + timedelta(days=_DAYS[found[1]])
+def _on_day(match: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> datetime:
+    day = now.astimezone(zone).date() + timedelta(days=_DAYS[match[1]])
     try:
-        of_day = time(int(found[2] or 0), int(found[3] or 0))
+        of_day = time(int(match[2] or 0), int(match[3] or 0))
     except ValueError:
-        raise BadInput(field, f"{found[0]!r} is not a time", "00:00 to 23:59") from None
+        raise BadInput(field, f"{match[0]!r} is not a time", "00:00 to 23:59") from None
     return first_shown(datetime.combine(day, of_day), zone)
 
 
