@@ -106,8 +106,7 @@ def _copy(file: str) -> None:
         bare.execute("PRAGMA journal_mode = WAL").fetchone()
         bare.execute("PRAGMA synchronous = NORMAL")
         bare.execute(
-            "CREATE TABLE rows (part, key, etag, boot, touched, data, PRIMARY KEY (part, key)) "
-            "WITHOUT ROWID"
+            "CREATE TABLE rows (part, key, etag, boot, touched, data, PRIMARY KEY (part, key))"
         )
         for start in range(0, len(rows), 1_000):
             bare.execute("BEGIN IMMEDIATE")

@@ -103,7 +103,7 @@ def test_a_log_that_others_read_is_begun_anew_once_it_is_long(
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM rows").fetchone()
-        for number in range(12):
+        for number in range(18):
             run(write(table, f"read-{number:02}"))
         assert log_of(path) > LONG
         reader.execute("COMMIT")
@@ -113,7 +113,7 @@ def test_a_log_that_others_read_is_begun_anew_once_it_is_long(
         run(write(table, "begins anew"))
         assert log_of(path) < LONG
         assert table.trouble == ""
-    assert len(run(rows_of(table, P))) == 14 * 15
+    assert len(run(rows_of(table, P))) == 20 * 15
 
 
 def test_short_commands_beside_a_reader_copy_the_log(path: Path, run: Run) -> None:
