@@ -57,6 +57,8 @@ LAG_RATE = 100
 """Items that become ready in a second."""
 LAG_CYCLE = timedelta(seconds=1)
 FEW_ITEMS, MANY_ITEMS = 10, 5_000
+STRIDE = 7_919
+"""A prime: items that are due one after the other have ids that are so far apart."""
 LONGEST_WAIT = 120.0
 """Seconds until a measurement that does not end is given up."""
 FEEDS = [f"https://example.org/feed-{number}.ics" for number in range(3)]
@@ -350,7 +352,7 @@ async def filled_board(
     apart: timedelta = timedelta(0),
 ) -> BoardTable:
     """A board of one shard with so many items: the first is due so long from now, each other one a
-    little later.
+    little later. As on any board, they are due in another order than that of their ids.
     """
     clock, chance = SystemClock(), SystemChance()
     create = partial(BoardTable.create, table, name=name, shards=1)
@@ -358,9 +360,10 @@ async def filled_board(
     now, spec = await table.now(), encode_spec(SPEC)
     ops: list[Op] = []
     for number in range(items):
-        ready = now + due_in + number * apart
+        turn = number * STRIDE % items
+        ready = now + due_in + turn * apart
         if not due_in:
-            ready -= timedelta(milliseconds=items - number)
+            ready -= timedelta(milliseconds=items - turn)
         item = Item(
             id=f"town-{number:06d}",
             type=item_type,

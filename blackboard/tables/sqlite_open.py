@@ -128,8 +128,8 @@ _RESERVE = 256 << 10
 _NO_WAL = b"\x01\x01"
 """The versions in the header of a file that has never had a log."""
 
-# Rows have some hundred bytes. Where they lie in the index itself (WITHOUT ROWID), few fit a page of
-# it, and each batch writes more pages: workers whose items are due in any order lose a fifth by that.
+# Rows have some hundred bytes. Where they lie in the index itself (WITHOUT ROWID), few fit a page,
+# and each batch writes more pages: a worker whose items are due in any order is slower by a sixth.
 _MAKE = """
 PRAGMA journal_mode = WAL;
 BEGIN;
