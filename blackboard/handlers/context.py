@@ -83,7 +83,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """This run has lost its lock: another run may have begun, or the run was cancelled. The handler
     is stopped soon."""
     stopping: Signal
-    """A pump is to save and return: its partition goes to another worker, or this one ends."""
+    """A pump is to save and return: its partition goes to another worker, or this one ends. True as
+    well when `lost` is."""
     progress: Callable[[int, int], None]
     """`ctx.progress(done, total)`, in any unit; `show` shows it."""
     warn: Callable[[str], None]

@@ -72,9 +72,11 @@ class Holding:
         self.progress = text_of([done, total])
 
     def lose(self, reason: str) -> None:
-        """Reports to the handler that its lock is lost. The first reason counts."""
+        """Reports to the handler that its lock is lost. The first reason counts. A pump may look at
+        `ctx.stopping` alone.
+        """
         self.lost = self.lost or reason
-        self.pass_on()
+        self.ask_to_end(reason)
 
     def ask_to_end(self, reason: str) -> None:
         """Asks a pump to save and return."""

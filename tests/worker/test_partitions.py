@@ -441,7 +441,7 @@ def test_a_pump_whose_lease_ran_out_has_not_failed_whether_it_saves_then_or_not(
         group.fleet.network.away = True
         while not all(held.lost for held in group.hands["ann"].worker.holdings):
             await group.fleet.turn(1.0)
-        group.log.saving = saving
+        group.log.saving = group.log.deaf = saving
         await group.fleet.turn(LOST_GRACE)
         group.fleet.network.away = False
         await group.fleet.turn(4 * ROUND)
@@ -451,6 +451,21 @@ def test_a_pump_whose_lease_ran_out_has_not_failed_whether_it_saves_then_or_not(
         assert [(await group.item(one)).failures for one in names_of(3)] == [0, 0, 0]
 
     story(open_table)
+
+
+@above_the_store
+@sharing(partitions=3)
+async def test_a_pump_that_looks_at_stopping_alone_ends_as_soon_as_its_lease_is_lost(
+    group: Group,
+) -> None:
+    group.log.saving = False
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    group.fleet.network.away = True
+    while not all(held.lost for held in group.hands["ann"].worker.holdings):
+        await group.fleet.turn(1.0)
+    await group.fleet.turn(1.0)
+    assert (group.log.owners, group.log.killed) == ({}, 0)
 
 
 @above_the_store
