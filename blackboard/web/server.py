@@ -124,6 +124,7 @@ class PageServer(uvicorn.Server):
                 http=PageConnection,
                 ws="none",
                 log_config=None,
+                log_level="error",  # a request that is no HTTP is a fault of its client
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,

@@ -371,3 +371,15 @@ def test_a_request_for_another_protocol_is_answered_as_any_other(
 
     serving(story)
     assert caplog.records == []
+
+
+def test_what_is_no_http_is_refused_without_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(pages: Served) -> None:
+        for sent in ("\x16\x03\x01\x02", request("/", "Content-Length: -5")):
+            reader, _ = await pages.sends(sent + "\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+
+    serving(story)
+    assert caplog.records == []
