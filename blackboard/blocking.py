@@ -160,7 +160,7 @@ class Portal:
         try:
             yield entered.result()
         finally:
-            if self._has_thread:  # else no loop could destroy its task
+            if self._has_thread:  # else its task has to stay: no loop could end it
                 self._held.remove(leave)
             leave(None)
 
