@@ -263,12 +263,12 @@ class Scratch:
         return Worked(rate, spent, (processor() - cpu) / done)
 
     async def worked_off(
-        self, items: int, what: Callable[..., Any], *, slots: int, warm: int = 0
+        self, items: int, handler: Callable[..., Any], *, slots: int, warm: int = 0
     ) -> Worked:
         """Runs so many due items with one worker. The rate leaves out the first `warm` runs, in
         which the worker starts its child processes.
         """
-        board = await self._filled(items, what)
+        board = await self._filled(items, handler)
         before, cpu = replace(self._table.requests), processor()
         moments = [self._clock.monotonic()]
         moments += [moment for moment, _ in await self._work(board, slots=slots, runs=items)]
@@ -326,7 +326,7 @@ class Scratch:
     async def _filled(
         self,
         items: int,
-        what: Callable[..., Any],
+        handler: Callable[..., Any],
         *,
         due_in: timedelta = timedelta(0),
         apart: timedelta = timedelta(0),
@@ -336,7 +336,7 @@ class Scratch:
             self._table,
             self._name,
             items,
-            item_type=next(listed.type for listed in HANDLERS.values() if listed.function is what),
+            item_type=next(each.type for each in HANDLERS.values() if each.function is handler),
             due_in=due_in,
             apart=apart,
         )

@@ -224,8 +224,8 @@ class Portal:
         await closed.wait()
 
 
-async def _closed(found: AsyncGenerator[Any]) -> None:
-    await found.aclose()
+async def _closed(elements: AsyncGenerator[Any]) -> None:
+    await elements.aclose()
 
 
 class Proxy(Generic[Inner]):
@@ -268,9 +268,9 @@ def each(
 ) -> Callable[Concatenate[Proxy[Inner], P], Generator[Element]]:
     """A method that returns a generator, from an asynchronous one."""
 
-    def elements(self: Proxy[Inner], found: AsyncGenerator[Element]) -> Generator[Element]:
+    def elements(self: Proxy[Inner], iterator: AsyncGenerator[Element]) -> Generator[Element]:
         async def following() -> tuple[Element, ...]:
-            async for element in found:
+            async for element in iterator:
                 return (element,)
             return ()
 
@@ -278,7 +278,7 @@ def each(
             while got := self._portal.call(following()):
                 yield got[0]
         finally:
-            self._portal.begin(_closed(found))
+            self._portal.begin(_closed(iterator))
 
     @wraps(method)
     def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Generator[Element]:

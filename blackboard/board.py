@@ -138,16 +138,16 @@ async def open_board(
         raise BlackboardError(NO_LOOP) from None
     if name is not None:
         check_board_name(name)
-    found, folder = Settings(), settings_file.current_folder()
+    declared, folder = Settings(), settings_file.current_folder()
     if settings is not None:
-        found, folder = settings_file.find(os.fspath(settings), folder=folder)
+        declared, folder = settings_file.find(os.fspath(settings), folder=folder)
     location = Location(
-        settings=found,
+        settings=declared,
         folder=folder,
-        store=store_of(None if store is None else os.fspath(store), found, folder),
-        name=name_of(name, found),
+        store=store_of(None if store is None else os.fspath(store), declared, folder),
+        name=name_of(name, declared),
         cwd=settings_file.current_folder(),
-        handlers=registry_of(handlers) or load(found.board.jobs, folder),
+        handlers=registry_of(handlers) or load(declared.board.jobs, folder),
     )
     async with opened(location, create=create, shards=shards) as board:
         yield board
@@ -259,8 +259,8 @@ def _verb(method: Callable[P, Answer]) -> Callable[P, Answer]:
         return call(self, *args, **options)
 
     is_iterated, is_awaited = isasyncgenfunction(method), iscoroutinefunction(method)
-    found = iterated if is_iterated else awaited if is_awaited else called
-    return cast(Callable[P, Answer], found)
+    verb = iterated if is_iterated else awaited if is_awaited else called
+    return cast(Callable[P, Answer], verb)
 
 
 def _change(method: Callable[P, Answer]) -> Callable[P, Answer]:
@@ -278,16 +278,16 @@ def _change(method: Callable[P, Answer]) -> Callable[P, Answer]:
         try:
             return await finishing(work, within=CALLER_WAITS)
         except asyncio.CancelledError:
-            what = " of ".join([method.__name__, *map(str, args[:1])])
-            work.add_done_callback(partial(_log_failure, what))
+            called = " of ".join([method.__name__, *map(str, args[:1])])
+            work.add_done_callback(partial(_log_failure, called))
             raise
 
     return cast(Callable[P, Answer], finished)
 
 
-def _log_failure(what: str, work: "asyncio.Future[Any]") -> None:
+def _log_failure(called: str, work: "asyncio.Future[Any]") -> None:
     if not work.cancelled() and (problem := work.exception()):
-        _log.warning("%s, whose caller was cancelled, failed: %s", what, problem)
+        _log.warning("%s, whose caller was cancelled, failed: %s", called, problem)
 
 
 class Board:
@@ -342,8 +342,8 @@ class Board:
             meant = await select(self._table, [pattern])
         except BadInput:  # it means no item
             meant = []
-        found = [item for item in meant if type in {None, item.type}]
-        status = await read_status(self._table, found)
+        chosen = [item for item in meant if type in {None, item.type}]
+        status = await read_status(self._table, chosen)
         for status_of_item in status.statuses:
             if state is None or status_of_item.has(state):
                 yield item_record(status_of_item, self._table.labels(status_of_item.item))

@@ -85,9 +85,9 @@ def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dic
         if item_type not in handlers:
             remedy = f"there are handlers for: {', '.join(sorted(handlers)) or 'none'}"
             raise BadInput("types", f"no handler for {item_type!r}", remedy)
-    taken = {name: found for name, found in handlers.items() if not types or name in types}
-    for found in taken.values():
-        check_importable(found)
+    taken = {name: handler for name, handler in handlers.items() if not types or name in types}
+    for handler in taken.values():
+        check_importable(handler)
     return taken
 
 

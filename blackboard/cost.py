@@ -196,15 +196,15 @@ def rhythms_of(items: Iterable[Item], resolve: Resolve, now: datetime) -> list[R
     """How items run from now on. Left out are items that do not run repeatedly, and those whose
     settings cannot be computed here: `doctor` reports them.
     """
-    found = []
+    rhythms = []
     for item in items:
         try:
             rhythm = rhythm_of(item, settings=resolve(item.type, item.spec), now=now)
         except (BadInput, ValueError):
             continue
         if rhythm is not None:
-            found.append(rhythm)
-    return found
+            rhythms.append(rhythm)
+    return rhythms
 
 
 def _interval(schedule: Schedule, now: datetime) -> timedelta | None:

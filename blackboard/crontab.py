@@ -235,8 +235,8 @@ def _without_chance(expression: str) -> tuple[str, int]:
     """
     fields, spread = expression.split(), 0
     for place, (text, last, minutes) in enumerate(zip(fields, (59, 23), (1, 60), strict=False)):
-        if found := _OF_CHANCE.fullmatch(text):
-            low, high = int(found[1] or 0), int(found[2] or last)
+        if match := _OF_CHANCE.fullmatch(text):
+            low, high = int(match[1] or 0), int(match[2] or last)
             if low <= high <= last:
                 fields[place] = str(low)
                 spread += (high - low) * minutes
@@ -317,21 +317,21 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
     text = text.replace("${", "$${")
     meant_for_cron = {"SHELL", "MAILTO", "RANDOM_DELAY"}
     kept = {name: value for name, value in env.items() if name not in meant_for_cron}
-    found: dict[str, Any] = {"command": text, "shell": True}
+    params: dict[str, Any] = {"command": text, "shell": True}
     if shell != SHELL:
-        found = {"command": [shell, "-c", text]}
+        params = {"command": [shell, "-c", text]}
     if "HOME" in kept:
-        found["cwd"] = kept["HOME"].replace("${", "$${")
+        params["cwd"] = kept["HOME"].replace("${", "$${")
     if kept:
-        found["env"] = {name: value.replace("${", "$${") for name, value in kept.items()}
-    return found
+        params["env"] = {name: value.replace("${", "$${") for name, value in kept.items()}
+    return params
 
 
 def _whole_command(line: str) -> str:
     """What stands before the first `%` that is not escaped."""
-    found = _COMMAND.match(line)
-    assert found is not None  # it matches any text
-    return found[0]
+    match = _COMMAND.match(line)
+    assert match is not None  # it matches any text
+    return match[0]
 
 
 def _command_and_input(line: str) -> tuple[str, str | None]:

@@ -127,8 +127,8 @@ class EventEmitter:
         """Emits the failures of a subscriber to the others. One that fails at this, too, is counted
         and not reported.
         """
-        what = f"{failed.name} fails ({failed.failures}): {failed.problem}"
-        event = self._trouble(failed, what)
+        message = f"{failed.name} fails ({failed.failures}): {failed.problem}"
+        event = self._trouble(failed, message)
         for subscription in tuple(self.subscriptions):
             if subscription is not failed:
                 subscription.takes(event)

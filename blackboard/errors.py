@@ -79,9 +79,9 @@ class StillRuns(BlackboardError):
     saves checkpoints of its own.
     """
 
-    def __init__(self, item_id: str, what: str) -> None:
+    def __init__(self, item_id: str, noun: str) -> None:
         remedy = "`pause` it and wait for its end, or `cancel` it"
-        super().__init__(f"{item_id} runs, and gets no other {what} until its end: {remedy}")
+        super().__init__(f"{item_id} runs, and gets no other {noun} until its end: {remedy}")
 
 
 class Unchangeable(BlackboardError):

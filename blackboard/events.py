@@ -76,16 +76,16 @@ class BoardEvent(Struct, frozen=True):
 
     def line(self) -> dict[str, object]:
         """The values of its line in a log, by name, without the time."""
-        said: dict[str, object] = {
+        fields: dict[str, object] = {
             "level": logging.getLevelName(self.level).lower(),
             "event": self.kind,
             "worker": self.worker,
         }
         if isinstance(self, BoardItemEvent):
-            said |= {"item": self.id, "type": self.type, "fence": self.fence}
+            fields |= {"item": self.id, "type": self.type, "fence": self.fence}
         if message := self.message:
-            said["message"] = message
-        return {**said, **self.details}
+            fields["message"] = message
+        return {**fields, **self.details}
 
 
 class BoardItemEvent(BoardEvent, frozen=True):
@@ -271,10 +271,10 @@ class RunEnded(BoardItemEvent, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        outcome, said = self.run.outcome.value, self.run.error
+        outcome, reason = self.run.outcome.value, self.run.error
         if self.run.skipped is not None:
-            outcome, said = "skipped", self.run.skipped
-        return f"{outcome}: {first_line(said)}" if said else outcome
+            outcome, reason = "skipped", self.run.skipped
+        return f"{outcome}: {first_line(reason)}" if reason else outcome
 
     @property
     def details(self) -> Mapping[str, object]:
@@ -410,8 +410,8 @@ class BoardPaused(BoardEvent, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        said = f": {self.reason}" if self.reason else ""
-        return f"the board was paused by {self.by}{said}; nothing is claimed until it is resumed"
+        because = f": {self.reason}" if self.reason else ""
+        return f"the board was paused by {self.by}{because}; nothing is claimed until it is resumed"
 
 
 class BoardResumed(BoardEvent, frozen=True, kw_only=True):

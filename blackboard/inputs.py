@@ -213,8 +213,8 @@ def checkpoint_text(value: Any, *, limit: int) -> str:
     except BadInput as problem:
         raise BadInput("checkpoint", problem.problem, problem.remedy) from None
     if (size := units(text)) > limit:
-        said = f"it is {size:,} characters of JSON"
-        raise BadInput("checkpoint", said, f"at most {limit:,} can be kept")
+        too_much = f"it is {size:,} characters of JSON"
+        raise BadInput("checkpoint", too_much, f"at most {limit:,} can be kept")
     return text
 
 

@@ -234,8 +234,8 @@ class Item(Work, frozen=True, kw_only=True):
         """Whether a person has acknowledged that its last run failed."""
         if not self.failures or self.running:
             return False
-        found = decoded_as(Acknowledgement, self.acknowledged)
-        return found is not None and found.fence == self.fence
+        mark = decoded_as(Acknowledgement, self.acknowledged)
+        return mark is not None and mark.fence == self.fence
 
     @property
     def is_skipped(self) -> bool:

@@ -38,5 +38,5 @@ def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bo
 
 def named(kind: str, item_type: str, labels: Labels) -> Collection[str]:
     """The tags, the owner or the type of an item; none for another kind."""
-    found = {"tag": labels.tags, "owner": (labels.owner,), "type": (item_type,)}
-    return found.get(kind, ())
+    names = {"tag": labels.tags, "owner": (labels.owner,), "type": (item_type,)}
+    return names.get(kind, ())

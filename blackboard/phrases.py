@@ -105,8 +105,8 @@ def command(verb: str, *ids: str, board: str = "") -> str:
     typed = shlex.join(ids)
     if any(item_id.startswith("-") for item_id in ids):
         typed = f"-- {typed}"
-    there = f"--board {board} " if board else ""
-    return f"`blackboard {there}{verb} {typed}`"
+    option = f"--board {board} " if board else ""
+    return f"`blackboard {option}{verb} {typed}`"
 
 
 def first_line(text: str) -> str:

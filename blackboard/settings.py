@@ -299,14 +299,14 @@ def read_bytes(file: Path | None, *, field: str) -> bytes:
     """What a file holds; None: what the standard input has. Raises BadInput with this `field` where
     it cannot be read, and where it is longer than LARGEST_FILE: a device may have no end.
     """
-    what = file or "the standard input"
+    name = file or "the standard input"
     try:
         with file.open("rb") if file else nullcontext(sys.stdin.buffer) as stream:
             data = stream.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise BadInput(field, f"{what}: {error.strerror}", "name a file that can be read") from None
+        raise BadInput(field, f"{name}: {error.strerror}", "name a file that can be read") from None
     if len(data) > LARGEST_FILE:
-        raise BadInput(field, f"{what} has more than {LARGEST_FILE:,} bytes", "divide it")
+        raise BadInput(field, f"{name} has more than {LARGEST_FILE:,} bytes", "divide it")
     return data
 
 
@@ -493,18 +493,18 @@ def resolver(settings: Settings, handlers: Mapping[str, Handler], *, unread: str
     cached: dict[tuple[str, str], RunSettings] = {}
 
     def resolved(item_type: str, spec: str) -> RunSettings:
-        found = cached.get((item_type, spec))
-        if found is None:
+        entry = cached.get((item_type, spec))
+        if entry is None:
             if len(cached) >= MOST_REMEMBERED:
                 cached.clear()
             own = decode_spec(spec)
             bare = encode_spec(msgspec.structs.replace(own, params={})) if own.params else spec
-            found = cached.get((item_type, bare)) or _resolved(settings, handlers, item_type, bare)
-            if unread and found.schedule is None:
+            entry = cached.get((item_type, bare)) or _resolved(settings, handlers, item_type, bare)
+            if unread and entry.schedule is None:
                 problem = f"{unread}; {item_type!r} may have its schedule there"
                 raise BadInput("jobs", problem, "mend that first, or say when the item runs")
-            cached[item_type, spec] = cached[item_type, bare] = found
-        return found
+            cached[item_type, spec] = cached[item_type, bare] = entry
+        return entry
 
     return resolved
 
@@ -515,28 +515,28 @@ def _resolved(
     table = settings.types.get(item_type, TypeTable())
     handler = handlers.get(item_type)
 
-    def said(name: str) -> Any:
+    def value_of(name: str) -> Any:
         """An option of the type, which no item has."""
-        found = getattr(table, name)
-        return getattr(handler, name, None) if found is None else found
+        value = getattr(table, name)
+        return getattr(handler, name, None) if value is None else value
 
     layers: list[Spec] = [decode_spec(spec), table]
     if handler is not None:
         layers.append(handler.spec)
     layers.append(Spec(stale_after=settings.board.stale_after))
-    found = resolve(
+    resolved = resolve(
         layers,
-        fenced=bool(said("fenced")),
-        slots=said("slots"),
-        concurrency=concurrency_of(said("concurrency"), said("key")),
-        default_first=said("first"),
+        fenced=bool(value_of("fenced")),
+        slots=value_of("slots"),
+        concurrency=concurrency_of(value_of("concurrency"), value_of("key")),
+        default_first=value_of("first"),
         calendars=settings.calendars,
     )
     endless = handler is not None and handler.pump is not None
-    if endless and found.concurrency is not None:
+    if endless and resolved.concurrency is not None:
         problem = f"{item_type!r} is a group of partitions, each of which has one pump"
         raise BadInput("concurrency", problem, "leave out concurrency and key")
-    if endless and found.slots is not None:
+    if endless and resolved.slots is not None:
         problem = f"{item_type!r} is a group of partitions, and a worker serves its share of them"
         raise BadInput("slots", problem, "leave out slots")
     wrong = next((name for name in OF_ITS_TIMES if getattr(table, name) is not None), "")
@@ -544,4 +544,4 @@ def _resolved(
         none = "time limit" if wrong == "timeout" else "schedule"
         problem = f"{item_type!r} is a group of partitions, which are held and have no {none}"
         raise BadInput(wrong, problem, f"leave out {wrong}")
-    return replace(found, has_handler=handler is not None, endless=endless)
+    return replace(resolved, has_handler=handler is not None, endless=endless)

@@ -236,8 +236,8 @@ def rewrite_spec(text: str, spec: Spec) -> str:
 
 def unknown_fields(text: str) -> dict[str, Any]:
     """The fields of a newer version in a spec that can be decoded."""
-    found: dict[str, Any] = msgspec.json.decode(text)
-    return {name: found[name] for name in found if name not in Spec.__struct_fields__}
+    fields: dict[str, Any] = msgspec.json.decode(text)
+    return {name: fields[name] for name in fields if name not in Spec.__struct_fields__}
 
 
 def decode_spec(text: str) -> Spec:
@@ -278,24 +278,24 @@ def resolve(
     Raises BadInput naming the field.
     """
 
-    def said(name: str) -> Any:
+    def value(name: str) -> Any:
         return next(
             (value for layer in layers if (value := getattr(layer, name)) is not None), None
         )
 
     def duration(name: str) -> timedelta | None:
-        text = said(name)
+        text = value(name)
         return None if text is None else parse_duration(text, name)
 
     scheduled = next((layer for layer in layers if layer.has_schedule), Spec())
     rrule = scheduled.rrule
     of_rule = zone_in(rrule) if isinstance(rrule, str) else None  # no text: refused later
-    zone = said("timezone") or of_rule or "UTC"
-    until = said("until")
+    zone = value("timezone") or of_rule or "UTC"
+    until = value("until")
     bounds = limits(
         until=None if until is None else last_moment(until, zone, "until"),
-        runs=_number("max_runs", said("max_runs"), lowest=1, highest=1_000_000),
-        blackout=said("blackout"),
+        runs=_number("max_runs", value("max_runs"), lowest=1, highest=1_000_000),
+        blackout=value("blackout"),
         zone=zone,
         calendars=calendars,
     )
@@ -311,21 +311,21 @@ def resolve(
         schedule=schedule,
         timezone=zone,
         timeout=duration("timeout"),
-        stale_after=_lease(said("stale_after")),
-        retries=_number("retries", said("retries")) or 0,
+        stale_after=_lease(value("stale_after")),
+        retries=_number("retries", value("retries")) or 0,
         backoff=duration("backoff") or DEFAULT_BACKOFF,
         jitter=duration("jitter") or timedelta(0),
-        missed=_missed(said("missed")),
-        missed_limit=_number("missed_limit", said("missed_limit"), lowest=1, highest=1_000) or 100,
+        missed=_missed(value("missed")),
+        missed_limit=_number("missed_limit", value("missed_limit"), lowest=1, highest=1_000) or 100,
         missed_after=duration("missed_after") or DEFAULT_MISSED_AFTER,
         fenced=fenced,
         slots=slots,
         concurrency=concurrency,
-        priority=_number("priority", said("priority"), lowest=-100, highest=100) or 0,
+        priority=_number("priority", value("priority"), lowest=-100, highest=100) or 0,
         labels=Labels(
-            description=said("description") or "",
-            owner=said("owner") or "",
-            tags=tuple(dict.fromkeys(said("tags") or ())),
+            description=value("description") or "",
+            owner=value("owner") or "",
+            tags=tuple(dict.fromkeys(value("tags") or ())),
         ),
         first=default_first,
     )
@@ -334,10 +334,10 @@ def resolve(
 def _lease(text: str | None) -> timedelta | Literal["interval"] | None:
     if text is None or text == INTERVAL:
         return INTERVAL if text else None
-    found = parse_duration(text, "stale_after")
-    if found < SHORTEST_LEASE:
+    lease = parse_duration(text, "stale_after")
+    if lease < SHORTEST_LEASE:
         raise BadInput("stale_after", f"{text!r} is too short", "3s at the least")
-    return found
+    return lease
 
 
 def _number(name: str, value: int | None, *, lowest: int = 0, highest: int = 10_000) -> int | None:
@@ -368,8 +368,8 @@ def check_spec(spec: Spec) -> None:
             raise BadInput(name, "it is empty", "leave it out to say nothing")
     check_params(spec.params)
     _check_labels(spec)
-    found = resolve([spec])
-    if isinstance(found.schedule, Every) and found.jitter > found.schedule.interval:
+    settings = resolve([spec])
+    if isinstance(settings.schedule, Every) and settings.jitter > settings.schedule.interval:
         problem = f"{spec.jitter!r} is longer than the interval, {spec.every!r}"
         raise BadInput("jitter", problem, "give at most the interval")
 

@@ -120,8 +120,8 @@ def _file_of(url: str) -> Path | None:
 
 def _split(rest: str) -> tuple[str, str]:
     """A path, and the options behind it."""
-    found = _WITH_OPTIONS.fullmatch(rest)
-    return (found[1], found[2]) if found else (rest, "")
+    match = _WITH_OPTIONS.fullmatch(rest)
+    return (match[1], match[2]) if match else (rest, "")
 
 
 def resolve_path(url: str, folder: Path) -> str:

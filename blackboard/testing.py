@@ -243,15 +243,15 @@ def _emulator(config: pytest.Config) -> Emulator:
     """The emulator, started at first use, stopped with pytest. Were it a fixture that the others
     need, tests would have to import it, too.
     """
-    found = config.stash.get(_EMULATOR, None)
-    if found is None:
+    emulator = config.stash.get(_EMULATOR, None)
+    if emulator is None:
         if not has_node() and not (
             os.environ.get("CI") or os.environ.get("BLACKBOARD_NEEDS_AZURITE")
         ):
             pytest.skip("Azurite needs Node: pip install 'blackboard-scheduler[azurite]'")
-        found = config.stash[_EMULATOR] = start()
-        config.add_cleanup(found.stop)
-    return found
+        emulator = config.stash[_EMULATOR] = start()
+        config.add_cleanup(emulator.stop)
+    return emulator
 
 
 def _inline(handler: Handler, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> Handler:

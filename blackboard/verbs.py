@@ -33,11 +33,11 @@ def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:
     return Answer(item=item, words=words, changed=False, no=no)
 
 
-def _is_another(item: Item, state: str, fence: int | None, *, there: int) -> Answer | None:
+def _is_another(item: Item, state: str, fence: int | None, *, current: int) -> Answer | None:
     """The answer where the run, or the lock, has another fence than the one that is meant."""
-    if fence in {None, there}:
+    if fence in {None, current}:
         return None
-    return _unchanged(item, f"{state} with fence {fence}, but {there}: left as it is", no=True)
+    return _unchanged(item, f"{state} with fence {fence}, but {current}: left as it is", no=True)
 
 
 async def _pause(board: BoardTable, item: Item, mark: Mark, _fence: int | None) -> Answer:
@@ -62,7 +62,7 @@ async def _resume(board: BoardTable, item: Item, mark: Mark, _fence: int | None)
 async def _cancel(board: BoardTable, item: Item, mark: Mark, fence: int | None) -> Answer:
     if not item.running:
         return _unchanged(item, "does not run", no=True)
-    if another := _is_another(item, "does not run", fence, there=item.fence):
+    if another := _is_another(item, "does not run", fence, current=item.fence):
         return another
     done = await edits.cancel(board, item.id, mark, fence=item.fence)
     if not done.changed:
@@ -76,7 +76,7 @@ async def _unlock(board: BoardTable, item: Item, mark: Mark, fence: int | None) 
     lock = await board.lock(item.id)
     if lock is None:
         return _unchanged(item, "is not locked", no=True)
-    if another := _is_another(item, "is not locked", fence, there=lock.fence):
+    if another := _is_another(item, "is not locked", fence, current=lock.fence):
         return another
     done = await edits.unlock(board, item.id, mark, fence=lock.fence)
     if not done.changed:

@@ -123,7 +123,7 @@ def explain(status: ItemStatus, facts: Circumstances) -> Explanation:
     """The decision about an item, and its reasons."""
     item, lock = status.item, status.lock
     move = _move(status, facts)
-    found = {
+    lines = {
         "schedule": _schedule(item, facts),
         "version": NEWER if _is_newer(item) else "",
         "started": _started(item, facts) if item.running else "",
@@ -145,7 +145,7 @@ def explain(status: ItemStatus, facts: Circumstances) -> Explanation:
     return Explanation(
         move=move,
         headline=_headline(status, move, facts),
-        facts=tuple((label, fact) for label, fact in found.items() if fact),
+        facts=tuple((label, fact) for label, fact in lines.items() if fact),
     )
 
 
@@ -239,8 +239,8 @@ def _due(item: Item, facts: Circumstances) -> str:
     if item.attempt > 1:
         most = facts.settings.retries + 1 if facts.settings else 0
         tries = f" of {most}" if item.attempt <= most else ""  # a handler may request more
-        what = f"attempt {item.attempt}{tries} at the run that was due at {slot}"
-        return f"{what} may start at {exactly(item.ready, facts.now)}, after backing off"
+        retry = f"attempt {item.attempt}{tries} at the run that was due at {slot}"
+        return f"{retry} may start at {exactly(item.ready, facts.now)}, after backing off"
     if item.is_unscheduled:
         text = f"{slot}, by request"
         if item.start is not None and item.slot <= item.start:  # the row does not tell these apart
@@ -367,10 +367,10 @@ def _checkpoint(item: Item) -> str:
 
 
 def _progress(lock: Lock) -> str:
-    found = decoded_as(Progress, lock.progress)
-    if found is None:
+    progress = decoded_as(Progress, lock.progress)
+    if progress is None:
         return ""
-    done, total = found
+    done, total = progress
     return f"{done:g} of {total:g}" if total else f"{done:g}"
 
 
@@ -640,7 +640,7 @@ async def _occupants(
         if lock.owner in held:
             held[lock.owner].append(lock)
     of_type = settings.slots if settings else None
-    found, has_others = list[str](), False
+    ids, has_others = list[str](), False
     for worker in workers:
         locks = held[worker.owner]
         if len(locks) < worker.slots:
@@ -648,8 +648,8 @@ async def _occupants(
             if of_type is None or len(locks) < of_type:
                 return _Occupants()
             has_others = True
-        found += [lock.id for lock in locks]
-    return _Occupants(tuple(found), has_others)
+        ids += [lock.id for lock in locks]
+    return _Occupants(tuple(ids), has_others)
 
 
 async def read_one(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]:

@@ -253,10 +253,10 @@ def called(args: list[str] | None = None) -> int:
     except BlackboardError as error:
         return _failed(as_typed(str(error)), error.exit_code)
     except Exception as error:
-        found = _failure(error)
-        if found is None:
+        failure = _failure(error)
+        if failure is None:
             raise
-        message, code = found
+        message, code = failure
         return _failed(as_typed(message), code)
     return result if isinstance(result, int) else 0
 

@@ -59,10 +59,10 @@ def azurite_command(
                     emit(record, in_a_line=True)
                 else:
                     click.echo(_instructions(emulator.url, location))
-            said = emulator.wait()
+            output = emulator.wait()
         except KeyboardInterrupt:
             return 0
-    raise StoreProblem(f"Azurite has ended; it said:\n{said}")
+    raise StoreProblem(f"Azurite has ended; it said:\n{output}")
 
 
 def _instructions(url: str, location: str | None) -> str:

@@ -54,28 +54,28 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     session = Session.start(chosen)
     collect_seldom()  # as in a worker
 
-    found: list[bench.Measurement] = []
+    measurements: list[bench.Measurement] = []
 
     async def measure() -> None:
         steps = count()
         with progress("measuring", bench.STEPS, at_once=True) as done:
 
-            def measuring(what: str) -> None:
+            def measuring(step: str) -> None:
                 if is_shown():
-                    done.begun(f"measuring {what}", share=next(steps) / bench.STEPS)
+                    done.begun(f"measuring {step}", share=next(steps) / bench.STEPS)
                 else:
-                    note(f"measuring {what} ...")
+                    note(f"measuring {step} ...")
 
             async for measurement in bench.measure(session.store, measuring, seconds=seconds):
-                found.append(measurement)  # noqa: PERF401 - one by one: it may end by an error
+                measurements.append(measurement)  # noqa: PERF401 - one by one: it may end by an error
 
     try:
         completed(measure())
     finally:  # what was measured is shown, whatever ended it
-        if found and chosen.json:
-            emit([view(measurement) for measurement in found])
-        elif found:
-            click.echo(table_text(COLUMNS, [line(measurement) for measurement in found], fold=True))
+        if measurements and chosen.json:
+            emit([*map(view, measurements)])
+        elif measurements:
+            click.echo(table_text(COLUMNS, [*map(line, measurements)], fold=True))
     return 0
 
 

@@ -122,9 +122,9 @@ class BoardView:
             await self._read_item(self.state.opened.item.id)
             return
         query, limit = self.state.query(self._base), self.state.limit
-        found = await query.read(self._table, limit=limit)
+        items = await query.read(self._table, limit=limit)
         if self.state.query(self._base) == query:  # if not, the loop reads again at once
-            self.state = read(self.state, found)
+            self.state = read(self.state, items)
 
     async def _read_item(self, item_id: str) -> None:
         item = await self._table.found(item_id)
@@ -173,10 +173,10 @@ class BoardView:
         return [*on_screen, self._bottom(width, [part, "Esc back, ? keys"])]
 
     def _list(self, width: int, height: int) -> Sequence[Line]:
-        found = self.state.found
+        listed = self.state.found
         head: list[Line] = []
-        if found is not None and found.paused:
-            head = [[(paused_words(found.paused, found.now), Style.LATE)]]
+        if listed is not None and listed.paused:
+            head = [[(paused_words(listed.paused, listed.now), Style.LATE)]]
         page = height - len(head) - 3  # the titles, the summary, the bottom line
         self.state = sized(self.state, page)
         state = self.state
@@ -186,15 +186,15 @@ class BoardView:
 
     def _rows(self, state: Watching, width: int) -> list[Line]:
         """The titles, and the items on the screen; the chosen one is marked."""
-        found = state.found
-        if found is None:
+        listed = state.found
+        if listed is None:
             return [[("reading the board ...", Style.QUIET)]]
         if not state.items:
             words = "no item matches; Esc takes the filter away" if state.filter else "no items"
             return [[(words, Style.QUIET)]]
         on_screen = state.items[state.top : state.top + state.page]
-        times = ShownTimes(found.now, self._absolute)
-        rows = [item_cells(status, times, held=found.held) for status in on_screen]
+        times = ShownTimes(listed.now, self._absolute)
+        rows = [item_cells(status, times, held=listed.held) for status in on_screen]
         lines = list(table(times.columns(ITEM_COLUMNS), rows, width=max(width - len(MARK), 1)))
         marked = [_marked(line, " " * len(MARK)) for line in lines]
         at = state.chosen - state.top + 1
@@ -204,15 +204,15 @@ class BoardView:
         return marked
 
     def _summary(self, width: int) -> Line:
-        state, found = self.state, self.state.found
-        if found is None:
+        state, listed = self.state, self.state.found
+        if listed is None:
             return ()
         last = min(state.top + state.page, state.total)
         place = f"{state.top + 1:,}-{last:,} of {state.total:,}" if state.total > state.page else ""
-        words = (found_summary(found) or "0 items").split(", ")
+        words = (found_summary(listed) or "0 items").split(", ")
         while len(words) > 1 and len(f"{', '.join(words)}   {place}") > width:
             words.pop()
-        parts = [", ".join(words), place, f"{found.now:%H:%M:%SZ}"]
+        parts = [", ".join(words), place, f"{listed.now:%H:%M:%SZ}"]
         return [(fitting(parts, width), Style.TITLE)]
 
     def _filters(self) -> list[str]:

@@ -58,27 +58,27 @@ def check_command(
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:
             status = await read_selected(board, ids, exact=chosen.exact, overdue_after=overdue)
-            found, there = await read_alarms(board, status, types=types, with_groups=not ids)
+            checked, names = await read_alarms(board, status, types=types, with_groups=not ids)
         if not ids:
-            unmatched = [name for name in types if name not in there]
+            unmatched = [name for name in types if name not in names]
             session.check_types(unmatched, {read.item.type for read in status.statuses})
-        return found
+        return checked
 
-    found = asyncio.run(read())
+    checked = asyncio.run(read())
     if chosen.json:
         emit(
             {
-                "well": not found.alarms,
-                "items": found.items,
-                "board_paused": found.paused,
-                "problems": found.alarms,
+                "well": not checked.alarms,
+                "items": checked.items,
+                "board_paused": checked.paused,
+                "problems": checked.alarms,
             }
         )
     else:
-        if found.paused:
-            click.echo(wrapped(paused_words(found.paused, found.now), margin="  "))
-        click.echo("\n".join(_alarm_lines(found.alarms, items=found.items)))
-    return 1 if found.alarms else 0
+        if checked.paused:
+            click.echo(wrapped(paused_words(checked.paused, checked.now), margin="  "))
+        click.echo("\n".join(_alarm_lines(checked.alarms, items=checked.items)))
+    return 1 if checked.alarms else 0
 
 
 def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:

@@ -27,12 +27,12 @@ PATIENCE = 2.0
 """Seconds to wait for the store, at most."""
 
 
-def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
+def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionItem]:
     """The completions of a text: `what` is "ids", "types", "jobs", "zones", "groups", "elections",
     "owner" or "tag".
     """
     with suppress(Exception):
-        match what:
+        match subject:
             case "types":
                 return _like(_types(Session.start(_chosen(ctx))), start)
             case "jobs":
@@ -41,14 +41,14 @@ def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
             case "zones":
                 return _like(available_timezones(), start)
             case _:
-                found = asyncio.run(_on_board(what, _chosen(ctx), start))
-                return [CompletionItem(value) for value in found]
+                values = asyncio.run(_on_board(subject, _chosen(ctx), start))
+                return [CompletionItem(value) for value in values]
     return []
 
 
-async def _on_board(what: str, chosen: Chosen, start: str) -> list[str]:
+async def _on_board(subject: str, chosen: Chosen, start: str) -> list[str]:
     async with asyncio.timeout(PATIENCE), Session.start(chosen).open() as board:
-        match what:
+        match subject:
             case "groups":
                 return [group for group in await group_names(board) if group.startswith(start)]
             case "elections":
@@ -60,25 +60,25 @@ async def _on_board(what: str, chosen: Chosen, start: str) -> list[str]:
                 return await _ids_like(board, start)
             case _:
                 before, comma, name = start.rpartition(",")  # of several tags, the last
-                return [f"{before}{comma}{value}" for value in await _named(board, what, name)]
+                return [f"{before}{comma}{value}" for value in await _named(board, subject, name)]
 
 
 async def _named(board: BoardTable, kind: str, start: str) -> list[str]:
     """The tags, owners or types with a beginning that the first items of the board have."""
-    found, read = set[str](), 0
+    names, read = set[str](), 0
     async for item in board.items():
-        found.update(named(kind, item.type, board.labels(item)))
+        names.update(named(kind, item.type, board.labels(item)))
         read += 1
         if read == MOST_READ:
             break
     return sorted(
-        value for value in found if value and value.startswith(start) and value.isprintable()
+        value for value in names if value and value.startswith(start) and value.isprintable()
     )
 
 
 def _like(values: Iterable[str], start: str) -> list[CompletionItem]:
-    found = sorted(value for value in set(values) if value.lower().startswith(start.lower()))
-    return [CompletionItem(value) for value in found]
+    alike = sorted(value for value in set(values) if value.lower().startswith(start.lower()))
+    return [CompletionItem(value) for value in alike]
 
 
 def _types(session: Session) -> set[str]:
@@ -91,9 +91,9 @@ def _chosen(ctx: click.Context) -> Chosen:
     chosen = Chosen()
     context: click.Context | None = ctx
     while context is not None:
-        said = context.params.get
+        value_of = context.params.get
         chosen = chosen.under(
-            Chosen(store=said("store"), board=said("board"), config=said("config"))
+            Chosen(store=value_of("store"), board=value_of("board"), config=value_of("config"))
         )
         context = context.parent
     return chosen
@@ -101,5 +101,5 @@ def _chosen(ctx: click.Context) -> Chosen:
 
 async def _ids_like(board: BoardTable, start: str) -> list[str]:
     """Ids with a beginning, read by range: a large board answers as fast as a small one."""
-    found = await first_items(board, MOST, beginning=start)
-    return [item.id for item in found if item.id.isprintable()]
+    items = await first_items(board, MOST, beginning=start)
+    return [item.id for item in items if item.id.isprintable()]

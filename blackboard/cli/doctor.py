@@ -61,10 +61,10 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
     )
 
     async def examined() -> DoctorReport:
-        what = "examining rows" if not repair else "examining and repairing rows"
+        label = "examining rows" if not repair else "examining and repairing rows"
         async with AsyncExitStack() as stack:
             try:
-                opened = reading(session.board(), what, whole=True)
+                opened = reading(session.board(), label, whole=True)
                 board = await stack.enter_async_context(opened)
             except BadRow as bad:
                 return unopened(session.name, bad)

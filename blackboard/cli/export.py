@@ -43,13 +43,13 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     async def read() -> tuple[list[Item], datetime, bool]:
         async with reading(session.board(), "reading items") as board:
             if ids:
-                found = await select(board, ids, exact=chosen.exact)
+                chosen_items = await select(board, ids, exact=chosen.exact)
             else:
-                found = [item async for item in board.items()]
-            return found, await board.table.now(), not board.unreadable and not board.newer
+                chosen_items = [item async for item in board.items()]
+            return chosen_items, await board.table.now(), not board.unreadable and not board.newer
 
-    found, now, is_whole = asyncio.run(read())
-    items = [item for item in found if _can_be_declared(item)]
+    chosen_items, now, is_whole = asyncio.run(read())
+    items = [item for item in chosen_items if _can_be_declared(item)]
     if chosen.json:
         emit([declared(item) for item in items])
     else:
@@ -59,7 +59,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
             names = few_of([*unknown])
             warn(f"{shown(item.id)} is written without what a newer version added: {names}")
     _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
-    return int(not is_whole or len(items) < len(found))
+    return int(not is_whole or len(items) < len(chosen_items))
 
 
 def _can_be_declared(item: Item) -> bool:

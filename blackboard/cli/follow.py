@@ -130,8 +130,8 @@ def _what_it_waits_for(item: Item, able: Sequence[Member], around: _Around) -> s
     if item.running:
         return f"runs ({item.owner})"
     if item.attempt > 1 and item.ready > around.at:
-        said = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
-        return f"{said}; attempt {item.attempt} may start at {stamp(item.ready)}"
+        ending = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
+        return f"{ending}; attempt {item.attempt} may start at {stamp(item.ready)}"
     if not able:
         return f"waits for a worker that takes {item.type}: none is at work"
     if around.paused:
@@ -184,5 +184,5 @@ async def follow(
 
 
 def _outcome_words(run: Run) -> str:
-    said = (run.result, first_line(run.error))
-    return ": ".join(filter(None, (f"{run.outcome.value} in {span(run.duration)}", *said)))
+    details = (run.result, first_line(run.error))
+    return ": ".join(filter(None, (f"{run.outcome.value} in {span(run.duration)}", *details)))

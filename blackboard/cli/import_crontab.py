@@ -62,21 +62,21 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     zone, doubt = (find_zone(tz).key, "") if tz else zone_of_host()
     if doubt:
         warn(f"{doubt}; --tz names another")
-    found = Crontab(zone, user or "")
+    crontab = Crontab(zone, user or "")
     data = read_bytes(None if file == "-" else Path(file), field="file")
-    found.read(data.decode("utf-8-sig", "surrogateescape"))  # a byte that is not UTF-8 stays
+    crontab.read(data.decode("utf-8-sig", "surrogateescape"))  # a byte that is not UTF-8 stays
     system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
-    users = [] if user else found.check_users(system=system)
-    _warn_of_left(found, file)
-    if found.problems:
-        for number, problem in sorted(found.problems.items()):
+    users = [] if user else crontab.check_users(system=system)
+    _warn_of_left(crontab, file)
+    if crontab.problems:
+        for number, problem in sorted(crontab.problems.items()):
             note(f"{file}:{number}: {problem}")
         return 2
-    _warn_of_meanings(found, file, users)
+    _warn_of_meanings(crontab, file, users)
     if chosen.json:
-        emit(found.items)
+        emit(crontab.items)
     else:
-        click.echo("\n".join(_lines(found.items, file=file, zone=zone)), nl=False)
+        click.echo("\n".join(_lines(crontab.items, file=file, zone=zone)), nl=False)
     return 0
 
 
@@ -86,31 +86,31 @@ def _lines(items: Sequence[dict[str, Any]], *, file: str, zone: str) -> Iterator
         yield item_text(item)
 
 
-def _warn_of_left(found: Crontab, file: str) -> None:
+def _warn_of_left(crontab: Crontab, file: str) -> None:
     """Warns of the lines that are no items. Raises BadInput where all are of other users."""
-    if found.others:
-        names = ", ".join(sorted(set(found.others)))
-        if not (found.items or found.left_out or found.problems):
-            problem = f"no line of {file} is of {found.user!r}: the sixth words are {names}"
+    if crontab.others:
+        names = ", ".join(sorted(set(crontab.others)))
+        if not (crontab.items or crontab.left_out or crontab.problems):
+            problem = f"no line of {file} is of {crontab.user!r}: the sixth words are {names}"
             raise BadInput("user", problem, "leave --user out where lines name no user")
-        warn(f"{file}: left out are {plural(len(found.others), 'line')} of other users ({names})")
-    for line in found.left_out:
+        warn(f"{file}: left out are {plural(len(crontab.others), 'line')} of other users ({names})")
+    for line in crontab.left_out:
         warn(f"{file}:{line}")
 
 
-def _warn_of_meanings(found: Crontab, file: str, users: Sequence[str]) -> None:
+def _warn_of_meanings(crontab: Crontab, file: str, users: Sequence[str]) -> None:
     """Warns of what may be meant otherwise than it is taken. `users` are what may be some."""
     if users:
         words = _some([repr(name) for name in users])
         warn(f"{file}: what may be a user begins a command ({words}): if so, {TAKE_ONE}")
-    zones = [(item["params"].get("env", {}).get("TZ"), item["timezone"]) for item in found.items]
+    zones = [(item["params"].get("env", {}).get("TZ"), item["timezone"]) for item in crontab.items]
     for name in dict.fromkeys(name for name, of_times in zones if name not in {None, of_times}):
         words = f"TZ={name} is a variable of the commands"
         warn(f"{file}: {words}, and not the zone of their times: for that write CRON_TZ")
-    if found.doubled:
+    if crontab.doubled:
         words = r"`\\` in a command is a `\`, as to Debian's cron; to cronie it is both"
-        warn(f"{file}:{_some([str(number) for number in found.doubled])}: {words}")
-    for item in found.items:
+        warn(f"{file}:{_some([str(number) for number in crontab.doubled])}: {words}")
+    for item in crontab.items:
         if words := idle_steps(item["cron"]):
             warn(f"{shown(item['id'])}: {words}")
 

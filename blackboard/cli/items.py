@@ -139,10 +139,10 @@ async def _add(
         check_size(spec, limit=board.table.max_value)
         tombstones = dict[str, Item]()
         for item_id in ids:  # all or none: one id that is taken refuses them all
-            if (there := await board.item(item_id)) is not None:
-                if there.state is not State.REMOVED:
+            if (other := await board.item(item_id)) is not None:
+                if other.state is not State.REMOVED:
                     raise AlreadyThere(item_id)
-                tombstones[item_id] = there
+                tombstones[item_id] = other
         await _warn_unserved(session, board, item_type)
         warn_idle_steps([spec])
         settings = board.resolve(item_type, encode_spec(spec))
@@ -319,10 +319,10 @@ async def _warn_unserved(session: Session, board: BoardTable, item_type: str) ->
 
 def _changes(before: Item, after: Item) -> list[str]:
     """What an edit has changed; where it says no other schedule, also that of its type since."""
-    found = differences(spec_of(before), spec_of(after))
-    if not {difference.field for difference in found} & {*OF_ITS_SCHEDULE}:
-        found = [*found, *replanned(before, after.schedule, after.timezone)]
-    changes = [difference.words for difference in found]
+    changed = differences(spec_of(before), spec_of(after))
+    if not {difference.field for difference in changed} & {*OF_ITS_SCHEDULE}:
+        changed = [*changed, *replanned(before, after.schedule, after.timezone)]
+    changes = [difference.words for difference in changed]
     if before.first != after.first and after.first:
         changes.append(f"first {stamp(before.planned)} -> {stamp(after.first)}")
     for name in ("type", "checkpoint"):

@@ -92,12 +92,12 @@ def _listed(chosen: Chosen, read: Callable[[BoardTable], Awaitable[Listing]]) ->
         async with session.board() as board:
             return await read(board)
 
-    found = asyncio.run(once())
+    listing = asyncio.run(once())
     if chosen.json:
-        emit(found.records)
+        emit(listing.records)
     else:
-        click.echo(found.text)
-    return 0 if found.is_well else 1
+        click.echo(listing.text)
+    return 0 if listing.is_well else 1
 
 
 @cli_command("""\
@@ -119,13 +119,13 @@ def workers_command(*, chosen: Chosen) -> int:
 
 
 async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
-    found, times = await _announced(board), ShownTimes(await board.table.now(), absolute)
+    announced, times = await _announced(board), ShownTimes(await board.table.now(), absolute)
     return Listing(
         columns=times.columns(WORKER_COLUMNS),
-        rows=[worker_cells(worker, times) for worker in found],
-        records=[worker_record(worker) for worker in found],
+        rows=[worker_cells(worker, times) for worker in announced],
+        records=[worker_record(worker) for worker in announced],
         empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
-        summary=worker_words(found),
+        summary=worker_words(announced),
     )
 
 
@@ -160,18 +160,18 @@ def leader_command(*, chosen: Chosen, name: str | None) -> int:
 
 
 async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
-    found = await read_elections(board, name)
-    times = ShownTimes(found.now, absolute)
-    records = [election_record(status, found.now) for status in found.statuses]
+    elections = await read_elections(board, name)
+    times = ShownTimes(elections.now, absolute)
+    records = [election_record(status, elections.now) for status in elections.statuses]
     leaders = leaders_board(board.name)
     doctor = f"`blackboard --board {leaders} doctor`"
     problems = [f"{record.problem} ({doctor})" for record in records if record.problem]
-    lost = unreadable_words(leaders, found.unreadable)
+    lost = unreadable_words(leaders, elections.unreadable)
     problems += [lost] if lost else []
     return Listing(
         columns=times.columns(LEADER_COLUMNS),
-        rows=[leader_cells(status, times) for status in found.statuses],
-        records=[*records, *map(unreadable_election, found.unreadable)],
+        rows=[leader_cells(status, times) for status in elections.statuses],
+        records=[*records, *map(unreadable_election, elections.unreadable)],
         empty="; ".join(problems) or NO_ELECTIONS,
         summary="; ".join([plural(len(records), "election"), *problems]),
         prints_summary=bool(problems),
@@ -200,21 +200,21 @@ def leases_command(*, chosen: Chosen, group: str | None) -> int:
 
 
 async def leases_of(board: BoardTable, group: str | None) -> Listing:
-    found = await read_groups(board, group)
-    records = [group_record(listed) for listed in found]
+    groups = await read_groups(board, group)
+    records = [group_record(listed) for listed in groups]
     is_well = all(record.well for record in records)
     problems = [problem for record in records if (problem := record.problem)]
     if group is None:
         return Listing(
             columns=GROUP_COLUMNS,
-            rows=[group_cells(listed) for listed in found],
+            rows=[group_cells(listed) for listed in groups],
             records=records,
             empty="no groups: a worker with a pump makes its group (docs/sharing.md)",
-            summary="; ".join([plural(len(found), "group"), *problems]),
+            summary="; ".join([plural(len(groups), "group"), *problems]),
             prints_summary=bool(problems),
             is_well=is_well,
         )
-    chosen_group = found[0]
+    chosen_group = groups[0]
     return Listing(
         columns=PARTITION_COLUMNS,
         rows=[partition_cells(chosen_group, each) for each in chosen_group.partitions],

@@ -181,9 +181,9 @@ async def _print_runs(asked: _RunsAsked, *, output: bool, full: bool) -> None:
         query = asked.query(await board.table.now())
         items = await asked.items(board)
         runs_of = None if asked.fence is None else partial(_of_fence, board, asked.fence)
-        found, _ = await newest_runs(board, items, query, limit=asked.number, runs_of=runs_of)
+        listed, _ = await newest_runs(board, items, query, limit=asked.number, runs_of=runs_of)
         asked.check_types(items)
-        runs, now = [run for _, run in found], await board.table.now()
+        runs, now = [run for _, run in listed], await board.table.now()
     if asked.session.chosen.json:
         emit([run_record(run) if output or full else run_summary(run) for run in runs])
     elif not runs:
@@ -201,16 +201,16 @@ async def _print_runs(asked: _RunsAsked, *, output: bool, full: bool) -> None:
 
 async def _print_actions(session: Session, *, number: int) -> None:
     async with session.board() as board:
-        found = await read_actions(board, limit=number)
+        actions = await read_actions(board, limit=number)
         times = ShownTimes(await board.table.now(), session.chosen.absolute)
     if session.chosen.json:
-        emit([action_record(action) for action in found])
-    elif not found:
+        emit([action_record(action) for action in actions])
+    elif not actions:
         click.echo("no actions")
     else:
-        rows = [action_cells(action, times) for action in found]
+        rows = [action_cells(action, times) for action in actions]
         click.echo("\n".join(table_lines(times.columns(ACTION_COLUMNS), rows)))
-        if len(found) == number and is_terminal():
+        if len(actions) == number and is_terminal():
             click.echo(f"\nthe newest {number}; -n shows more")
 
 
@@ -244,10 +244,10 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
         read_at, items = await board.revision(), await asked.items(board)
         asked.check_types(items)
         await recent.among(items)
-        found, _ = await newest_runs(board, items, query, limit=asked.number)
-        for _, run in reversed(found):
+        listed, _ = await newest_runs(board, items, query, limit=asked.number)
+        for _, run in reversed(listed):
             show(run)
-        recent.unknown([run for _, run in found])
+        recent.unknown([run for _, run in listed])
         is_away = False
         while True:
             began = clock.monotonic()
@@ -287,15 +287,15 @@ class _RecentRuns:
         changed = [item for item in items if self._etags.get(item.id) != item.etag]
         since = await self._board.table.now() - BEHIND
         query = replace(self._query, since=since)
-        found, _ = await newest_runs(self._board, changed, query, limit=MOST)
+        listed, _ = await newest_runs(self._board, changed, query, limit=MOST)
         self._etags = {item.id: item.etag for item in items}
         self._known = {key: stop for key, stop in self._known.items() if stop >= since}
-        return self.unknown([run for _, run in found])
+        return self.unknown([run for _, run in listed])
 
-    def unknown(self, found: Sequence[Run]) -> list[Run]:
+    def unknown(self, runs: Sequence[Run]) -> list[Run]:
         """Those of these runs, the newest first, that were not read before; the oldest first."""
-        new = [run for run in reversed(found) if (run.id, run.fence) not in self._known]
-        self._known |= {(run.id, run.fence): run.stop for run in found}
+        new = [run for run in reversed(runs) if (run.id, run.fence) not in self._known]
+        self._known |= {(run.id, run.fence): run.stop for run in runs}
         return new
 
 
@@ -308,8 +308,8 @@ async def _unless_gone(reading: Awaitable[Sequence[Item]]) -> Sequence[Item]:
 
 def _tail_line(run: Run) -> None:
     took = f"{run_outcome(run)[0]} after {brief(run.duration)}"
-    said = shown(run_words(run))
-    words = f"{stamp(run.stop)}  {shown(run.id)} ({shown(run.type)})  {took}  {said}"
+    details = shown(run_words(run))
+    words = f"{stamp(run.stop)}  {shown(run.id)} ({shown(run.type)})  {took}  {details}"
     click.echo(words.rstrip())
 
 

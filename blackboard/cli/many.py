@@ -48,35 +48,35 @@ def naming(item: Item, *, among: Sequence[Item] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def steps(what: str, total: int) -> Iterator[ProgressBar]:
+def steps(label: str, total: int) -> Iterator[ProgressBar]:
     """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done."""
-    with progress(what, total) as done:
+    with progress(label, total) as done:
         try:
             yield done
         except BaseException:
             if done.number < total and total > 1:
-                note(f"{what}: {done.number:,} of {total:,} are done")
+                note(f"{label}: {done.number:,} of {total:,} are done")
             raise
 
 
 async def for_each(
-    things: Sequence[Thing], change: Callable[[Thing], Awaitable[Result]], what: str
+    things: Sequence[Thing], change: Callable[[Thing], Awaitable[Result]], label: str
 ) -> list[Result]:
     """Changes each thing, and returns the results in their order. After an error, and at Ctrl-C, no
     other change begins, those under way are finished, a note says how many are done, and the error
     is raised. `what` stands before the bar.
     """
     left = deque(enumerate(things))
-    found: list[Any] = [None] * len(things)
-    with steps(what, len(things)) as done:
+    results: list[Any] = [None] * len(things)
+    with steps(label, len(things)) as done:
 
         async def work(numbered: tuple[int, Thing]) -> None:
             number, thing = numbered
-            found[number] = await change(thing)
+            results[number] = await change(thing)
             done.moved()
 
         await finishing(in_turns(left, work, at_once=AT_ONCE), left.clear)
-    return found
+    return results
 
 
 async def add_all(

@@ -99,8 +99,8 @@ def next_command(
     if schedule is not None:
         most = min(count, schedule.limits.runs or count)
         moments = [*islice(slots_after(schedule, later or now), most)]
-        found = NextTimes(title=describe(schedule), zone=schedule.zone, moments=moments)
-        _print_times(found, json=chosen.json)
+        times = NextTimes(title=describe(schedule), zone=schedule.zone, moments=moments)
+        _print_times(times, json=chosen.json)
         return 0
     session = Session.start(chosen).with_defaults()
     if not ids:
@@ -224,10 +224,10 @@ def _upcoming(
     return settings, times()
 
 
-def _print_times(found: NextTimes | Mapping[str, NextTimes], *, json: bool) -> None:
-    by_id = {"": found} if isinstance(found, NextTimes) else found
+def _print_times(next_times: NextTimes | Mapping[str, NextTimes], *, json: bool) -> None:
+    by_id = {"": next_times} if isinstance(next_times, NextTimes) else next_times
     if not json:
         click.echo("\n".join(line for item_times in by_id.values() for line in item_times.lines()))
         return
     times = {key: [iso(moment) for moment in each.moments] for key, each in by_id.items()}
-    emit(times[""] if by_id is not found else times)
+    emit(times[""] if by_id is not next_times else times)

@@ -80,8 +80,8 @@ def as_typed(text: str) -> str:
     chosen = _CHOSEN.get(Chosen())
     given = {"config": chosen.config, "store": chosen.store, "board": chosen.board}
 
-    def typed(found: re.Match[str]) -> str:
-        first = found[1] or ""
+    def typed(match: re.Match[str]) -> str:
+        first = match[1] or ""
         options = [
             f"--{name} {shlex.quote(value)} "
             for name, value in given.items()
@@ -192,7 +192,7 @@ absolute_option = click.option("--absolute", is_flag=True, help="Times in UTC in
 
 
 def completing(
-    what: str,
+    subject: str,
 ) -> "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]":
     """Completes a parameter; `completion.complete` says by what."""
 
@@ -203,7 +203,7 @@ def completing(
     ) -> "list[CompletionItem]":
         from blackboard.cli import completion  # noqa: PLC0415 - only when asked
 
-        return completion.complete(what, ctx, incomplete)
+        return completion.complete(subject, ctx, incomplete)
 
     return complete
 

@@ -84,13 +84,13 @@ def hung(line: str) -> str:
 
 
 def first_of_each(
-    found: Sequence[Thing], kind_of: Callable[[Thing], object]
+    things: Sequence[Thing], kind_of: Callable[[Thing], object]
 ) -> Iterator[tuple[Thing, int]]:
     """The first things of each kind, `MOST_LINES` at the most; the last of them with the number of
     those that are left out.
     """
-    total, so_far = Counter(map(kind_of, found)), Counter[object]()
-    for record in found:
+    total, so_far = Counter(map(kind_of, things)), Counter[object]()
+    for record in things:
         kind = kind_of(record)
         so_far[kind] += 1
         if so_far[kind] <= MOST_LINES:

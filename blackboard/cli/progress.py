@@ -33,9 +33,9 @@ def is_shown() -> bool:
 
 class ProgressBar:
     def __init__(
-        self, what: str, total: int | None, *, at_once: bool, stack: ExitStack, clock: Clock
+        self, label: str, total: int | None, *, at_once: bool, stack: ExitStack, clock: Clock
     ) -> None:
-        self._what = what
+        self._what = label
         self._total = total
         self._stack = stack
         self._clock = clock
@@ -63,9 +63,9 @@ class ProgressBar:
         self._share = share
         self._show()
 
-    def begun(self, what: str, *, share: float) -> None:
+    def begun(self, label: str, *, share: float) -> None:
         """Names the next step, which begins after this share of the work."""
-        self._what, self._share = what, share
+        self._what, self._share = label, share
         self._show(at_once=self._draw is not None)
 
     def _show(self, *, at_once: bool = False) -> None:
@@ -89,18 +89,18 @@ class ProgressBar:
 
 @contextmanager
 def progress(
-    what: str, total: int | None = None, *, at_once: bool = False, clock: Clock | None = None
+    label: str, total: int | None = None, *, at_once: bool = False, clock: Clock | None = None
 ) -> Iterator[ProgressBar]:
     """A bar for work on `total` things; None: an unknown number. `at_once` shows it at once, for
     work that is known to take long.
     """
     with ExitStack() as stack:
-        yield ProgressBar(what, total, at_once=at_once, stack=stack, clock=clock or SystemClock())
+        yield ProgressBar(label, total, at_once=at_once, stack=stack, clock=clock or SystemClock())
 
 
 @asynccontextmanager
 async def counted(
-    board: BoardTable, what: str, *, whole: bool = False
+    board: BoardTable, label: str, *, whole: bool = False
 ) -> AsyncIterator[BoardTable]:
     """A board whose items are counted as they are read, for a bar whose total is in the board's
     statistics. With `whole`, all rows are counted, and there is no total.
@@ -109,17 +109,17 @@ async def counted(
         yield board
         return
     statistics = None if whole else await read_statistics(board)
-    with progress(what) as done:
+    with progress(label) as done:
         done.expect(statistics.items if statistics is not None else 0)
         yield board.using(CountedTable(board.table, done, "" if whole else keys.ITEM))
 
 
 @asynccontextmanager
 async def reading(
-    opened: AbstractAsyncContextManager[BoardTable], what: str, *, whole: bool = False
+    opened: AbstractAsyncContextManager[BoardTable], label: str, *, whole: bool = False
 ) -> AsyncIterator[BoardTable]:
     """A board that is opened to be read, with a bar as of `counted`."""
-    async with opened as board, counted(board, what, whole=whole) as through:
+    async with opened as board, counted(board, label, whole=whole) as through:
         yield through
 
 

@@ -132,11 +132,11 @@ def bar(stream: TextIO) -> Iterator[Callable[[str, float | None], None]]:
     ) as progress:
         task = progress.add_task("", total=None, visible=False)
 
-        def moved(what: str, share: float | None) -> None:
+        def moved(label: str, share: float | None) -> None:
             total = None if share is None else 1.0
             progress.update(
                 task,
-                description=what,
+                description=label,
                 completed=share or 0.0,
                 total=total,
                 visible=True,

@@ -47,18 +47,18 @@ def report_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
 
 async def _report(session: Session, ids: Sequence[str]) -> int:
     absolute = session.chosen.absolute
-    found, missing = list[tuple[Item, dict[str, Any]]](), list[str]()
+    reports, missing = list[tuple[Item, dict[str, Any]]](), list[str]()
     async with session.board() as board:
         for item in await select(board, ids, exact=session.chosen.exact):
             try:
-                found.append((item, await read_report(board, item)))
+                reports.append((item, await read_report(board, item)))
             except NoReport as problem:
                 missing.append(str(problem))
         now = await board.table.now()
     if session.chosen.json:
-        emit([report for _item, report in found])
-    elif found:
-        click.echo("\n\n".join(picture(*pair, now=now, absolute=absolute) for pair in found))
+        emit([report for _item, report in reports])
+    elif reports:
+        click.echo("\n\n".join(picture(*pair, now=now, absolute=absolute) for pair in reports))
     for words in missing:
         note(words)
     return 1 if missing else 0

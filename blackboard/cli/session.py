@@ -44,13 +44,13 @@ class Session(Location):
         """Raises BadInput when the settings, or the board's name, cannot be used."""
         if chosen.board is not None:
             check_board_name(chosen.board)
-        found, folder = settings_file.find(chosen.config, folder=settings_file.current_folder())
+        settings, folder = settings_file.find(chosen.config, folder=settings_file.current_folder())
         return cls(
             chosen=chosen,
-            settings=found,
+            settings=settings,
             folder=folder,
-            store=store_of(chosen.store, found, folder),
-            name=name_of(chosen.board, found),
+            store=store_of(chosen.store, settings, folder),
+            name=name_of(chosen.board, settings),
         )
 
     def with_jobs(self, jobs: Sequence[str] = ()) -> "Session":
@@ -78,9 +78,9 @@ class Session(Location):
         """
         if self.unread:
             return
-        there = self.types
-        for name in sorted(set(types) - there):
-            near = difflib.get_close_matches(name, sorted({*there, *others}), 1, ALIKE)
+        types_here = self.types
+        for name in sorted(set(types) - types_here):
+            near = difflib.get_close_matches(name, sorted({*types_here, *others}), 1, ALIKE)
             yield name, f"did you mean {near[0]!r}?" if near else ""
 
     def warn_unknown(self, types: Iterable[str]) -> None:
@@ -89,15 +89,15 @@ class Session(Location):
             waits = "its items wait for a worker that has one"
             warn(f"no handler for the type {name!r} is found here; {waits}{meant and f': {meant}'}")
 
-    def check_types(self, types: Iterable[str], there: set[str]) -> None:
+    def check_types(self, types: Iterable[str], present: set[str]) -> None:
         """Refuses types that no item has, and no handler here either: of a misspelled type all
         would always be well. `there` are the types of items. Jobs are read where one is not among
         them. Raises BadInput.
         """
-        absent = set(types) - there
+        absent = set(types) - present
         if not absent:
             return
-        for name, meant in self.with_defaults(changes=True).unknown_types(absent, there):
+        for name, meant in self.with_defaults(changes=True).unknown_types(absent, present):
             remedy = meant or "`blackboard show` lists the items"
             raise BadInput("type", f"no item has the type {name!r}", remedy)
 
@@ -135,9 +135,9 @@ class Session(Location):
         made = f"made the board {self.name!r} in {self.store}, with 1 shard"
         async with self.open(create=create, on_made=lambda: note(made)) as board:
             yield board
-        for unreadable, what in ((board.unreadable, "item"), (board.unreadable_runs, "run")):
+        for unreadable, kind in ((board.unreadable, "item"), (board.unreadable_runs, "run")):
             if unreadable:
-                left_out = plural(len(unreadable), what)
+                left_out = plural(len(unreadable), kind)
                 remedy = "`blackboard doctor` names them"
                 warn(f"{left_out} left out, whose rows cannot be read: {remedy}")
         if newer := board.newer:

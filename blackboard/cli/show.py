@@ -114,36 +114,36 @@ def _watched(session: Session, query: ItemQuery, *, limit: int | None) -> int:
 
 async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain: bool) -> None:
     async with reading(session.board(), "reading items") as board:
-        found = await query.read(board, limit=limit)
-        unmatched = {*query.types} - {status.item.type for status in found.items}
+        listed = await query.read(board, limit=limit)
+        unmatched = {*query.types} - {status.item.type for status in listed.items}
         if unmatched and not query.ids:
             session.check_types(unmatched, {item.type async for item in board.items()})
     if session.chosen.json:
-        emit([item_record(status, board.labels(status.item)) for status in found.items])
+        emit([item_record(status, board.labels(status.item)) for status in listed.items])
     elif plain:
-        echo_paged("\n\n".join(map(plain_record, found.items)))
-    elif not (found.total or found.paused):
+        echo_paged("\n\n".join(map(plain_record, listed.items)))
+    elif not (listed.total or listed.paused):
         click.echo(wrapped(as_typed(EMPTY)))
     else:
-        echo_paged(picture(found, absolute=session.chosen.absolute))
+        echo_paged(picture(listed, absolute=session.chosen.absolute))
 
 
-def picture(found: ItemsFound, *, absolute: bool) -> str:
+def picture(listed: ItemsFound, *, absolute: bool) -> str:
     """Who paused the board, the table, the warnings, and a summary in one line."""
     columns = width()
     head: list[Line] = []
-    if found.paused:
-        words = paused_words(found.paused, found.now)
+    if listed.paused:
+        words = paused_words(listed.paused, listed.now)
         head = paragraph(words, columns, margin="  ", style=Style.LATE)
-    times = ShownTimes(found.now, absolute)
-    rows = [item_cells(status, times, held=found.held) for status in found.items]
+    times = ShownTimes(listed.now, absolute)
+    rows = [item_cells(status, times, held=listed.held) for status in listed.items]
     lines = table(times.columns(ITEM_COLUMNS), rows, width=columns) if rows else []
-    if found.left:
-        lines = [*lines, [(f"... and {found.left:,} more", Style.QUIET)]]
+    if listed.left:
+        lines = [*lines, [(f"... and {listed.left:,} more", Style.QUIET)]]
     warned = [
         line
-        for ((text, style),) in warning_lines(found.items)
+        for ((text, style),) in warning_lines(listed.items)
         for line in paragraph(text, columns, margin="  ", style=style)
     ]
     parts = [texts_of(part, colour=colour()) for part in (head, lines, warned)]
-    return "\n\n".join(filter(None, (*parts, wrapped(found_summary(found)))))
+    return "\n\n".join(filter(None, (*parts, wrapped(found_summary(listed)))))

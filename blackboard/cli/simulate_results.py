@@ -163,8 +163,8 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def lines(found: Simulated) -> Iterator[str]:
-    scenario, figures = found.scenario, found.figures
+def lines(simulated: Simulated) -> Iterator[str]:
+    scenario, figures = simulated.scenario, simulated.figures
     kinds = ", ".join(sorted(scenario.faults)) if scenario.faults else "none"
     yield wrapped(
         f"{plural(len(scenario.items), 'item')}, {plural(scenario.workers, 'worker')} with "
@@ -174,54 +174,54 @@ def lines(found: Simulated) -> Iterator[str]:
     )
     yield wrapped(f"faults: {kinds}", margin="  ")
     yield ""
-    yield table_text(COLUMNS, _rows(found), fold=True)
+    yield table_text(COLUMNS, _rows(simulated), fold=True)
     yield ""
-    if found.violation is None:
-        yield f"violations: none, at {plural(found.world.trace.lines, 'step')}"
+    if simulated.violation is None:
+        yield f"violations: none, at {plural(simulated.world.trace.lines, 'step')}"
     else:
-        yield from _violated(found, found.violation)
+        yield from _violated(simulated, simulated.violation)
 
 
-def _rows(found: Simulated) -> list[Line]:
-    figures, requests = found.figures, found.figures.requests
+def _rows(simulated: Simulated) -> list[Line]:
+    figures, requests = simulated.figures, simulated.figures.requests
     ends = ", ".join(f"{figures.outcomes[outcome]:,} {outcome.value}" for outcome in ENDS)
-    cycle = f"of {span(found.scenario.cycle.total_seconds())}"
-    beside = f"{span(figures.overlapped)}, {found.overlap:.2%} of the running time of handlers"
+    cycle = f"of {span(simulated.scenario.cycle.total_seconds())}"
+    beside = f"{span(figures.overlapped)}, {simulated.overlap:.2%} of the running time of handlers"
     taken = f"stale locks that were taken over; {figures.late:,} of their runs ended later"
-    bill = amount(cost.bill(found.requests_a_month, size=found.size, price=found.price))
-    priced = f"a month on Azure, at ${found.price:g} for a million requests"
+    bill = amount(cost.bill(simulated.requests_a_month, size=simulated.size, price=simulated.price))
+    priced = f"a month on Azure, at ${simulated.price:g} for a million requests"
     rows = [
-        ("runs", f"{found.runs:,}", ends),
+        ("runs", f"{simulated.runs:,}", ends),
         ("late, usually", span(figures.lag(0.5)), "half of the runs began sooner"),
         ("late, rarely", span(figures.lag(0.99)), "1 in 100 began later"),
         ("late, at worst", span(figures.lag(1.0)), ""),
-        ("later than a cycle", f"{found.later_than_a_cycle:,}", cycle),
+        ("later than a cycle", f"{simulated.later_than_a_cycle:,}", cycle),
         ("still waiting", f"{len(figures.waits):,}", "ready at the end, and not started"),
         ("overrides", f"{figures.overrides:,}", taken),
         ("overlaps", f"{figures.overlaps:,}", beside),
-        ("slots busy", f"{found.busy:.1%}", "on the mean"),
-        ("requests", f"{requests.total:,}", f"{found.requests_per_run:,.1f} a run"),
-        ("requests a month", f"{found.requests_a_month:,.0f}", ""),
+        ("slots busy", f"{simulated.busy:.1%}", "on the mean"),
+        ("requests", f"{requests.total:,}", f"{simulated.requests_per_run:,.1f} a run"),
+        ("requests a month", f"{simulated.requests_a_month:,.0f}", ""),
         ("bill", bill, priced),
     ]
-    rows += [(f"fault: {name}", f"{count:,}", "") for name, count in found.faults.items()]
+    rows += [(f"fault: {name}", f"{count:,}", "") for name, count in simulated.faults.items()]
     return [
         ((name, Style.PLAIN), (value, Style.TITLE), (meaning, Style.QUIET))
         for name, value, meaning in rows
     ]
 
 
-def _violated(found: Simulated, violation: Violation) -> Iterator[str]:
-    words = f"VIOLATION after {span(found.figures.seconds)}: {shown(str(violation))}"
+def _violated(simulated: Simulated, violation: Violation) -> Iterator[str]:
+    words = f"VIOLATION after {span(simulated.figures.seconds)}: {shown(str(violation))}"
     yield wrapped(words, margin="  ")
-    yield from ("", f"before it, the last {plural(len(found.story), 'line')} that concern it:")
-    yield from (wrapped(shown(line), first="  ", margin="    ") for line in found.story)
-    yield from ("", "to repeat it:", f"  {found.again}")
+    yield from ("", f"before it, the last {plural(len(simulated.story), 'line')} that concern it:")
+    yield from (wrapped(shown(line), first="  ", margin="    ") for line in simulated.story)
+    yield from ("", "to repeat it:", f"  {simulated.again}")
 
 
-def view(found: Simulated) -> dict[str, Any]:
-    figures, scenario, monthly = found.figures, found.scenario, found.requests_a_month
-    violation = found.violation
+def view(simulated: Simulated) -> dict[str, Any]:
+    figures, scenario, monthly = simulated.figures, simulated.scenario, simulated.requests_a_month
+    violation = simulated.violation
     return {
         "scenario": {
             "seed": scenario.seed,
@@ -235,13 +235,13 @@ def view(found: Simulated) -> dict[str, Any]:
             "trouble_every": scenario.trouble_every,
         },
         "seconds": figures.seconds,
-        "runs": found.runs,
+        "runs": simulated.runs,
         "outcomes": {outcome.value: figures.outcomes[outcome] for outcome in Outcome},
         "late": {
             "p50": figures.lag(0.5),
             "p99": figures.lag(0.99),
             "worst": figures.lag(1.0),
-            "later_than_a_cycle": found.later_than_a_cycle,
+            "later_than_a_cycle": simulated.later_than_a_cycle,
             "waiting": len(figures.waits),
         },
         "overrides": figures.overrides,
@@ -249,20 +249,20 @@ def view(found: Simulated) -> dict[str, Any]:
         "overlap": {
             "runs": figures.overlaps,
             "seconds": figures.overlapped,
-            "share": found.overlap,
+            "share": simulated.overlap,
         },
-        "busy": found.busy,
+        "busy": simulated.busy,
         "requests": {
             "batches": figures.requests.commits,
             "pages": figures.requests.pages,
             "total": figures.requests.total,
-            "per_run": found.requests_per_run,
+            "per_run": simulated.requests_per_run,
             "a_month": round(monthly),
         },
-        "stored_bytes": found.size,
-        "bill": cost.bill_record(monthly, size=found.size, price=found.price),
-        "faults": found.faults,
-        "fingerprint": found.world.trace.fingerprint,
+        "stored_bytes": simulated.size,
+        "bill": cost.bill_record(monthly, size=simulated.size, price=simulated.price),
+        "faults": simulated.faults,
+        "fingerprint": simulated.world.trace.fingerprint,
         "violation": violation
         and {
             "kind": violation.kind,
@@ -270,6 +270,6 @@ def view(found: Simulated) -> dict[str, Any]:
             "item": violation.item,
             "at": figures.seconds,
         },
-        "story": list(found.story),
-        "again": found.again,
+        "story": list(simulated.story),
+        "again": simulated.again,
     }

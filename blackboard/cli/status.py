@@ -54,8 +54,8 @@ def status_command(*, chosen: Chosen, line: bool) -> int:
             raise BadInput("watch", "it shows the whole screen", "leave out --line")
 
         async def drawn(board: BoardTable) -> Drawn:
-            found = await read_overview(board, exact=chosen.exact)
-            return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
+            overview = await read_overview(board, exact=chosen.exact)
+            return lambda columns: WatchedPage(body=[*_lines(overview, session, columns)])
 
         return watched_page(session, drawn)
 
@@ -64,23 +64,23 @@ def status_command(*, chosen: Chosen, line: bool) -> int:
             return await read_overview(board, exact=chosen.exact)
 
     with keeping_all():
-        found = asyncio.run(read())
+        overview = asyncio.run(read())
     if chosen.json:
-        emit(_view(found, session))
+        emit(_view(overview, session))
     elif line:
-        click.echo(_line(found, session))
+        click.echo(_line(overview, session))
     else:
-        click.echo(texts_of(_lines(found, session, width()), colour=colour()))
+        click.echo(texts_of(_lines(overview, session, width()), colour=colour()))
     return 0
 
 
-def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[Line]:
+def _lines(overview: Overview, session: Session, columns: int | None) -> Iterator[Line]:
     """The lines of the screen, in at most so many columns."""
-    if found.paused:
-        yield from paragraph(paused_words(found.paused, found.now), columns, style=Style.LATE)
-    for name, text in _facts(found, session):
+    if overview.paused:
+        yield from paragraph(paused_words(overview.paused, overview.now), columns, style=Style.LATE)
+    for name, text in _facts(overview, session):
         yield from paragraph(text, columns, first=name.ljust(MARGIN))
-    counted = found.counted
+    counted = overview.counted
     if counted.by_type:
         yield ()
         rows = [type_cells(type_counts) for type_counts in counted.by_type]
@@ -90,20 +90,21 @@ def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[L
         yield [(f"... and {plural(others, 'item')} of other types", Style.PLAIN)]
 
 
-def _facts(found: Overview, session: Session) -> Iterator[tuple[str, str]]:
-    counted, present = found.counted, worker_count(found.present)
+def _facts(overview: Overview, session: Session) -> Iterator[tuple[str, str]]:
+    counted, present = overview.counted, worker_count(overview.present)
     yield "board", f"{shown(session.name)} in {shown(session.store)}"
     by_state = ", ".join(_numbers(counted, "active", "paused", "done"))
     yield "items", f"{plural(counted.items, 'item')}: {by_state}"
     yield "now", ", ".join(_numbers(counted, "running", "stale", "overdue", "failing", "warned"))
     yield "earliest", _earliest(counted)
-    if found.groups:
-        shares = _partitions(found)
+    if overview.groups:
+        shares = _partitions(overview)
         yield "partitions", ", ".join(f"{count:,} {name}" for name, count in shares.items())
     lost = f", {present.lost:,} lost" if present.lost else ""
     yield "workers", f"{present.alive:,} alive{lost}"
-    yield "coordinator", _coordinator(found)
-    who = "" if found.is_now else f"{span(found.age)} ago by {shown(worker_name(counted.by))}, "
+    yield "coordinator", _coordinator(overview)
+    by = shown(worker_name(counted.by))
+    who = "" if overview.is_now else f"{span(overview.age)} ago by {by}, "
     yield "counted", f"{who or 'now, '}in {counted.took:g} s"
 
 
@@ -111,24 +112,24 @@ def _numbers(counted: Statistics, *states: str) -> list[str]:
     return [f"{getattr(counted, state):,} {state}" for state in states]
 
 
-def _line(found: Overview, session: Session) -> str:
+def _line(overview: Overview, session: Session) -> str:
     """The board in one line, without counts that are zero."""
-    counted = found.counted
+    counted = overview.counted
     states = ("running", "stale", "overdue", "failing", "warned", "paused")
     counts = _numbers(counted, *(state for state in states if getattr(counted, state)))
-    items, shares = ", ".join([plural(counted.items, "item"), *counts]), _partitions(found)
+    items, shares = ", ".join([plural(counted.items, "item"), *counts]), _partitions(overview)
     bad = [name for name in ("unowned", "failing") if shares[name]]
     partitions = "".join(f"; {plural(shares[name], 'partition')} {name}" for name in bad)
-    paused = "; the board is paused" if found.paused else ""
-    workers = worker_words(found.present)
+    paused = "; the board is paused" if overview.paused else ""
+    workers = worker_words(overview.present)
     return f"{shown(session.name)}: {items}{partitions}; {workers}{paused}"
 
 
-def _partitions(found: Overview) -> Mapping[str, int]:
+def _partitions(overview: Overview) -> Mapping[str, int]:
     return {
-        "held": sum(sum(group.counts) for group in found.groups),
-        "unowned": sum(len(group.unowned) for group in found.groups),
-        "failing": sum(len(group.failing) for group in found.groups),
+        "held": sum(sum(group.counts) for group in overview.groups),
+        "unowned": sum(len(group.unowned) for group in overview.groups),
+        "failing": sum(len(group.failing) for group in overview.groups),
     }
 
 
@@ -142,35 +143,35 @@ def _earliest(counted: Statistics) -> str:
     return f"ready {relative(counted.earliest, counted.at)}"
 
 
-def _coordinator(found: Overview) -> str:
-    coordinator, trouble = found.elections.coordinator, found.elections.trouble
+def _coordinator(overview: Overview) -> str:
+    coordinator, trouble = overview.elections.coordinator, overview.elections.trouble
     if trouble:
         return f"not known: {shown(trouble)}"
     if coordinator is None or (start := coordinator.item.start) is None:
         return "none"
-    since = (found.counted.at - start).total_seconds() + found.age
+    since = (overview.counted.at - start).total_seconds() + overview.age
     item = coordinator.item
     return f"{shown(worker_name(item.owner))} for {span(max(since, 0.0))}, term {item.fence}"
 
 
-def _view(found: Overview, session: Session) -> JSON:
+def _view(overview: Overview, session: Session) -> JSON:
     """For programs. `earliest` is when the first waiting item is ready, or has been since."""
-    counted = found.counted
+    counted = overview.counted
     return {
         "board": session.name,
         "store": session.store,
-        "board_paused": found.paused,
+        "board_paused": overview.paused,
         **_counts(counted),
         "earliest": counted.earliest,
         "types": [
             {"type": type_counts.type, **_counts(type_counts)} for type_counts in counted.by_type
         ],
-        "partitions": _partitions(found),
-        "workers": worker_count(found.present),
-        "coordinator": coordinator_record(found.elections.coordinator),
+        "partitions": _partitions(overview),
+        "workers": worker_count(overview.present),
+        "coordinator": coordinator_record(overview.elections.coordinator),
         "counted": {
             "at": counted.at,
-            "age": round(found.age, 3),
+            "age": round(overview.age, 3),
             "by": counted.by or None,
             "took": counted.took,
         },

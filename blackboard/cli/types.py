@@ -53,9 +53,9 @@ def _runner(entry: TypeEntry) -> str:
 
 
 def _defaults(entry: TypeEntry) -> JSON:
-    found: JSON = msgspec.to_builtins(entry.spec)
+    defaults: JSON = msgspec.to_builtins(entry.spec)
     if entry.pump:  # its partitions have no schedule
-        found.pop("every", None)
+        defaults.pop("every", None)
     more = {
         "slots": entry.slots,
         "concurrency": entry.concurrency,
@@ -63,7 +63,7 @@ def _defaults(entry: TypeEntry) -> JSON:
         "fenced": entry.fenced or None,
         "first": entry.first,
     }
-    return found | {name: value for name, value in more.items() if value is not None}
+    return defaults | {name: value for name, value in more.items() if value is not None}
 
 
 def _text(entry: TypeEntry) -> str:

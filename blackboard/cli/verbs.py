@@ -122,8 +122,8 @@ def ack_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     return _act("ack", chosen, ids)
 
 
-def _fence_option(what: str) -> Decorator:
-    line = f"Only the {what} with this fence, as `why` shows it."
+def _fence_option(noun: str) -> Decorator:
+    line = f"Only the {noun} with this fence, as `why` shows it."
     return click.option("--fence", type=int, metavar="N", help=line)
 
 

@@ -207,19 +207,19 @@ def sized(state: Watching, page: int) -> Watching:
     return replace(state, page=page, top=max(top, 0))
 
 
-def read(state: Watching, found: ItemsFound) -> Watching:
+def read(state: Watching, listed: ItemsFound) -> Watching:
     """The state after a reading. The choice stays with its item; but if the first item was chosen,
     the new first one is chosen.
     """
     if state.most is not None:
-        found = replace(found, left=min(found.left, max(state.most - len(found.items), 0)))
+        listed = replace(listed, left=min(listed.left, max(state.most - len(listed.items), 0)))
     before, chosen = state.selected, state.chosen
     if before is not None and chosen:
-        ids = [status.item.id for status in found.items]
+        ids = [status.item.id for status in listed.items]
         if before.item.id in ids:
             chosen = ids.index(before.item.id)
     moved_by = chosen - state.chosen
-    state = replace(state, found=found, chosen=chosen, top=max(state.top + moved_by, 0))
+    state = replace(state, found=listed, chosen=chosen, top=max(state.top + moved_by, 0))
     return sized(replace(state, chosen=max(min(state.chosen, state.total - 1), 0)), state.page)
 
 

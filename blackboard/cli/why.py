@@ -26,11 +26,11 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     until when, who paused it, how the last run ended, what happens next, and what would change it.
     """
     session = Session.start(chosen).with_defaults()
-    found = asyncio.run(_explain(session, ids))
+    explanations = asyncio.run(_explain(session, ids))
     if chosen.json:
-        emit(found)
+        emit(explanations)
     else:
-        lines = (why_lines(reasons.headline, reasons.facts.items(), width()) for reasons in found)
+        lines = (why_lines(each.headline, each.facts.items(), width()) for each in explanations)
         click.echo("\n\n".join(texts_of(of_item, colour=False) for of_item in lines))
     return 0
 

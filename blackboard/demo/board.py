@@ -233,10 +233,10 @@ async def demo_pages(folder: DemoFolder) -> AsyncIterator[str]:
     )
     try:
         assert process.stdout is not None
-        said = await process.stdout.readline()
-        if not said:
+        line = await process.stdout.readline()
+        if not line:
             raise BlackboardError("the page of the demo could not be served: `blackboard serve`")
-        yield json.loads(said)["url"]
+        yield json.loads(line)["url"]
     finally:
         await DemoWorker("pages", folder.path, process).end()
 
@@ -247,12 +247,12 @@ async def apply(folder: DemoFolder) -> None:
         _command(folder, ["apply"]), stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=folder.path
     )
     try:
-        _, said = await process.communicate()
+        _, output = await process.communicate()
     finally:
         if process.returncode is None:
             await end_command(process)
     if process.returncode:
-        raise BlackboardError(f"the demo's board cannot be made: {said.decode().strip()}")
+        raise BlackboardError(f"the demo's board cannot be made: {output.decode().strip()}")
 
 
 def _command(folder: DemoFolder, arguments: Sequence[str]) -> Sequence[str]:

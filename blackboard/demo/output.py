@@ -143,10 +143,10 @@ class TerminalOutput(Output):
         fitting = cropped(lines, size.lines - 1)
         self._paint([], ["", *indented(fitting, colour=self.colour)])
 
-    def _paint(self, said: Sequence[str], picture: Sequence[str]) -> None:
+    def _paint(self, lines: Sequence[str], picture: Sequence[str]) -> None:
         """Leave the cursor on the last line of the picture: a line below it would be lost."""
         up = _UP.format(len(self._painted) - 1) if len(self._painted) > 1 else ""
-        above = [f"{line}{_REST_OF_LINE}\n" for line in said]
+        above = [f"{line}{_REST_OF_LINE}\n" for line in lines]
         below = "\n".join(f"{line}{_REST_OF_LINE}" for line in picture)
         self._stream.write("".join([up, "\r", *above, below, _ALL_BELOW]))
         self._stream.flush()

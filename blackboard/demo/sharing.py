@@ -166,9 +166,9 @@ class _Story(Story):
         """Show the election until one of the programs leads, and return its name."""
         name_of = self.workers.name_of
         while True:
-            if (found := await read_elections(self.board)).statuses:
-                self.output.show(leaders_picture(found, name_of=name_of, width=self.output.width))
-                for status in found.statuses:
+            if (leaders := await read_elections(self.board)).statuses:
+                self.output.show(leaders_picture(leaders, name_of=name_of, width=self.output.width))
+                for status in leaders.statuses:
                     leader = name_of(status.item.owner).split()[0] if status.item.owner else ""
                     if status.running and not status.stale and leader in programs:
                         return leader

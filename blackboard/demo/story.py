@@ -272,9 +272,9 @@ def _names(locks: Sequence[Lock]) -> str:
 
 def files_in(folder: Path) -> Iterator[str]:
     """The files that the towns' runs have written: a line for each kind."""
-    there = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    paths = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     for ending, about in KINDS:
-        of_kind = [path for path in there if path.name[path.name.index(".") :] == ending]
+        of_kind = [path for path in paths if path.name[path.name.index(".") :] == ending]
         size = sum(path.stat().st_size for path in of_kind)
         yield f"{len(of_kind):2} {ending:12} {size / 1000:4.0f} kB  {about}"
 
@@ -288,9 +288,9 @@ def failed_feeds(report: Path) -> Iterator[tuple[str, str]]:
 
 def week_in(events: Path, *, today: date) -> list[str]:
     """A town's events of the coming days, a line each: in its own time, with all their sources."""
-    found = msgspec.json.decode(events.read_bytes())["events"]
+    runs = msgspec.json.decode(events.read_bytes())["events"]
     last = today + timedelta(days=_DAYS)
-    return [_line(run) for run in found if today <= _day(run["start"]) < last]
+    return [_line(run) for run in runs if today <= _day(run["start"]) < last]
 
 
 def _day(moment: str) -> date:

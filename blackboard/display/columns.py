@@ -318,11 +318,11 @@ def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str
     return _summary(counts_of(statuses, now=now), total=total, now=now)
 
 
-def found_summary(found: ItemsFound) -> str:
+def found_summary(listed: ItemsFound) -> str:
     """All items that were found, or the board as it was counted some time ago, in one line; "" for
     a board without items.
     """
-    return _summary(found.counted, total=found.total, now=found.now) if found.total else ""
+    return _summary(listed.counted, total=listed.total, now=listed.now) if listed.total else ""
 
 
 def _summary(counted: Statistics, *, total: int, now: datetime) -> str:

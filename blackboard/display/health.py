@@ -85,8 +85,8 @@ async def read_alarms(
         groups=[group for group in groups if not types or group.name in types],
         elections=await read_leaders(board) if with_groups and not types else nothing,
     )
-    found = checked(board, BoardStatus(statuses=statuses, now=read.now), around)
-    return found, {*(status.item.type for status in statuses), *(group.name for group in groups)}
+    alarms = checked(board, BoardStatus(statuses=statuses, now=read.now), around)
+    return alarms, {*(status.item.type for status in statuses), *(group.name for group in groups)}
 
 
 def checked(board: BoardTable, read: BoardStatus, around: Around) -> Checked:
@@ -159,15 +159,15 @@ def alarms_of(
         yield alarm(kind="clock", since=None, problem=words)
 
 
-def _damaged_elections(board: BoardTable, found: Elections) -> list[Alarm]:
+def _damaged_elections(board: BoardTable, elections: Elections) -> list[Alarm]:
     """The alarms about rows of elections that cannot be read."""
     name = leaders_board(board.name)
-    if found.trouble:
-        return [Alarm(id=name, type="", kind="damaged", since=None, problem=found.trouble)]
+    if elections.trouble:
+        return [Alarm(id=name, type="", kind="damaged", since=None, problem=elections.trouble)]
     problems = [
-        (status.item.id, why) for status in found.statuses if (why := election_problem(status))
+        (status.item.id, why) for status in elections.statuses if (why := election_problem(status))
     ]
-    problems += [(key, unreadable_words(name, [key])) for key in found.unreadable]
+    problems += [(key, unreadable_words(name, [key])) for key in elections.unreadable]
     return [
         Alarm(id=f"{LEADERS}/{item_id}", type="", kind="damaged", since=None, problem=why)
         for item_id, why in problems
@@ -240,8 +240,8 @@ def worker_count(present: Sequence[Member]) -> WorkerCount:
 
 def worker_words(present: Sequence[Member]) -> str:
     """How many workers there are: "2 workers, 1 lost"."""
-    found = worker_count(present)
-    return plural(found.alive, "worker") + (f", {found.lost:,} lost" if found.lost else "")
+    count = worker_count(present)
+    return plural(count.alive, "worker") + (f", {count.lost:,} lost" if count.lost else "")
 
 
 def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:

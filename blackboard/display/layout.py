@@ -270,12 +270,12 @@ def folded(columns: Sequence[Column], rows: Sequence[Line], width: int | None) -
     room = width - _total([*before, 0])
     if room < columns[-1].least:
         return rows
-    found: list[Line] = []
+    lines: list[Line] = []
     for *cells, (text, style) in rows:
         first, *more = wrap(text, room)
-        found.append([*cells, (first, style)])
-        found += [[*(("", Style.PLAIN) for _ in cells), (line, style)] for line in more]
-    return found
+        lines.append([*cells, (first, style)])
+        lines += [[*(("", Style.PLAIN) for _ in cells), (line, style)] for line in more]
+    return lines
 
 
 def text_of(line: Line, *, colour: bool) -> str:

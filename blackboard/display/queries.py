@@ -51,7 +51,7 @@ async def select(
     that is named and whose row cannot be read. Raises BadInput when one of the patterns means
     nothing, BadRow for one that is damaged.
     """
-    found: dict[str, Item] = {}
+    chosen: dict[str, Item] = {}
     read: dict[str, list[Item]] = {}
     for pattern in patterns:
         try:
@@ -63,7 +63,7 @@ async def select(
         if item is not None and item.state is State.REMOVED and not removed:
             item = None
         if item is not None:
-            found.setdefault(pattern, item)
+            chosen.setdefault(pattern, item)
             continue
         if exact or not is_glob(pattern):
             raise Missing(pattern)
@@ -79,8 +79,8 @@ async def select(
         if not matched:
             raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
         for item in matched:
-            found.setdefault(item.id, item)
-    return list(found.values())
+            chosen.setdefault(item.id, item)
+    return list(chosen.values())
 
 
 async def read_selected(
@@ -117,13 +117,13 @@ SORTS: dict[str, Callable[[ItemStatus], Any]] = {
 Thing = TypeVar("Thing")
 
 
-def in_order(found: Sequence[Thing], key: Callable[[Thing], Any], *, reverse: bool) -> list[Thing]:
+def in_order(things: Sequence[Thing], key: Callable[[Thing], Any], *, reverse: bool) -> list[Thing]:
     """Sorted by a key; what has none comes last."""
-    have = [thing for thing in found if key(thing) is not None]
+    have = [thing for thing in things if key(thing) is not None]
     # Not pairs of a key and a thing: 100,000 new tuples would start a collection of garbage, which
     # takes longer than the sort.
     have.sort(key=key, reverse=reverse)
-    return have + [thing for thing in found if key(thing) is None]
+    return have + [thing for thing in things if key(thing) is None]
 
 
 class ItemQuery(Struct, frozen=True, kw_only=True):
@@ -154,11 +154,11 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             read = await read_selected(
                 board, self.ids, exact=self.exact, overdue_after=self.overdue
             )
-            found = self.chosen(read.statuses)
+            chosen = self.chosen(read.statuses)
             for word in self.words:
-                found = [status for status in found if _has_word(board, status.item, word)]
-            shown, left = found[:limit], len(found[limit:]) if limit is not None else 0
-            counted, total = counts_of(found, now=read.now), len(read.statuses)
+                chosen = [status for status in chosen if _has_word(board, status.item, word)]
+            shown, left = chosen[:limit], len(chosen[limit:]) if limit is not None else 0
+            counted, total = counts_of(chosen, now=read.now), len(read.statuses)
         present = await workers(board) if any(status.running for status in shown) else ()
         lost = lost_since(present)
         return ItemsFound(
@@ -218,13 +218,13 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
         """The items that match, sorted."""
-        found = [
+        chosen = [
             status
             for status in statuses
             if (not self.types or status.item.type in self.types)
             and (not self.states or any(status.has(state) for state in self.states))
         ]
-        return in_order(found, SORTS[self.sort], reverse=self.reverse)
+        return in_order(chosen, SORTS[self.sort], reverse=self.reverse)
 
 
 def _has_word(board: BoardTable, item: Item, word: str) -> bool:
@@ -282,16 +282,16 @@ async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str]
 
 async def first_items(board: BoardTable, limit: int, *, beginning: str = "") -> list[Item]:
     """The first items of a board whose ids begin so."""
-    found: list[Item] = []
+    items: list[Item] = []
     for number in range(board.shards):
         of_shard = 0
         async for item in board.items_and_tombstones(number, beginning=beginning):
             if item.state is not State.REMOVED and item.id.startswith(beginning):
-                found.append(item)
+                items.append(item)
                 of_shard += 1
             if of_shard == limit:
                 break
-    return sorted(found, key=lambda item: item.id)[:limit]
+    return sorted(items, key=lambda item: item.id)[:limit]
 
 
 # ---- the newest runs
@@ -371,12 +371,12 @@ async def newest_runs(
     read = runs_of or (lambda item: board.runs(item.id))
     now = await board.table.now()
     in_turn = iter(await in_thread(_in_turn, [*items], query, now))
-    found: list[ListedRun] = []
+    newest: list[ListedRun] = []
     until, is_there = board.clock.monotonic() + longest, False
     at_once = 1
     while next_items := [*islice(in_turn, at_once)]:
-        if len(found) == limit:
-            (stop, _, _), _ = found[-1]
+        if len(newest) == limit:
+            (stop, _, _), _ = newest[-1]
             next_items = [item for item in next_items if _latest(item, now).timestamp() >= -stop]
         if not next_items:
             break
@@ -388,13 +388,13 @@ async def newest_runs(
                 problem = f"more items have run since then than are read in {longest:g} seconds"
                 raise BadInput("runs", problem, "choose an item or a type, or a later time")
             place = (-heard, "", 0)
-            return [(cursor, run) for cursor, run in found if cursor < place], place
+            return [(cursor, run) for cursor, run in newest if cursor < place], place
         at_once = min(2 * at_once, AT_ONCE)
         for listed in await _matching(next_items, query, read, now=now, limit=limit):
-            if len(found) < limit or listed[0] < found[-1][0]:
-                insort(found, listed, key=itemgetter(0))
-                del found[limit:]
-    return found, None
+            if len(newest) < limit or listed[0] < newest[-1][0]:
+                insort(newest, listed, key=itemgetter(0))
+                del newest[limit:]
+    return newest, None
 
 
 async def items_with_history(
@@ -448,14 +448,14 @@ async def _matching(
     """The runs of some items that match: of each item the newest."""
 
     async def of(item: Item) -> list[ListedRun]:
-        found: list[ListedRun] = []
+        matching: list[ListedRun] = []
         async for listed in _listed(read(item), now=now):
-            if len(found) == limit:
+            if len(matching) == limit:
                 break
             cursor, run = listed
             if query.matches(run) and (query.after is None or cursor > query.after):
-                found.append(listed)
-        return found
+                matching.append(listed)
+        return matching
 
     return [run for runs in await asyncio.gather(*map(of, items)) for run in runs]
 

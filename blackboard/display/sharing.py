@@ -34,9 +34,9 @@ def group_problem(group: GroupLeases) -> str:
 
 
 def _done_words(group: GroupLeases) -> str:
-    found = [partition.item.id for partition in group.unowned if partition.item.state is State.DONE]
-    named, are = some(found, MOST_NAMED), "are" if len(found) > 1 else "is"
-    return f"{named} {are} done: {brings_back(group, found[0])}" if found else ""
+    done = [partition.item.id for partition in group.unowned if partition.item.state is State.DONE]
+    named, are = some(done, MOST_NAMED), "are" if len(done) > 1 else "is"
+    return f"{named} {are} done: {brings_back(group, done[0])}" if done else ""
 
 
 def brings_back(group: GroupLeases, partition: str) -> str:
@@ -46,13 +46,13 @@ def brings_back(group: GroupLeases, partition: str) -> str:
 
 
 def _failing_words(group: GroupLeases) -> str:
-    found = group.failing
-    if not found:
+    failing = group.failing
+    if not failing:
         return ""
-    which = plural(len(found), "partition")
-    named = some([partition.item.id for partition in found], MOST_NAMED)
+    which = plural(len(failing), "partition")
+    named = some([partition.item.id for partition in failing], MOST_NAMED)
     log = f"`blackboard --board {group.board} log`"
-    return f"the pumps of {which} fail: {named} ({failure_words(found[0])}; {log})"
+    return f"the pumps of {which} fail: {named} ({failure_words(failing[0])}; {log})"
 
 
 def failure_words(status: ItemStatus) -> str:

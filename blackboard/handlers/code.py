@@ -119,11 +119,11 @@ def changed() -> list[str]:
     """The files that are not what was read: changed, removed or new. The files of a
     folder that cannot be listed, because it is being replaced say, count as removed.
     """
-    there: set[str] = set()
+    files: set[str] = set()
     for folder, whole in _own.folders.items():
         with suppress(OSError):
-            there.update(_files_in(folder, whole=whole))
-    return sorted((there ^ set(_own.stamps)) | {path for path in _own.stamps if _differs(path)})
+            files.update(_files_in(folder, whole=whole))
+    return sorted((files ^ set(_own.stamps)) | {path for path in _own.stamps if _differs(path)})
 
 
 def folders() -> dict[str, bool]:
@@ -212,8 +212,8 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _stamp(file: str) -> tuple[int, int]:
-    found = os.stat(file)  # noqa: PTH116 - many, each cycle
-    return found.st_mtime_ns, found.st_size
+    stat = os.stat(file)  # noqa: PTH116 - many, each cycle
+    return stat.st_mtime_ns, stat.st_size
 
 
 def _differs(file: str) -> bool:
@@ -239,8 +239,8 @@ def _module_elsewhere(name: str, folder: Path) -> str | None:
         spec = None
     if spec is None or spec.origin is None:
         return None
-    found = Path(spec.origin)
-    is_it = (found.parent if found.name == "__init__.py" else found).resolve() == folder
+    origin = Path(spec.origin)
+    is_it = (origin.parent if origin.name == "__init__.py" else origin).resolve() == folder
     return None if is_it else str(spec.origin)
 
 

@@ -123,12 +123,12 @@ def progress_of(done: int, total: int) -> tuple[int, int]:
     handler.
     """
     try:
-        found = int(done), int(total)
+        progress = int(done), int(total)
     except OverflowError:
-        found = MOST + 1, 0
-    if not all(-MOST <= number <= MOST for number in found):
+        progress = MOST + 1, 0
+    if not all(-MOST <= number <= MOST for number in progress):
         raise ValueError(f"progress is two whole numbers up to {MOST:,}")
-    return found
+    return progress
 
 
 def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

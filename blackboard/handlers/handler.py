@@ -173,7 +173,7 @@ def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) ->
         with _of_handler(name):
             spec = _checked_spec(options)
             first = _checked_first(options.get("first"), options.get("timezone"))
-        found = Handler(
+        made = Handler(
             type=named,
             function=function,
             is_async=is_async,
@@ -187,13 +187,13 @@ def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) ->
             params=described(params, name) if params is not None else None,
             resources=options.get("resources"),
         )
-        return _marked(function, found)
+        return _marked(function, made)
 
     return declare
 
 
-def _marked(function: F, found: Handler) -> F:
-    setattr(function, _MARK, (*getattr(function, _MARK, ()), found))
+def _marked(function: F, handler: Handler) -> F:
+    setattr(function, _MARK, (*getattr(function, _MARK, ()), handler))
     return function
 
 
@@ -256,7 +256,7 @@ def pump(
             held_for = _checked_lease(lease)
             spec = _checked_spec({**PUMPED, "stale_after": held_for})
             drained_in = duration_of(drain, "drain")
-        found = Handler(
+        made = Handler(
             type=group,
             function=function,
             is_async=is_async,
@@ -271,7 +271,7 @@ def pump(
                 balance=_checked_balance(name, balance),
             ),
         )
-        return _marked(function, found)
+        return _marked(function, made)
 
     return declare
 
@@ -318,23 +318,23 @@ def is_partition(name: object) -> bool:
 
 def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tuple[str, ...]:
     """The names of the partitions of a group. Raises BadInput naming `name`."""
-    found = tuple(names)
-    for given in found:
+    partitions = tuple(names)
+    for given in partitions:
         if not is_partition(given):
             raise BadInput(name, f"partition {reprlib.repr(given)} is not a name", A_NAME)
-    if len(set(found)) != len(found):
+    if len(set(partitions)) != len(partitions):
         raise BadInput(name, "two partitions have one name", "a name for each")
-    if not least <= len(found) <= MOST_PARTITIONS:
-        raise BadInput(name, f"{len(found):,} partitions", f"{least} to {MOST_PARTITIONS:,}")
-    return found
+    if not least <= len(partitions) <= MOST_PARTITIONS:
+        raise BadInput(name, f"{len(partitions):,} partitions", f"{least} to {MOST_PARTITIONS:,}")
+    return partitions
 
 
 def _checked_lease(lease: str | float | timedelta) -> timedelta:
-    found = duration_of(lease, "lease")
-    if found < SHORTEST_LEASE:
+    checked = duration_of(lease, "lease")
+    if checked < SHORTEST_LEASE:
         remedy = f"{format_duration(SHORTEST_LEASE)} at the least"
         raise BadInput("lease", f"{as_text(lease)!r} is too short", remedy)
-    return found
+    return checked
 
 
 def _checked_first(first: str | datetime | None, zone: object) -> str | None:
@@ -368,7 +368,7 @@ def handlers_of(function: Callable[..., Any], source: Source | None = None) -> l
 def handlers_in(module: ModuleType, source: Source) -> list[Handler]:
     """The handlers among the names of a module."""
     functions = [value for value in vars(module).values() if isinstance(value, FunctionType)]
-    return [found for function in functions for found in handlers_of(function, source)]
+    return [handler for function in functions for handler in handlers_of(function, source)]
 
 
 def place(function: Callable[..., Any]) -> str:
@@ -453,8 +453,8 @@ def _source_of_function(function: Callable[..., Any]) -> Source:
     path = Path(getattr(main, "__file__", None) or "").resolve()
     if path.suffix != ".py" or "." in path.stem or not path.is_file():
         return Source("", MAIN)
-    found = PathFinder.find_spec(path.stem)
-    if found is None or path.stem in sys.stdlib_module_names or found.origin is None:
+    module_spec = PathFinder.find_spec(path.stem)
+    if module_spec is None or path.stem in sys.stdlib_module_names or module_spec.origin is None:
         return Source(str(path.parent), path.stem)
-    is_it = Path(found.origin).resolve() == path
+    is_it = Path(module_spec.origin).resolve() == path
     return Source("" if is_it else str(path.parent), path.stem)

@@ -90,29 +90,29 @@ def manifest_of(jobs: Sequence[str], base: Path) -> Manifest:
     if not jobs:
         return Manifest()
     with suppress(OSError, msgspec.MsgspecError, BadInput):
-        found = msgspec.json.decode(_kept(jobs, base).read_bytes(), type=Manifest)
-        if found.is_fresh():
-            return found
-    found = _described_elsewhere(jobs, base)
-    if found.problem is not None:
-        raise BadInput(*found.problem)
+        manifest = msgspec.json.decode(_kept(jobs, base).read_bytes(), type=Manifest)
+        if manifest.is_fresh():
+            return manifest
+    manifest = _described_elsewhere(jobs, base)
+    if manifest.problem is not None:
+        raise BadInput(*manifest.problem)
     with suppress(OSError, BadInput):  # there is no cache, then
-        _keep(_kept(jobs, base), found)
-    return found
+        _keep(_kept(jobs, base), manifest)
+    return manifest
 
 
 def _kept(jobs: Sequence[str], base: Path) -> Path:
-    what = [__version__, python(), search_path(), str(base), list(jobs)]
-    name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
+    parts = [__version__, python(), search_path(), str(base), list(jobs)]
+    name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     return cache_folder() / f"types-{name}.json"
 
 
-def _keep(file: Path, found: Manifest) -> None:
+def _keep(file: Path, manifest: Manifest) -> None:
     """Writes a description, and removes those that were written long ago. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     written = file.with_suffix(f".{os.getpid()}")
     written.touch(mode=0o600)
-    written.write_bytes(msgspec.json.encode(found))
+    written.write_bytes(msgspec.json.encode(manifest))
     written.replace(file)
     for other in file.parent.glob("types-*"):
         if other.stat().st_mtime < file.stat().st_mtime - KEPT:
@@ -148,10 +148,10 @@ def main() -> None:
     """In a process of its own: describes jobs."""
     number, base, *jobs = sys.argv[1:]
     try:
-        found = described(jobs, Path(base))
+        manifest = described(jobs, Path(base))
     except BadInput as problem:
-        found = Manifest(problem=(problem.field, problem.problem, problem.remedy))
-    os.write(int(number), msgspec.json.encode(found))
+        manifest = Manifest(problem=(problem.field, problem.problem, problem.remedy))
+    os.write(int(number), msgspec.json.encode(manifest))
     os._exit(0)  # threads that the jobs have begun are not waited for
 
 

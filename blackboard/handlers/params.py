@@ -108,8 +108,8 @@ class Params(Struct, frozen=True, kw_only=True):
         try:
             return msgspec.convert(params, self.kind, strict=written is None, str_keys=True)
         except msgspec.ValidationError as problem:
-            found = _AT.fullmatch(str(problem))
-            text, of_key, place = found.groups() if found else (str(problem), None, "")
+            match = _AT.fullmatch(str(problem))
+            text, of_key, place = match.groups() if match else (str(problem), None, "")
             if of_key:
                 raise BadInput(f"params{place}", f"one of its keys: {text}") from None
             is_own = problem.__cause__ is not None  # the class has raised it
@@ -121,26 +121,26 @@ class Params(Struct, frozen=True, kw_only=True):
             raise BadInput(f"params{place}", wrong, self._remedy_at(place)) from None
 
     def _remedy_at(self, place: str) -> str:
-        found: list[Schema] = [self.schema]
+        schemas: list[Schema] = [self.schema]
         for step in _STEPS.findall(place):
-            found = [
+            schemas = [
                 inner
-                for schema in found
+                for schema in schemas
                 for way in self._ways(schema)
                 if isinstance(inner := _inner(way, *step), Mapping)
             ]
-        return self._remedy({"anyOf": found})
+        return self._remedy({"anyOf": schemas})
 
     def summary(self) -> list[str]:
         """Each field in a few words: its name, with * if it must be given, its kind and default."""
-        body, found = self.referred(self.schema), []
+        body, lines = self.referred(self.schema), []
         for name, schema in body.get("properties", {}).items():
             kinds = [_TYPES.get(each.get("type", ""), _ANY)[0] for each in self._ways(schema)]
             text = f"{name}{'*' * (name in body.get('required', ()))} ({' or '.join(kinds)})"
-            found.append(
+            lines.append(
                 f"{text} = {json.dumps(schema['default'])}" if "default" in schema else text
             )
-        return found
+        return lines
 
     def _check(self, value: Any, schema: Schema, where: str) -> None:
         if isinstance(value, str) and variables(value):

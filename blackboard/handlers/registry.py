@@ -58,16 +58,16 @@ def by_type(handlers: Iterable[Handler]) -> Handlers:
     """Raises BadInput naming both places when two functions have one type. The same function found
     twice, because another module imports it, is one handler.
     """
-    found: dict[str, Handler] = {}
+    by_name: dict[str, Handler] = {}
     for handler in handlers:
-        other = found.setdefault(handler.type, handler)
+        other = by_name.setdefault(handler.type, handler)
         if other.function is not handler.function:
             first, second = place(other.function), place(handler.function)
             both = f"{first} and {second}"
             if first == second:
                 both = f"{first}, which was imported or defined twice: name it once"
             raise BadInput("jobs", f"the type {handler.type!r} has two handlers: {both}")
-    return found
+    return by_name
 
 
 def load(jobs: Sequence[str], base: Path) -> Handlers:
@@ -77,7 +77,7 @@ def load(jobs: Sequence[str], base: Path) -> Handlers:
     """
     folders: list[Path] = []
     return by_type(
-        found for entry in jobs for found in _handlers_at(entry, base.resolve(), folders)
+        handler for entry in jobs for handler in _handlers_at(entry, base.resolve(), folders)
     )
 
 
@@ -85,18 +85,18 @@ def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]])
     """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
     if isinstance(handlers, str | Mapping):
         raise BadInput("handlers", f"{handlers!r} is not a list", "such as [feed, 'jobs']")
-    found: list[Handler] = []
+    collected: list[Handler] = []
     folders: list[Path] = []
     for source in handlers:
         if isinstance(source, str | os.PathLike):
-            found += _handlers_at(os.fspath(source), Path.cwd(), folders)
+            collected += _handlers_at(os.fspath(source), Path.cwd(), folders)
         elif marked := handlers_of(source):
-            found += marked
+            collected += marked
         else:
             is_module = isinstance(source, ModuleType)
             remedy = "name its functions" if is_module else "put @handler above it"
             raise BadInput("handlers", f"{source!r} is not a handler", remedy)
-    return by_type(found)
+    return by_type(collected)
 
 
 def shipped() -> tuple[str, ...]:
@@ -122,11 +122,11 @@ def find_handler(source: Source, type_: str) -> Handler:
         module = import_source(source)
     finally:
         importing.reset(token)
-    found = by_type(handlers_in(module, source)).get(type_)
-    if found is None:
+    handler = by_type(handlers_in(module, source)).get(type_)
+    if handler is None:
         problem = f"{module.__name__}, imported in a child process, has no handler for {type_!r}"
         raise BadInput("handlers", problem, AT_TOP_LEVEL)
-    return found
+    return handler
 
 
 def check_importable(handler: Handler) -> None:
@@ -197,18 +197,18 @@ def _is_below_main(function: Callable[..., Any]) -> bool:
 def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
     """The handlers of an entry. `folders` has those of the entries before it, and gets its own."""
     field = f"jobs {entry!r}"
-    found: list[Handler] = []
+    handlers: list[Handler] = []
     for source in _sources(entry, base, folders):
         try:
-            found += handlers_in(import_source(source), source)
+            handlers += handlers_in(import_source(source), source)
         except (Exception, SystemExit) as problem:
             if isinstance(problem, BadInput) and problem.field == "jobs":  # it lacks a package
                 raise BadInput(field, problem.problem, problem.remedy) from problem
             words = f"cannot import {_where(source)}: {_in_a_line(problem)}"
             raise BadInput(field, words, _remedy(problem, source)) from problem
-    if not found:
+    if not handlers:
         raise BadInput(field, "there is no handler in it", "mark one with @handler")
-    return found
+    return handlers
 
 
 def _where(source: Source) -> str:
@@ -255,12 +255,12 @@ def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     here = folder.resolve()
     if here in above:
         return []
-    found = [""] if (folder / "__init__.py").is_file() else []
+    names = [""] if (folder / "__init__.py").is_file() else []
     for name in sorted(_modules_in(folder)):
         is_package = (folder / name / "__init__.py").is_file()
         inner = _modules_below(folder / name, (*above, here)) if is_package else [""]
-        found += [f"{name}.{below}".rstrip(".") for below in inner]
-    return found
+        names += [f"{name}.{below}".rstrip(".") for below in inner]
+    return names
 
 
 def _source_of_file(entry: str, path: Path) -> Source:

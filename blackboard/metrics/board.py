@@ -86,14 +86,14 @@ def _by_type(counted: Statistics) -> Mapping[str, Counter[str]]:
     """The items of each type; those of types that are not counted one by one are of others, as are
     those of a type of that name.
     """
-    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
     left = _counter(counted)
     for type_counts in counted.by_type:
-        found[type_counts.type] += _counter(type_counts)
+        counters[type_counts.type] += _counter(type_counts)
         left -= _counter(type_counts)
     if left["items"]:
-        found[metrics.OTHERS] += left
-    return found
+        counters[metrics.OTHERS] += left
+    return counters
 
 
 def _counter(counts: ItemCounts) -> Counter[str]:

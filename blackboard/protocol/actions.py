@@ -85,11 +85,11 @@ async def recording_action(
     Raises TableError at the beginning, when the store does not take that row; at the end, when all
     is done, it calls `warn` instead.
     """
-    said = partial(_row, board, by=by, verb=verb, reason=reason, via=via)
+    row_of = partial(_row, board, by=by, verb=verb, reason=reason, via=via)
     commit = partial(commit_again, board.table, keys.actions_partition(board.name))
     begun, done = list[Delete](), Done()
     if len(ids) > 1:
-        row = await said(ids=ids, detail=BEGUN)
+        row = await row_of(ids=ids, detail=BEGUN)
         await commit([row])
         begun = [Delete(row.key, ANY)]
     try:
@@ -98,7 +98,7 @@ async def recording_action(
         changed = [item_id for item_id in ids if item_id in done.ids]
         detail = ", ".join(dict.fromkeys(done.details))
         try:
-            ended = [await said(ids=changed, detail=detail)] if changed else []
+            ended = [await row_of(ids=changed, detail=detail)] if changed else []
             if ended or begun:
                 try:
                     await commit([*ended, *begun])
@@ -143,8 +143,8 @@ async def actions(board: BoardTable, *, limit: int) -> list[Action]:
     are passed over.
     """
     partition, family = keys.actions_partition(board.name), (keys.ACTION, keys.end_of(keys.ACTION))
-    found = readings(board.table, partition, family, partial(readable, Action), limit=limit)
-    return [action async for action in found]
+    newest = readings(board.table, partition, family, partial(readable, Action), limit=limit)
+    return [action async for action in newest]
 
 
 async def forget_old_actions(board: BoardTable, *, age: timedelta, pause: Pause) -> int:

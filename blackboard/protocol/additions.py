@@ -162,13 +162,13 @@ async def add_missing(
             board.name, new_item.type, board.resolve(new_item.type, encode_spec(new_item.spec))
         )
     while True:
-        there, gone = set[str](), dict[str, Item]()
+        present, gone = set[str](), dict[str, Item]()
         async for item in board.items(removed=True):
             if item.state is State.REMOVED:
                 gone[item.id] = item
             else:
-                there.add(item.id)
-        missing = [new_item for new_item in new if new_item.id not in there]
+                present.add(item.id)
+        missing = [new_item for new_item in new if new_item.id not in present]
         with suppress(AlreadyThere):
             return await add_many(board, missing, tombstones=gone, on_added=on_added)
 
@@ -269,13 +269,13 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mappi
     them.
     """
     for tries_left in reversed(range(READINGS)):
-        there = {item.id: item async for item in board.items(removed=True)}
-        gone = {item.id: item for item in there.values() if item.state is State.REMOVED}
+        items = {item.id: item async for item in board.items(removed=True)}
+        gone = {item.id: item for item in items.values() if item.state is State.REMOVED}
         left = left_alone(board, ids, gone)
         missing = [
             New(id=item_id, type=item_type, spec=Spec())
             for item_id in ids
-            if item_id not in left and (item_id not in there or item_id in gone)
+            if item_id not in left and (item_id not in items or item_id in gone)
         ]
         try:
             for some in _batches(board, missing):

@@ -49,7 +49,7 @@ async def check_made(table: Table, name: str, *, shards: int) -> None:
             break
     else:
         return
-    found = [
+    items = [
         (partition, item)
         for partition in all_shards
         async for row in table.scan(partition, keys.ITEM, keys.end_of(keys.ITEM), SOME_ITEMS)
@@ -58,7 +58,7 @@ async def check_made(table: Table, name: str, *, shards: int) -> None:
     misfits = {
         number: [
             partition
-            for partition, item in found
+            for partition, item in items
             if keys.partition(name, keys.shard_of(item, number), number) != partition
         ]
         for number in SHARDS

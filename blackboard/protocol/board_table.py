@@ -191,11 +191,11 @@ class BoardTable:
             else:
                 self.created = now
                 return
-        found, self.created = await made_with(self.table, self.name)
-        if found != self.shards:
+        shards, self.created = await made_with(self.table, self.name)
+        if shards != self.shards:
             raise BadInput(
                 "shards",
-                f"board {self.name!r} was made with {found}",
+                f"board {self.name!r} was made with {shards}",
                 "the number is fixed; make a board of another name",
             )
 
@@ -376,9 +376,9 @@ class BoardTable:
         Rows of a newer version, and rows that cannot be read, are passed over; so are those in a
         wrong shard, which no worker could claim.
         """
-        async for found in self.read_shard(shard, until=until):
-            if not isinstance(found, Mark):
-                yield found
+        async for record in self.read_shard(shard, until=until):
+            if not isinstance(record, Mark):
+                yield record
 
     async def read_shard(
         self, shard: int, *, until: datetime
@@ -389,9 +389,9 @@ class BoardTable:
             if row.key == keys.MAINTENANCE:
                 yield mark_in(row)
                 continue
-            found = self._lock_or_token(row)
-            if found is not None and keys.shard_of(found.id, self.shards) == shard:
-                yield found
+            record = self._lock_or_token(row)
+            if record is not None and keys.shard_of(record.id, self.shards) == shard:
+                yield record
 
     def _lock_or_token(self, row: Row) -> Lock | Token | None:
         if row.key.startswith(keys.LOCK):
@@ -473,12 +473,12 @@ async def readings(
         asked, number = limit, 0
         async for row in table.scan(partition, first, last, asked):
             number, first = number + 1, just_after(row.key)
-            found = reading(row)
-            if found is None:
+            record = reading(row)
+            if record is None:
                 continue
             if limit is not None:
                 limit -= 1
-            yield found
+            yield record
         if asked is None or number < asked:
             return
 

@@ -299,9 +299,9 @@ async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> t
         except (Conflict, Unknown):
             doubts += 1
             before = {claim.nonce: claim.sent for claim in left}
-            found = await _landed(board, left)
-            done += tuple(claim for claim in found if claim.sent > before[claim.nonce])
-            left = tuple(claim for claim in found if claim.sent == before[claim.nonce])
+            current = await _landed(board, left)
+            done += tuple(claim for claim in current if claim.sent > before[claim.nonce])
+            left = tuple(claim for claim in current if claim.sent == before[claim.nonce])
         except Refused as trouble:
             if len(left) == 1 and not done:
                 raise
@@ -463,8 +463,8 @@ async def _freed(board: BoardTable, after: Item, ops: Sequence[Op]) -> Freed | N
     except Conflict:
         return None
     except Unknown:
-        there = await board.item(after.id)
-        if there is None or (there.fence, there.stop) != (after.fence, after.stop):
+        item = await board.item(after.id)
+        if item is None or (item.fence, item.stop) != (after.fence, after.stop):
             return None
     return Freed.FREED
 

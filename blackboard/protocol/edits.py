@@ -141,11 +141,11 @@ class Tries:
         self._pause = self._lost * PAUSE
 
     def _uncertain(self) -> Exception:
-        said = f"it is not certain that {self._item_id} was changed"
+        doubt = f"it is not certain that {self._item_id} was changed"
         remedy = "look at it, and try again"
         if self.unanswered is not None:
-            return Unknown(f"{said}: {str(self.unanswered) or 'no answer'}; {remedy}")
-        return BlackboardError(f"{said}: {READINGS} tries met other changes; {remedy}")
+            return Unknown(f"{doubt}: {str(self.unanswered) or 'no answer'}; {remedy}")
+        return BlackboardError(f"{doubt}: {READINGS} tries met other changes; {remedy}")
 
 
 class Changed(Struct, frozen=True, kw_only=True):

@@ -87,10 +87,10 @@ async def read_groups(board: BoardTable, group: str | None = None) -> list[Group
     """
     if group is not None:
         keys.check_group_name(group)
-    found = [await _read(board, row) async for row in _rows(board) if group in {None, _name(row)}]
-    if group is not None and not found:
+    groups = [await _read(board, row) async for row in _rows(board) if group in {None, _name(row)}]
+    if group is not None and not groups:
         raise BadInput("group", f"there is no {group!r} on this board", "`blackboard leases`")
-    return found
+    return groups
 
 
 async def group_names(board: BoardTable) -> list[str]:
@@ -118,10 +118,10 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
     group = board.group(name)
     own = keys.meta_partition(group.name)
     own_row = await group.own_row()
-    found = [(row, group_trouble(row, meta))]
-    found += [] if own_row is None else [(own_row, board_trouble(own_row, own))]
+    troubles = [(row, group_trouble(row, meta))]
+    troubles += [] if own_row is None else [(own_row, board_trouble(own_row, own))]
     read = await read_status(group)
-    newer = [why for bad, why in found if why and version_of(bad.data) > VERSION]
+    newer = [why for bad, why in troubles if why and version_of(bad.data) > VERSION]
     newer += [
         f"a newer version wrote the row {key} in {group.name} (upgrade blackboard)"
         for key in group.newer
@@ -136,7 +136,7 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
         ],
         now=read.now,
         board=group.name,
-        damaged=[why for bad, why in found if why and version_of(bad.data) <= VERSION],
+        damaged=[why for bad, why in troubles if why and version_of(bad.data) <= VERSION],
         newer=newer,
         unreadable=group.unreadable,
     )
@@ -257,9 +257,9 @@ def group_trouble(row: Row, partition: str) -> str:
     where = f"the row {row.key} in {partition}"
     if version_of(row.data) > VERSION:
         return f"a newer version wrote {where} (upgrade blackboard)"
-    said = ", ".join(wrong_columns(row))
+    columns = ", ".join(wrong_columns(row))
     remedy = "(a worker of the group that starts writes it anew)"
-    return f"{where} has no good {said} {remedy}" if said else ""
+    return f"{where} has no good {columns} {remedy}" if columns else ""
 
 
 def board_trouble(row: Row, partition: str) -> str:

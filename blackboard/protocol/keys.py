@@ -55,7 +55,7 @@ def encode_id(text: str) -> str:
 
 
 def _safe(raw: bytes) -> str:
-    return _UNSAFE.sub(lambda found: b"=%02X" % ord(found[0]), raw).decode("ascii")
+    return _UNSAFE.sub(lambda match: b"=%02X" % ord(match[0]), raw).decode("ascii")
 
 
 @lru_cache(maxsize=1024)
@@ -89,10 +89,10 @@ def is_next_key(key: str, ready: datetime, item_id: str) -> bool:
     """Whether `next_key` makes this key. Workers read many, and a time is read in a tenth of the
     time in which it is written.
     """
-    found = _NEXT_MOMENT.match(key)
+    match = _NEXT_MOMENT.match(key)
     try:
-        if found and datetime.fromisoformat(found[1]) == ready:
-            return key[found.end() :] == encode_id(item_id)
+        if match and datetime.fromisoformat(match[1]) == ready:
+            return key[match.end() :] == encode_id(item_id)
     except ValueError:
         return False  # such as the 30th of February
     return key == next_key(ready, item_id)

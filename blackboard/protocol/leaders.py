@@ -61,7 +61,7 @@ async def read_elections(board: BoardTable, name: str | None = None) -> Election
     if own is None:
         if [row async for row in board.table.scan(leaders, limit=1)]:
             raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)
-        found = Elections(statuses=(), now=await board.table.now())
+        result = Elections(statuses=(), now=await board.table.now())
     elif trouble := board_trouble(own, meta):
         raise BadInput("board", trouble)
     else:
@@ -71,12 +71,12 @@ async def read_elections(board: BoardTable, name: str | None = None) -> Election
         bad = elections.unreadable + elections.newer
         if name is not None and keys.item_key(name) in bad:
             raise BadRow(keys.item_key(name), "it cannot be read", board=elections.name)
-        found = Elections(
+        result = Elections(
             statuses=status.statuses, now=status.now, unreadable=bad if name is None else ()
         )
-    if name is not None and not found.statuses:
+    if name is not None and not result.statuses:
         raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
-    return found
+    return result
 
 
 async def make_again(elections: BoardTable) -> None:

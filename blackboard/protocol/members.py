@@ -56,11 +56,11 @@ async def announce(board: BoardTable, member: Member) -> Member:
         try:
             etags = await board.table.commit(partition, [write])
         except (Conflict, Unknown):
-            found = await read(board.table, partition, key)
-            if found is None and member.etag:
+            row = await read(board.table, partition, key)
+            if row is None and member.etag:
                 await board.check_shards()
-            is_damaged = found is not None and readable(Member, found) is None
-            member = replace(member, etag=found.etag if found else "")
+            is_damaged = row is not None and readable(Member, row) is None
+            member = replace(member, etag=row.etag if row else "")
         else:
             return replace(member, etag=etags[0])
     return member
@@ -76,8 +76,8 @@ async def workers(board: BoardTable) -> list[Member]:
     version, or that cannot be read, are passed over.
     """
     rows = await _rows(board)
-    found = [readable(Member, row, age=board.table.age(row)) for row in rows]
-    return sorted(filter(None, found), key=lambda member: (member.started, member.owner))
+    members = [readable(Member, row, age=board.table.age(row)) for row in rows]
+    return sorted(filter(None, members), key=lambda member: (member.started, member.owner))
 
 
 async def forget_lost(board: BoardTable) -> None:

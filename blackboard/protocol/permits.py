@@ -132,7 +132,7 @@ async def take(
     """
     for _ in range(TRIES):
         rows = await _read(board, limit)
-        found = {row.number: row for row in rows}
+        by_number = {row.number: row for row in rows}
         held = {row.number for row in rows if not row.is_stale}
         left = max(limit.most - sum(not row.is_stale for row in rows), 0)
         free = [number for number in range(limit.most) if number not in held][:left]
@@ -162,7 +162,7 @@ async def take(
         try:
             etags = await board.table.commit(
                 _partition(board),
-                [_taking(held, found.get(held.permit.number)) for held in permits],
+                [_taking(held, by_number.get(held.permit.number)) for held in permits],
             )
         except Conflict:
             continue
@@ -172,9 +172,9 @@ async def take(
     return []
 
 
-def _taking(held: HeldPermit, found: PermitRow | None) -> Op:
+def _taking(held: HeldPermit, old: PermitRow | None) -> Op:
     data = data_of(held.permit)
-    return Insert(held.key, data) if found is None else Replace(held.key, data, found.row.etag)
+    return Insert(held.key, data) if old is None else Replace(held.key, data, old.row.etag)
 
 
 async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
@@ -189,9 +189,9 @@ async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPe
             etags = await board.table.commit(_partition(board), ops)
         except (Conflict, Unknown):
             before = {held.key: held.sent for held in left}
-            found = await _landed(board, left)
-            done += [held for held in found if held.sent > before[held.key]]
-            left = [held for held in found if held.sent == before[held.key]]
+            current = await _landed(board, left)
+            done += [held for held in current if held.sent > before[held.key]]
+            left = [held for held in current if held.sent == before[held.key]]
             if not left:
                 break
         else:
@@ -231,11 +231,11 @@ async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[Held
     by_key = {held.key: held for held in permits}
     nonces = {key: held.permit.nonce for key, held in by_key.items()}
     rows, now = await with_nonces(board.table, _partition(board), nonces), board.clock.monotonic()
-    found = {
+    held_by_key = {
         key: HeldPermit(by_key[key].permit, sent_in(row, before=by_key[key].sent, now=now))
         for key, row in rows.items()
     }
-    return [_with_etag(found[key], row.etag) for key, row in rows.items()]
+    return [_with_etag(held_by_key[key], row.etag) for key, row in rows.items()]
 
 
 def _with_etag(held: HeldPermit, etag: str) -> HeldPermit:

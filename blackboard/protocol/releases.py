@@ -185,7 +185,7 @@ class _Sent(Struct):
 async def _in_batches(
     board: BoardTable, certain: list[FinishedRun], *, renewals: Renewals, landed: Landed
 ) -> _Sent:
-    found, rounds, failures = _Sent(), 0, 0
+    sent, rounds, failures = _Sent(), 0, 0
     while certain and rounds < ROUNDS and (failures < FAILURES or len(certain) == 1):
         rounds += 1
         certain = await renewals.pause(certain)
@@ -194,7 +194,7 @@ async def _in_batches(
         )
         certain = []
         for batch in batches:
-            found.ready |= {finished_run.claim.nonce: done.ready for finished_run, _, done in batch}
+            sent.ready |= {finished_run.claim.nonce: done.ready for finished_run, _, done in batch}
             ops = [op for _, ops, _ in batch for op in ops]
             partition = board.partition(batch[0][0].claim.id)
             try:
@@ -206,18 +206,18 @@ async def _in_batches(
                 failures += 1
                 await board.ready(partition, trouble, failures=failures)
             except Unknown:
-                found.left += [finished_run for finished_run, _, _ in batch]
+                sent.left += [finished_run for finished_run, _, _ in batch]
             except (Conflict, Refused) as refusal:
                 in_the_way = _whose(batch, refusal.index)
-                found.left.append(in_the_way)
+                sent.left.append(in_the_way)
                 certain += [
                     finished_run for finished_run, _, _ in batch if finished_run is not in_the_way
                 ]
             else:
-                found.written |= {finished_run.claim.nonce: done for finished_run, _, done in batch}
+                sent.written |= {finished_run.claim.nonce: done for finished_run, _, done in batch}
                 await landed([(finished_run, done) for finished_run, _, done in batch])
-    found.left += certain
-    return found
+    sent.left += certain
+    return sent
 
 
 Prepared = tuple[FinishedRun, list[Op], Released]

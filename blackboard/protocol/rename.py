@@ -212,9 +212,9 @@ async def _move_notices(board: BoardTable, old_id: str, item: Item) -> None:
     """
     partition, between = notices_partition(board.name), notices_range(old_id)
     moved = [row async for row in board.table.scan(partition, *between)]
-    there = [row async for row in board.table.scan(partition, *notices_range(item.id))]
-    left = {row.key: row.etag for row in there if not _is_of(item, row)}
-    its_own = {row.key for row in there} - left.keys()
+    rows = [row async for row in board.table.scan(partition, *notices_range(item.id))]
+    left = {row.key: row.etag for row in rows if not _is_of(item, row)}
+    its_own = {row.key for row in rows} - left.keys()
     ops: list[Op] = []
     for row in moved:
         key = notice_key(item.id, row.key.removeprefix(between[0]))

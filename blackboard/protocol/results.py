@@ -27,8 +27,8 @@ def warnings_in(result: str) -> list[str]:
     """The warnings of a result, as it stands in a row."""
     if '"warnings"' not in result:
         return []
-    found = _said(result).warnings
-    texts = found if isinstance(found, list) else []
+    warnings = _said(result).warnings
+    texts = warnings if isinstance(warnings, list) else []
     return list(warnings_of(text for text in texts if isinstance(text, str)))
 
 
@@ -40,8 +40,8 @@ def warnings_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 def report_in(result: str) -> str:
     """The path of the report that a result names, or ""."""
-    found = _said(result).report if '"report"' in result else None
-    return found if isinstance(found, str) else ""
+    report = _said(result).report if '"report"' in result else None
+    return report if isinstance(report, str) else ""
 
 
 def not_kept(result: str, size: str, *, limit: int) -> dict[str, Any]:

@@ -228,16 +228,16 @@ async def delete_tombstones(
     runs, bare, rests = 0, [], Rests(pause)
     for tombstone in tombstones:
         await rests.before(histories=1)
-        partition, found, ops = board.partition(tombstone.id), 0, list[Delete]()
+        partition, count, ops = board.partition(tombstone.id), 0, list[Delete]()
         async for row in board.table.scan(partition, *keys.runs_range(tombstone.id)):
             await rests.before(runs=1)
             if (keys.fence_in(row.key) or 0) <= tombstone.fence:
-                found += 1
+                count += 1
                 if version_of(row.data) <= VERSION:
                     ops.append(Delete(row.key, row.etag))
         deleted = await try_delete(board.table, partition, ops)
         runs += deleted
-        if deleted == found:
+        if deleted == count:
             bare.append(tombstone)
     if not bare:
         return Pruned(runs=runs)

@@ -107,11 +107,11 @@ def _list_reader(hint: Any) -> Reader:
         if text == "":
             return ()
         try:
-            found: tuple[Any, ...] = decode(text)  # type: ignore[arg-type] # it raises TypeError
+            values: tuple[Any, ...] = decode(text)  # type: ignore[arg-type] # it raises TypeError
         except (TypeError, ValueError, RecursionError):
             return None
-        is_far = any(getattr(record, name).year not in YEARS for record in found for name in times)
-        return None if is_far else found
+        is_far = any(getattr(record, name).year not in YEARS for record in values for name in times)
+        return None if is_far else values
 
     return read
 
@@ -142,14 +142,14 @@ def record_of(record_type: type[Record], row: Row, *, age: float = 0.0) -> Recor
         if name in data:
             data[name] = read(data[name])
     try:
-        found = msgspec.convert(data, record_type, builtin_types=_NATIVE)
+        record = msgspec.convert(data, record_type, builtin_types=_NATIVE)
     except _NOT_OF_THE_TYPE:
         raise _bad(row, form, data) from None
     for name in form.times:
-        moment = getattr(found, name)
+        moment = getattr(record, name)
         if moment is not None and moment.year not in YEARS:
             raise _bad(row, form, data)
-    return found
+    return record
 
 
 def _bad(row: Row, form: _Form, data: dict[str, Any]) -> BadRow:
@@ -166,10 +166,10 @@ def _bad(row: Row, form: _Form, data: dict[str, Any]) -> BadRow:
 
 def _is_good(value: object, hint: Any) -> bool:
     try:
-        found = msgspec.convert(value, hint, builtin_types=_NATIVE)
+        converted = msgspec.convert(value, hint, builtin_types=_NATIVE)
     except _NOT_OF_THE_TYPE:
         return False
-    return not isinstance(found, datetime) or found.year in YEARS
+    return not isinstance(converted, datetime) or converted.year in YEARS
 
 
 _FITS: dict[type[Any], Callable[[Any, str], bool]] = {
@@ -189,10 +189,10 @@ class WrongKey(BadRow):
 
 def record_in(record_type: type[Record], row: Row, *, age: float = 0.0) -> Record:
     """The record in a row. Raises BadRow as `record_of`, and WrongKey."""
-    found = record_of(record_type, row, age=age)
-    if (fits := _FITS.get(record_type)) and not fits(found, row.key):
+    record = record_of(record_type, row, age=age)
+    if (fits := _FITS.get(record_type)) and not fits(record, row.key):
         raise WrongKey(row.key, "its key does not match its columns")
-    return found
+    return record
 
 
 def readable(record_type: type[Record], row: Row | None, *, age: float = 0.0) -> Record | None:

@@ -38,7 +38,7 @@ async def read_status(
         items = [item async for item in board.items()]
     locks = await _locks(board, [item.id for item in items if item.running])
     now = await board.table.now()
-    found = (
+    statuses = (
         status_of(
             item,
             locks.get(item.id),
@@ -48,7 +48,7 @@ async def read_status(
         )
         for item in sorted(items, key=lambda item: item.id)
     )
-    return BoardStatus(statuses=tuple(found), now=now)
+    return BoardStatus(statuses=tuple(statuses), now=now)
 
 
 async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
@@ -60,8 +60,8 @@ async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
     rows = [
         await read(board.table, board.partition(item_id), keys.lock_key(item_id)) for item_id in ids
     ]
-    found = [readable(Lock, row, age=board.table.age(row)) for row in rows if row is not None]
-    return {lock.id: lock for lock in found if lock is not None}
+    locks = [readable(Lock, row, age=board.table.age(row)) for row in rows if row is not None]
+    return {lock.id: lock for lock in locks if lock is not None}
 
 
 async def count(
@@ -105,10 +105,10 @@ async def write_statistics(
     etag = over.etag if over is not None else ""
     if not etag:
         row = await _row(board)
-        there = readable(Statistics, row)
+        stored = readable(Statistics, row)
         is_newer = row is not None and version_of(row.data) > VERSION
         is_late = (
-            there is not None and there.term > counted.term and is_current(there, now=counted.at)
+            stored is not None and stored.term > counted.term and is_current(stored, now=counted.at)
         )
         if is_newer or is_late:
             return None

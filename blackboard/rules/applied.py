@@ -45,8 +45,8 @@ def is_applied(item: Item, name: str) -> bool:
 
 def additions(item: Item | None) -> tuple[Applied, ...]:
     """The names of an item that the next life of its id keeps."""
-    there = item.applied if item else ()
-    return tuple(applied for applied in there if applied.name.startswith(ADDED))
+    applied_so_far = item.applied if item else ()
+    return tuple(applied for applied in applied_so_far if applied.name.startswith(ADDED))
 
 
 def requests_of(item: Item) -> tuple[Applied, ...]:

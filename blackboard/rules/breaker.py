@@ -147,9 +147,9 @@ def account_is_away(replies: Iterable[LastReply], *, since: float, now: float) -
     second later at the most, and corrects it.
     """
     oldest = max(since - SPACING, now - ANSWER_LASTS)
-    found = tuple(replies)
-    some_bad = any(not result.is_good for result in found)
-    return some_bad and not any(result.is_good and result.when >= oldest for result in found)
+    results = tuple(replies)
+    some_bad = any(not result.is_good for result in results)
+    return some_bad and not any(result.is_good and result.when >= oldest for result in results)
 
 
 def tried(before: Circuit, *, now: float) -> Circuit:

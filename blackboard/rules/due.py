@@ -142,8 +142,8 @@ def lease(settings: RunSettings, slot: datetime) -> timedelta:
     """
     if isinstance(settings.stale_after, timedelta):
         return settings.stale_after
-    found = max(interval_of(settings.schedule, slot), SHORTEST_DEFAULT_LEASE)
-    return found if settings.stale_after == INTERVAL else min(found, LONGEST_DEFAULT_LEASE)
+    interval = max(interval_of(settings.schedule, slot), SHORTEST_DEFAULT_LEASE)
+    return interval if settings.stale_after == INTERVAL else min(interval, LONGEST_DEFAULT_LEASE)
 
 
 def time_limit(settings: RunSettings, slot: datetime) -> timedelta | None:

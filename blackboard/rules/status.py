@@ -146,8 +146,8 @@ class Tally:
         )
 
     def _most_frequent(self) -> Sequence[TypeCounts]:
-        found = [TypeCounts(type=name, **_counts(counts)) for name, counts in self._by_type.items()]
-        return sorted(found, key=lambda type_counts: (-type_counts.items, type_counts.type))
+        types = [TypeCounts(type=name, **_counts(counts)) for name, counts in self._by_type.items()]
+        return sorted(types, key=lambda type_counts: (-type_counts.items, type_counts.type))
 
 
 def counts_of(statuses: Iterable[ItemStatus], *, now: datetime) -> Statistics:

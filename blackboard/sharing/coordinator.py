@@ -332,7 +332,7 @@ class Coordinator:
     def _election_trouble(self, problem: Exception) -> None:
         self._trouble("the election", problem)
 
-    def _trouble(self, what: str, problem: Exception) -> None:
+    def _trouble(self, work: str, problem: Exception) -> None:
         is_explained = isinstance(problem, BadInput | BadRow)
         text = str(problem) if is_explained else f"{type(problem).__name__}: {problem}"
-        self.events.emit(HousekeepingTrouble, message=f"{what}: {text}")
+        self.events.emit(HousekeepingTrouble, message=f"{work}: {text}")

@@ -371,16 +371,16 @@ class Election:
 
     async def _compete(self) -> None:
         """Looks at the lock, and takes it if it is free or stale and this candidate stands."""
-        found = await self._look()
-        if found is None:
+        row = await self._look()
+        if row is None:
             await self._not_ready()
             return
-        if isinstance(found, Lock):
-            self._go_by(found.stale_after)
-            if found.owner == self.owner:
-                await self._found_own(found)
+        if isinstance(row, Lock):
+            self._go_by(row.stale_after)
+            if row.owner == self.owner:
+                await self._found_own(row)
                 return
-        owner, leader, others = self._leader_of(found), None, self._state.others
+        owner, leader, others = self._leader_of(row), None, self._state.others
         has_ranks = self.kind is not ElectionKind.MUTEX
         if has_ranks and (owner is None or owner not in self._ranks):
             others = await self._candidates()
@@ -388,7 +388,7 @@ class Election:
             leader = Identifier(self._ranks.get(owner, self._state.me.rank), owner)
         await self._step(Looked(others=others, leader=leader))
         if self._stand and leader is None and not self._leaving.is_set():
-            await self._take(found)
+            await self._take(row)
         self._hurries = has_ranks and not self.is_leader and (leader is None or self._stand)
 
     async def _not_ready(self) -> None:
@@ -432,13 +432,13 @@ class Election:
         """All other candidates that have announced themselves within a lease."""
         if self._others is None:
             longest = self._state.times.lease + self._board.table.resolution
-            found = [
+            candidates = [
                 Identifier(worker.rank, worker.owner)
                 for worker in await workers(self._board)
                 if worker.age <= longest and worker.takes(self.name) and worker.owner != self.owner
             ]
-            self._others = tuple(found)
-            self._ranks = {worker.owner: worker.rank for worker in found}
+            self._others = tuple(candidates)
+            self._ranks = {worker.owner: worker.rank for worker in candidates}
         return self._others
 
     async def _step(self, event: Event) -> None:
@@ -456,15 +456,15 @@ class Election:
     async def _look(self) -> Lock | Token | None:
         """The lock of the election, or its waiting token if that is ready."""
         until = await self._board.table.now()
-        async for found in self._board.walk(0, until=until):
-            if found.id == self.name:
-                return found
+        async for row in self._board.walk(0, until=until):
+            if row.id == self.name:
+                return row
         return None
 
-    def _leader_of(self, found: Lock | Token) -> str | None:
+    def _leader_of(self, row: Lock | Token) -> str | None:
         """The holder of a lock that may not be taken; None: it may be taken."""
-        if isinstance(found, Lock) and self._move(found) is not Move.OVERRIDE:
-            return found.owner
+        if isinstance(row, Lock) and self._move(row) is not Move.OVERRIDE:
+            return row.owner
         return None
 
     def _move(self, lock: Lock) -> Move:
@@ -476,18 +476,18 @@ class Election:
             resolution=self._board.table.resolution,
         )
 
-    async def _take(self, found: Lock | Token) -> None:
+    async def _take(self, row: Lock | Token) -> None:
         board = self._board
         taken: tuple[Claim, ...] = ()
-        if isinstance(found, Lock):
-            lock = await claims.override(board, found, owner=self.owner)
+        if isinstance(row, Lock):
+            lock = await claims.override(board, row, owner=self.owner)
             taken = (lock,) if lock else ()
         else:
-            settings = board.resolve(found.type, found.spec)
+            settings = board.resolve(row.type, row.spec)
             now = await board.table.now()
-            move = decide_token(found, now=now, types={self.kind.value}, settings=settings)
+            move = decide_token(row, now=now, types={self.kind.value}, settings=settings)
             if move is Move.RUN:
-                done = await claims.claim(board, [found], owner=self.owner)
+                done = await claims.claim(board, [row], owner=self.owner)
                 if done.refused is not None:
                     raise done.refused
                 taken = done.claims
@@ -575,9 +575,9 @@ def _checked_kind(kind: str) -> ElectionKind:
 
 
 def _checked_lease(lease: str | float | timedelta) -> timedelta:
-    found = duration_of(lease, "lease")
-    check_election_lease(found, "lease")
-    return found
+    checked = duration_of(lease, "lease")
+    check_election_lease(checked, "lease")
+    return checked
 
 
 def _checked_rank(rank: int, kind: ElectionKind) -> int:

@@ -134,8 +134,8 @@ class PartitionNames:
 
     def _report(self, problem: str) -> None:
         """Reports that there are no names."""
-        what = f"the partitions of {self._group} cannot be named: {problem}"
-        self._events.emit(GroupTrouble, message=what)
+        message = f"the partitions of {self._group} cannot be named: {problem}"
+        self._events.emit(GroupTrouble, message=message)
 
     async def _answer_of(self, names: Names) -> tuple[str, ...] | str:
         """The names that a function gives, or why there are none. Raises nothing: its errors end no
@@ -150,17 +150,17 @@ class PartitionNames:
         """The names that a function gives, without values that can be no partition, such as some
         names of files. Raises BadInput where they are too many, and what the function raises.
         """
-        found: Any
+        answer: Any
         if iscoroutinefunction(names):
-            found = names(self._settings)
+            answer = names(self._settings)
         else:
-            found = await self._called(names)
-        if isawaitable(found):
-            found = await found
-        if isinstance(found, str | bytes):
-            raise TypeError(f"{found!r} is one text, not a list of names")
+            answer = await self._called(names)
+        if isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, str | bytes):
+            raise TypeError(f"{answer!r} is one text, not a list of names")
         named, odd = list[str](), list[str]()
-        for name in found:
+        for name in answer:
             if is_partition(name):
                 named.append(name)
             else:
@@ -181,15 +181,15 @@ class PartitionNames:
         """Reports values that can be no partition, when they are others than before."""
         if odd and odd != self._odd:
             which = plural(len(odd), "partition")
-            what = f"{which} of {self._group} left out: {odd[0]} is no {A_NAME}"
-            self._events.emit(GroupTrouble, message=what)
+            message = f"{which} of {self._group} left out: {odd[0]} is no {A_NAME}"
+            self._events.emit(GroupTrouble, message=message)
         self._odd = odd
 
 
 def _found(names: Names, settings: Mapping[str, Any]) -> Any:
     """What a plain function that names partitions returns; its values are read here, too."""
-    found: Any = names(settings)
-    return found if isawaitable(found) or isinstance(found, str | bytes) else list(found)
+    answer: Any = names(settings)
+    return answer if isawaitable(answer) or isinstance(answer, str | bytes) else list(answer)
 
 
 def _shown(odd: object) -> str:
@@ -247,8 +247,8 @@ class GroupRows:
             self.to_make = self.made
 
     def _cannot_make(self, problem: BlackboardError | Refused | str) -> None:
-        what = f"the partitions of {self.group} cannot be made: {problem}"
-        self.events.emit(GroupTrouble, message=what)
+        message = f"the partitions of {self.group} cannot be made: {problem}"
+        self.events.emit(GroupTrouble, message=message)
 
     async def _make(self, names: Sequence[str]) -> bool:
         """Makes the board and these partitions. Returns whether some could not be made. Raises
@@ -273,8 +273,8 @@ class GroupRows:
             self._cannot_make(refused)
             return True
         for name in left.keys() - self._lacking:
-            what = f"{name} of {self.group} is left as it is: {left[name]}"
-            self.events.emit(GroupTrouble, message=what)
+            message = f"{name} of {self.group} is left as it is: {left[name]}"
+            self.events.emit(GroupTrouble, message=message)
         self._lacking = frozenset(left)
         return bool(left)
 

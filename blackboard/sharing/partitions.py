@@ -210,8 +210,8 @@ class GroupWorker:
             try:
                 pause = await self._look_and_act()
             except BoardGone:  # it was deleted with the table
-                what = f"the board {self.board.name!r} is gone: it is made anew"
-                self.events.emit(GroupTrouble, message=what)
+                message = f"the board {self.board.name!r} is gone: it is made anew"
+                self.events.emit(GroupTrouble, message=message)
                 self._rows.gone()
                 await self._wait(REFUSED.pause())
             except (Busy, Unavailable) as trouble:
@@ -525,8 +525,8 @@ class GroupWorker:
 
     def _cannot_serve(self, problem: TableError | BlackboardError) -> None:
         why = row_in_the_way(self.board) if isinstance(problem, Conflict) else problem
-        what = f"the group {self.handler.type} cannot be served: {why}"
-        self.events.emit(GroupTrouble, message=what)
+        message = f"the group {self.handler.type} cannot be served: {why}"
+        self.events.emit(GroupTrouble, message=message)
 
     async def _wait(self, seconds: float) -> None:
         """Waits so long, or until something has changed."""

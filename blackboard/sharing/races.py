@@ -229,20 +229,20 @@ class GroupRaces:
         for worker, since in self._behind.items():
             if now - since > longest:
                 self._behind = dict.fromkeys(behind, -math.inf)
-                what = (
+                message = (
                     f"{group} goes by shares until it is even: {worker} holds {held[worker]}, "
                     f"{most} {held[most]}, and {worker} has got none for longer than {longest:g} s "
                     "(does a worker have another Redis, or another balance?)"
                 )
-                self.rows.events.emit(GroupTrouble, message=what)
+                self.rows.events.emit(GroupTrouble, message=message)
                 return
 
     def _bus_away(self, problem: str) -> None:
         self._away_since = self.node.clock.monotonic()
-        what = f"{problem}; {self.rows.group} goes by shares unless it is back within a lease"
-        self.rows.events.emit(BusUnavailable, message=what)
+        message = f"{problem}; {self.rows.group} goes by shares unless it is back within a lease"
+        self.rows.events.emit(BusUnavailable, message=message)
 
     def _bus_back(self) -> None:
         self._away_since = None
-        what = f"the bus is back: the partitions of {self.rows.group} are raced for"
-        self.rows.events.emit(BusBack, message=what)
+        message = f"the bus is back: the partitions of {self.rows.group} are raced for"
+        self.rows.events.emit(BusBack, message=message)

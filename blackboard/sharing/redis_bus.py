@@ -153,8 +153,8 @@ class RedisBus:
 
     async def get(self, hash_name: Hash, field: str) -> str | None:
         key = self._key(hash_name)
-        found = await self._ask(_Part.READS, lambda: self._redis.hget(key, field))
-        return None if found is None else str(found)
+        value = await self._ask(_Part.READS, lambda: self._redis.hget(key, field))
+        return None if value is None else str(value)
 
     async def put(self, hash_name: Hash, field: str, value: str) -> None:
         key = self._key(hash_name)
@@ -308,8 +308,8 @@ class RedisBus:
         text = first_line(f"{type(problem).__name__}: {problem}")
         if self._password:
             text = text.replace(self._password, "***")
-        what = f"refuses {part}" if isinstance(problem, ResponseError) else "is away"
-        trouble = _Trouble(f"Redis {what}: {text}", failures, retry_at)
+        state = f"refuses {part}" if isinstance(problem, ResponseError) else "is away"
+        trouble = _Trouble(f"Redis {state}: {text}", failures, retry_at)
         was_up = not self._down
         self._down[part] = trouble
         self._has_failed.set()

@@ -124,10 +124,10 @@ async def _mark(board: BoardTable, sender: Sender, item_id: str) -> None:
     if sender.verb in _MARKS:
         await _MARKS[sender.verb](board, item_id, mark)
         return
-    found = await board.item(item_id)
-    if found is not None and found.running:
-        sender.fence = found.fence
-        await _FREES[sender.verb](board, item_id, mark, fence=found.fence)
+    item = await board.item(item_id)
+    if item is not None and item.running:
+        sender.fence = item.fence
+        await _FREES[sender.verb](board, item_id, mark, fence=item.fence)
 
 
 def own_params(sender: Sender, detail: float) -> dict[str, object] | None:

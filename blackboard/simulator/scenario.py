@@ -222,8 +222,8 @@ class Scenario:
     @property
     def shortest_lease(self) -> float:
         """The shortest lease in seconds; 120 if none is set."""
-        said = {item.spec.stale_after for item in self.items if item.spec.stale_after}
-        leases = [parse_duration(text, "stale_after").total_seconds() for text in said]
+        texts = {item.spec.stale_after for item in self.items if item.spec.stale_after}
+        leases = [parse_duration(text, "stale_after").total_seconds() for text in texts]
         leases += [group.lease for group in self.shared]
         return min(leases, default=120.0)
 

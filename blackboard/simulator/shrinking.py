@@ -86,18 +86,18 @@ class Shrinker:
         if self.tries >= MOST_TRIES or (scenario, plan) == (current.scenario, current.plan):
             return False
         self.tries += 1
-        found = failure_of(scenario, plan)
-        if found is None or found.violation.kind != self.failure.violation.kind:
+        failure = failure_of(scenario, plan)
+        if failure is None or failure.violation.kind != self.failure.violation.kind:
             return False
-        self.failure = _ended_there(found)
+        self.failure = _ended_there(failure)
         if self._report is not None:
             self._report(self.failure)
         return True
 
     def _leave_out_kinds(self) -> None:
         for kind in {injection.fault: None for injection in self.failure.plan.injections}:
-            there = self.failure.plan.injections
-            others = tuple(injection for injection in there if injection.fault is not kind)
+            injections = self.failure.plan.injections
+            others = tuple(injection for injection in injections if injection.fault is not kind)
             self._fails(self.failure.scenario, replace(self.failure.plan, injections=others))
         self._fails(self.failure.scenario, replace(self.failure.plan, fated=()))
 
@@ -124,9 +124,9 @@ class Shrinker:
         size = max(len(parts()) // 2, 1)
         while parts():
             start = 0
-            while start < len(there := tuple(parts())):
-                yield there[:start] + there[start + size :]
-                if len(parts()) == len(there):
+            while start < len(whole := tuple(parts())):
+                yield whole[:start] + whole[start + size :]
+                if len(parts()) == len(whole):
                     start += size
             if size == 1:
                 return

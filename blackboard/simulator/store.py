@@ -145,12 +145,12 @@ class Store:
 
     def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:
         """The rows as they are now; `stamp` is the age, in seconds."""
-        moment, found = self.timeline.now, self.contents.page(partition, first, end, count)
-        return [Row(key, kept.etag, kept.data, moment - kept.touched) for key, kept in found]
+        moment, rows = self.timeline.now, self.contents.page(partition, first, end, count)
+        return [Row(key, kept.etag, kept.data, moment - kept.touched) for key, kept in rows]
 
     def _rows(self, partition: str, ops: Sequence[Op]) -> dict[str, Row]:
-        found = ((op.key, self.contents.row(partition, op.key)) for op in ops)
-        return {key: row for key, row in found if row is not None}
+        rows = ((op.key, self.contents.row(partition, op.key)) for op in ops)
+        return {key: row for key, row in rows if row is not None}
 
 
 BATCH_ROWS, BATCH_BYTES = 100, 1_310_720
