@@ -28,8 +28,8 @@ PATIENCE = 2.0
 
 
 def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionItem]:
-    """The completions of a text: `what` is "ids", "types", "jobs", "zones", "groups", "elections",
-    "owner" or "tag".
+    """The completions of a text: `subject` is "ids", "types", "jobs", "zones", "groups",
+    "elections", "owner" or "tag".
     """
     with suppress(Exception):
         match subject:

@@ -64,7 +64,7 @@ async def for_each(
 ) -> list[Result]:
     """Changes each thing, and returns the results in their order. After an error, and at Ctrl-C, no
     other change begins, those under way are finished, a note says how many are done, and the error
-    is raised. `what` stands before the bar.
+    is raised. `label` stands before the bar.
     """
     left = deque(enumerate(things))
     results: list[Any] = [None] * len(things)

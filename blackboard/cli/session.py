@@ -91,7 +91,7 @@ class Session(Location):
 
     def check_types(self, types: Iterable[str], present: set[str]) -> None:
         """Refuses types that no item has, and no handler here either: of a misspelled type all
-        would always be well. `there` are the types of items. Jobs are read where one is not among
+        would always be well. `present` are the types of items. Jobs are read where one is not among
         them. Raises BadInput.
         """
         absent = set(types) - present
