@@ -6,7 +6,6 @@ coordinator has counted, at most a quarter of an hour ago.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -19,67 +18,78 @@ from blackboard.rules.groups import PartitionState
 
 STATES = ("active", "paused", "done")
 """Each item has one of them."""
-CONDITIONS = {
-    "running": "Items that a worker runs.",
-    "stale": "Items whose lock was not renewed for longer than its lease.",
-    "overdue": "Items that wait although they have been ready for more than a minute.",
-    "failing": "Items whose last run was no success.",
-    "warned": "Items whose last run was ok and had warnings.",
-}
+CONDITIONS = ("running", "stale", "overdue", "failing", "warned")
 """Several may hold of one item."""
+GAUGES = {
+    "items": ("Items by type and state.", "type", "state"),
+    "items_running": ("Items that a worker runs.", "type"),
+    "items_stale": ("Items whose lock was not renewed for longer than its lease.", "type"),
+    "items_overdue": (
+        "Items that wait although they have been ready for more than a minute.",
+        "type",
+    ),
+    "items_failing": ("Items whose last run was no success.", "type"),
+    "items_warned": ("Items whose last run was ok and had warnings.", "type"),
+    "oldest_ready_seconds": ("How long an item has been ready, the longest time.",),
+    "statistics_age_seconds": ("Age of these counts of items.",),
+    "workers": ("Workers: alive, or lost.", "state"),
+    "slots": ("Slots of the workers that are alive.",),
+    "slots_taken": ("Runs in these slots, up to a minute ago.",),
+    "partitions": ("Partitions: held, free, or paused.", "group", "state"),
+    "partition_free_seconds": (
+        "How long a partition has had no worker, the longest time.",
+        "group",
+    ),
+    "leader": (
+        "1 where an election has a leader, else 0; without elections that are paused.",
+        "election",
+    ),
+    "paused": ("1 while the whole board is paused, else 0.",),
+}
+"""What each shows, and its labels."""
+Values = float | Mapping[str, float] | Mapping[tuple[str, str], float]
+"""One value, or one for each value of the label, or of the two."""
 
 
 def board_metrics(overview: Overview) -> Iterator[Metric]:
     """Every metric of a board."""
+    values = _values(overview)
+    for name, (meaning, *labels) in GAUGES.items():
+        metric = GaugeMetricFamily(f"blackboard_board_{name}", meaning, labels=labels)
+        of_labels = values[name]
+        for key, value in (
+            of_labels.items() if isinstance(of_labels, Mapping) else [((), of_labels)]
+        ):
+            metric.add_metric(key if isinstance(key, tuple) else (key,), value)
+        yield metric
+
+
+def _values(overview: Overview) -> Mapping[str, Values]:
     counted = overview.counted
     by_type = _by_type(counted)
-    yield _gauge(
-        "items",
-        "Items by type and state.",
-        {(name, state): counts[state] for name, counts in by_type.items() for state in STATES},
-        "type",
-        "state",
-    )
-    for condition, meaning in CONDITIONS.items():
-        values = {name: counts[condition] for name, counts in by_type.items()}
-        yield _gauge(f"items_{condition}", meaning, values, "type")
     waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
-    meaning = "How long an item has been ready, the longest time."
-    yield _gauge("oldest_ready_seconds", meaning, max(waited, 0))
-    yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
     alive = [worker for worker in overview.present if not worker.lost]
-    present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
-    yield _gauge("workers", "Workers: alive, or lost.", present, "state")
-    slots, running = sum(worker.slots for worker in alive), sum(worker.running for worker in alive)
-    yield _gauge("slots", "Slots of the workers that are alive.", slots)
-    yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
     groups = overview.groups[: metrics.MOST_NAMES]
-    yield _gauge(
-        "partitions",
-        "Partitions: held, free, or paused.",
-        {(group.name, state): n for group in groups for state, n in _shares(group).items()},
-        "group",
-        "state",
-    )
-    yield _gauge(
-        "partition_free_seconds",
-        "How long a partition has had no worker, the longest time.",
-        {group.name: group.free.total_seconds() for group in groups},
-        "group",
-    )
-    elections = [
-        election for election in overview.elections.statuses if not election.item.is_paused
-    ]
+    elections = [each for each in overview.elections.statuses if not each.item.is_paused]
     led = {election.item.id: bool(election.holder) for election in elections}
-    yield _gauge(
-        "leader",
-        "1 where an election has a leader, else 0; without elections that are paused.",
-        dict(sorted(led.items())[: metrics.MOST_NAMES]),
-        "election",
-    )
-    yield _gauge(
-        "paused", "1 while the whole board is paused, else 0.", overview.paused is not None
-    )
+    return {
+        "items": {(name, state): by_type[name][state] for name in by_type for state in STATES},
+        **{
+            f"items_{condition}": {name: by_type[name][condition] for name in by_type}
+            for condition in CONDITIONS
+        },
+        "oldest_ready_seconds": max(waited, 0),
+        "statistics_age_seconds": overview.age,
+        "workers": {"alive": len(alive), "lost": len(overview.present) - len(alive)},
+        "slots": sum(worker.slots for worker in alive),
+        "slots_taken": sum(worker.running for worker in alive),
+        "partitions": {
+            (group.name, state): n for group in groups for state, n in _shares(group).items()
+        },
+        "partition_free_seconds": {group.name: group.free.total_seconds() for group in groups},
+        "leader": dict(sorted(led.items())[: metrics.MOST_NAMES]),
+        "paused": overview.paused is not None,
+    }
 
 
 def _by_type(counted: Statistics) -> Mapping[str, Counter[str]]:
@@ -104,13 +114,3 @@ def _shares(group: GroupLeases) -> Mapping[str, int]:
     """How many partitions are in each state. One that was paused while its pump runs is held."""
     held, paused = len(group.those(PartitionState.HELD)), len(group.those(PartitionState.PAUSED))
     return {"held": held, "free": len(group.partitions) - held - paused, "paused": paused}
-
-
-def _gauge(name: str, meaning: str, values: Mapping[Any, float] | float, *labels: str) -> Metric:
-    """A gauge with one value, or with one for each value of its label, or tuple of those."""
-    made = GaugeMetricFamily(f"blackboard_board_{name}", meaning, labels=labels)
-    if not isinstance(values, Mapping):
-        values = {(): values}
-    for key, value in values.items():
-        made.add_metric(key if isinstance(key, tuple) else (key,), value)
-    return made
