@@ -137,17 +137,10 @@ async def _add(
         now = await board.table.now()
         spec = spec_at(now)
         check_size(spec, limit=board.table.max_value)
-        tombstones = dict[str, Item]()
-        for item_id in ids:  # all or none: one id that is taken refuses them all
-            if (other := await board.item(item_id)) is not None:
-                if other.state is not State.REMOVED:
-                    raise AlreadyThere(item_id)
-                tombstones[item_id] = other
+        tombstones = await _tombstones(board, ids)
         await _warn_unserved(session, board, item_type)
         warn_idle_steps([spec])
-        settings = board.resolve(item_type, encode_spec(spec))
-        when = first_of(first, settings, now)
-
+        when = first_of(first, board.resolve(item_type, encode_spec(spec)), now)
         new = [additions.New(id=item_id, type=item_type, spec=spec, first=when) for item_id in ids]
         added: dict[str, Item] = {}
         try:
@@ -162,14 +155,24 @@ async def _add(
         finally:
             session.wake_workers()
             now = await board.table.now()
-            items = [added[item_id] for item_id in ids if item_id in added]
-            words = f"is added ({item_type}) and"
             answers = [
-                Answer(item=item, words=f"{words} {_due(board, item, now)}") for item in items
+                Answer(item=item, words=f"is added ({item_type}) and {_due(board, item, now)}")
+                for item in (added[item_id] for item_id in ids if item_id in added)
             ]
             code = await print_answers(session, board, answers)
         await note_pause(board)
         return code
+
+
+async def _tombstones(board: BoardTable, ids: Sequence[str]) -> dict[str, Item]:
+    """All or none: one id that is taken refuses them all. Raises AlreadyThere."""
+    tombstones = dict[str, Item]()
+    for item_id in ids:
+        if (item := await board.item(item_id)) is not None:
+            if item.state is not State.REMOVED:
+                raise AlreadyThere(item_id)
+            tombstones[item_id] = item
+    return tombstones
 
 
 def _due(board: BoardTable, item: Item, now: datetime) -> str:

@@ -6,7 +6,8 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -89,42 +90,30 @@ def serve_command(
     sign in; on any other a visitor needs the token in BLACKBOARD_WEB_TOKEN, or a proxy that signs
     people in and names them in --user-header. Ctrl-C ends it.
     """
-    where = Endpoint.parse(listen, "listen")
+    endpoint = Endpoint.parse(listen, "listen")
     token = os.environ.pop("BLACKBOARD_WEB_TOKEN", "")
-    check_open(where.host, token=token, user_header=user_header or "")
+    check_open(endpoint.host, token=token, user_header=user_header or "")
     session = Session.start(chosen).with_defaults(changes=True)
-
     begun = False
 
     def serves(url: str) -> None:
         nonlocal begun
         begun = True
-        with if_writable(sys.stdout):
-            if chosen.json:
-                emit({"url": url}, in_a_line=True)
-            else:
-                click.echo(url)
-        with if_writable(sys.stderr):
-            if not chosen.json:
-                note("Ctrl-C ends it")
+        _print(url, as_json=chosen.json)
 
     async def work() -> None:
         async with session.board() as table:
-            names = (*hosts, *_own_names(where.host))
-            try:
+            with _naming_options():
                 pages = Board(table, session).web(
                     operator=operator,
                     token=token,
                     user_header=user_header or "",
                     proxies=proxies,
-                    hosts=names,
+                    hosts=(*hosts, *_own_names(endpoint.host)),
                 )
                 check_prefix(prefix, pages.addresses)
-            except BadInput as bad:
-                name = OPTIONS.get(bad.field, bad.field)
-                raise BadInput(name, bad.problem, bad.remedy) from None
             try:
-                await serve(pages, where, prefix=prefix, serves=serves)
+                await serve(pages, endpoint, prefix=prefix, serves=serves)
             finally:
                 await pages.close()
 
@@ -135,6 +124,26 @@ def serve_command(
             if not begun:
                 raise
     return 0
+
+
+def _print(url: str, *, as_json: bool) -> None:
+    with if_writable(sys.stdout):
+        if as_json:
+            emit({"url": url}, in_a_line=True)
+        else:
+            click.echo(url)
+    if not as_json:
+        with if_writable(sys.stderr):
+            note("Ctrl-C ends it")
+
+
+@contextmanager
+def _naming_options() -> Iterator[None]:
+    """Lets a BadInput name the option in place of the argument of `Board.web`."""
+    try:
+        yield
+    except BadInput as bad:
+        raise BadInput(OPTIONS.get(bad.field, bad.field), bad.problem, bad.remedy) from None
 
 
 def check_prefix(prefix: str, addresses: Collection[str]) -> None:
@@ -167,7 +176,7 @@ def _own_names(host: str) -> tuple[str, ...]:
 
 
 async def serve(
-    pages: "ASGIApp", where: Endpoint, *, prefix: str, serves: Callable[[str], None]
+    pages: "ASGIApp", endpoint: Endpoint, *, prefix: str, serves: Callable[[str], None]
 ) -> None:
     """Serve pages until Ctrl-C or SIGTERM; once they are served, `serves` is called with their
     address. Raises BadInput when the address cannot be used.
@@ -178,19 +187,19 @@ async def serve(
         remedy = "pip install 'blackboard-scheduler[web]'"
         raise BadInput("web", f"the server needs {missing.name}", remedy) from None
 
-    listener = listener_on(where)
-    url = f"http://{where._replace(port=listener.getsockname()[1])}{prefix}/"
+    listener = listener_on(endpoint)
+    url = f"http://{endpoint._replace(port=listener.getsockname()[1])}{prefix}/"
     app = below(prefix, pages) if prefix else pages
     await PageServer(app, lambda: serves(url)).serve(sockets=[listener])
 
 
-def listener_on(where: Endpoint) -> socket.socket:
+def listener_on(endpoint: Endpoint) -> socket.socket:
     """A socket that listens at an address. Raises BadInput when it cannot be used."""
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:
-        listener = socket.create_server(where, family=family, backlog=128)
+        listener = socket.create_server(endpoint, family=family, backlog=128)
     except (OSError, UnicodeError) as problem:  # UnicodeError: a name that no host can have
-        raise where.unusable("listen", problem) from None
+        raise endpoint.unusable("listen", problem) from None
     # Connections inherit it. Without it the second part of an answer waits 40 ms for the
     # acknowledgement of the first; asyncio sets it only where a socket names its protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
