@@ -373,7 +373,7 @@ def test_no_system_exit_decides_the_exit_code_of_a_worker(
         raise SystemExit(code)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(worker, "_work", ended)
+    monkeypatch.setattr(worker._Work, "_work", ended)
     jobs = str(Path(__file__).resolve().parents[1] / "jobs_for_tests")
     assert called(["--store", "town.db", "worker", "--jobs", jobs]) == 1
 
