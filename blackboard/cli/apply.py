@@ -227,9 +227,9 @@ class _Apply:
                 _warn_of_kept(before, current)
                 if current.remove and not self.yes:
                     self._confirm(current, no="nothing more was changed")
-                alone = current.left_alone
-                _warn_of_left({item_id: alone[item_id] for item_id in alone if item_id not in left})
-                left |= alone
+                new = {name: why for name, why in current.left_alone.items() if name not in left}
+                _warn_of_left(new)
+                left |= current.left_alone
         finally:
             done = plan.made_of(parts, left_alone=left)
             if self.session.chosen.json:
@@ -314,7 +314,8 @@ def _warn_of_left(left: Mapping[str, str]) -> None:
 
 def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan) -> None:
     """Warn of items that the earlier plan removes and this plan leaves as they are."""
-    kept = [item.id for item in before.remove if item.id in plan.items and item not in plan.remove]
+    stay = plan.items.keys() - {item.id for item in plan.remove}
+    kept = [item.id for item in before.remove if item.id in stay]
     if kept:
         warn(f"not removed, as others have declared them by now: {few_of(kept)}")
 
