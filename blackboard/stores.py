@@ -175,9 +175,9 @@ def _checked(path: str) -> str:
 def _options(text: str) -> dict[str, bool]:
     chosen = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
-        known = _SQLITE_OPTIONS.get(name, {})
-        if value.lower() not in known:
+        meanings = _SQLITE_OPTIONS.get(name, {})
+        if value.lower() not in meanings:
             remedy = "synchronous=full or =normal, trust_filesystem=1 or =0, with & between"
             raise BadInput("store", f"no option {name}={value}", remedy)
-        chosen[name] = known[value.lower()]
+        chosen[name] = meanings[value.lower()]
     return chosen

@@ -241,10 +241,10 @@ class Table(Protocol):
 
 async def read(table: Table, partition: str, key: str) -> Row | None:
     """One row, or None."""
-    wanted = None  # read to its end: a scan that is left early is closed by a separate task
+    match = None  # read to its end: a scan that is left early is closed by a separate task
     async for row in table.scan(partition, key, just_after(key), 1):
-        wanted = row
-    return wanted
+        match = row
+    return match
 
 
 async def try_delete(

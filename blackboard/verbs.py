@@ -88,8 +88,8 @@ async def _unlock(board: BoardTable, item: Item, mark: Mark, fence: int | None) 
 
 
 async def _acknowledge(board: BoardTable, item: Item, mark: Mark, fence: int | None) -> Answer:
-    seen = item.fence if fence is None else fence
-    done = await edits.acknowledge(board, item.id, mark, fence=seen)
+    of_run = item.fence if fence is None else fence
+    done = await edits.acknowledge(board, item.id, mark, fence=of_run)
     if not done.changed:
         return _unchanged(done.item, "was acknowledged already")
     failed = plural(done.item.failures, "failure")

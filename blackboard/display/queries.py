@@ -380,14 +380,14 @@ async def newest_runs(
             next_items = [item for item in next_items if _latest(item, now).timestamp() >= -stop]
         if not next_items:
             break
-        heard = _latest(next_items[0], now).timestamp()
-        if heard < query.begins and not is_there:
+        latest = _latest(next_items[0], now).timestamp()
+        if latest < query.begins and not is_there:
             until, is_there = board.clock.monotonic() + longest, True
         elif board.clock.monotonic() >= until:
             if not is_there:
                 problem = f"more items have run since then than are read in {longest:g} seconds"
                 raise BadInput("runs", problem, "choose an item or a type, or a later time")
-            place = (-heard, "", 0)
+            place = (-latest, "", 0)
             return [(cursor, run) for cursor, run in newest if cursor < place], place
         at_once = min(2 * at_once, AT_ONCE)
         for listed in await _matching(next_items, query, read, now=now, limit=limit):
@@ -427,8 +427,8 @@ def cursor_of(run: Run, stop: datetime) -> RunCursor:
 
 def _latest(item: Item, now: datetime) -> datetime:
     """As `last_heard`; of an item that was heard of in the future it is not known."""
-    heard = last_heard(item)
-    return ANY_TIME if is_ahead(heard, now=now) else heard
+    moment = last_heard(item)
+    return ANY_TIME if is_ahead(moment, now=now) else moment
 
 
 def _in_turn(items: Iterable[Item], query: RunQuery, now: datetime) -> list[Item]:

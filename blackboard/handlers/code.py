@@ -187,8 +187,8 @@ def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Itera
     link that leads back to a folder in `above` is not followed; one that leads nowhere, or round in
     a circle, is not a file.
     """
-    here, inner = os.path.realpath(folder), []
-    if here in above:
+    real, inner = os.path.realpath(folder), []
+    if real in above:
         return
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -199,7 +199,7 @@ def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Itera
     for path in filter(os.path.isdir, inner):  # False for what cannot be looked at, too
         is_environment = os.path.exists(f"{path}/pyvenv.cfg")  # noqa: PTH110 - many, each cycle
         if not is_environment and (whole or os.path.isfile(f"{path}/__init__.py")):  # noqa: PTH113
-            yield from _files_in(path, whole=whole, above=(*above, here))
+            yield from _files_in(path, whole=whole, above=(*above, real))
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

@@ -208,10 +208,10 @@ def _of_handler(name: str) -> Iterator[None]:
 
 def _check_options(name: str, options: HandlerOptions, *, is_async: bool) -> None:
     slots, fenced = options.get("slots"), options.get("fenced", False)
-    known = HandlerOptions.__annotations__
+    allowed = HandlerOptions.__annotations__
     for option in options:
-        if option not in known:
-            near = get_close_matches(option, known, n=1) or sorted(known)
+        if option not in allowed:
+            near = get_close_matches(option, allowed, n=1) or sorted(allowed)
             raise BadInput(name, f"there is no option {option!r}", f"there is {', '.join(near)}")
     with _of_handler(name):
         if slots is not None:

@@ -252,13 +252,13 @@ def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     """The names of the modules in a folder, and of those in its packages, from there; its own
     `__init__.py` is "". A link that leads back to a folder in `above` is not followed.
     """
-    here = folder.resolve()
-    if here in above:
+    resolved = folder.resolve()
+    if resolved in above:
         return []
     names = [""] if (folder / "__init__.py").is_file() else []
     for name in sorted(_modules_in(folder)):
         is_package = (folder / name / "__init__.py").is_file()
-        inner = _modules_below(folder / name, (*above, here)) if is_package else [""]
+        inner = _modules_below(folder / name, (*above, resolved)) if is_package else [""]
         names += [f"{name}.{below}".rstrip(".") for below in inner]
     return names
 
@@ -273,11 +273,11 @@ def _source_of_file(entry: str, path: Path) -> Source:
 def _sources_of_module(entry: str, base: Path) -> list[Source]:
     if str(base) not in sys.path:
         sys.path.append(str(base))  # last: a file lying here must not hide an installed module
-    known = ", ".join(shipped()) or "none"
+    names_of_jobs = ", ".join(shipped()) or "none"
     nothing = BadInput(
         f"jobs {entry!r}",
         f"is not a folder or file in {base}, a shipped job, or a module that can be imported",
-        f"shipped: {known}",
+        f"shipped: {names_of_jobs}",
     )
     if not all(part.isidentifier() for part in entry.split(".")):
         raise nothing

@@ -99,10 +99,10 @@ def _check_ways(table: NotifyTable | RouteTable) -> None:
     _check_address_given(table.webhook, "webhook")
     if table.command and not table.command[0]:
         raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
-    known = [kind.value for kind in NoticeKind]
+    kinds = [kind.value for kind in NoticeKind]
     for event in table.on or ():
-        if event not in known:
-            raise BadInput("on", f"there is no {event!r}", f"known here: {', '.join(known)}")
+        if event not in kinds:
+            raise BadInput("on", f"there is no {event!r}", f"known here: {', '.join(kinds)}")
 
 
 def _check_address_given(address: str | None, name: str) -> None:

@@ -304,8 +304,8 @@ class BoardTable:
     ) -> AsyncIterator[Item]:
         """As `items`, of one shard, with the tombstones of removed ones."""
         first, last = keys.items_range(beginning)
-        known = self._unreadable_items.get(shard, {})
-        unreadable = {key: newer for key, newer in known.items() if not key.startswith(first)}
+        earlier = self._unreadable_items.get(shard, {})
+        unreadable = {key: newer for key, newer in earlier.items() if not key.startswith(first)}
         self._unreadable_items[shard] = unreadable
         rows = self.table.scan(self.shard(shard), first, last)
         async for row in paged(rows, pause):

@@ -141,7 +141,7 @@ async def take(
         numbers = (free[first:] + free[:first])[: min(len(items), board.table.max_rows)]
         if not numbers:
             return []
-        wanted = dict(zip(numbers, items, strict=False))
+        items_by_number = dict(zip(numbers, items, strict=False))
         since, sent = await board.table.now(), board.clock.monotonic()
         permits = [
             HeldPermit(
@@ -157,7 +157,7 @@ async def take(
                 ),
                 sent,
             )
-            for number, item_id in wanted.items()
+            for number, item_id in items_by_number.items()
         ]
         try:
             etags = await board.table.commit(

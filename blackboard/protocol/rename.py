@@ -239,8 +239,8 @@ def _acknowledged(item: Item, fence: int) -> str:
     """The acknowledgement of an item, for its copy: it names a fence, which is this one there."""
     if not item.is_acknowledged:
         return item.acknowledged
-    seen = msgspec.json.decode(item.acknowledged, type=Acknowledgement)
-    return text_of(replace(seen, fence=fence))
+    mark = msgspec.json.decode(item.acknowledged, type=Acknowledgement)
+    return text_of(replace(mark, fence=fence))
 
 
 def _is_there(item: Item | None) -> TypeGuard[Item]:

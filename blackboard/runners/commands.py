@@ -73,5 +73,5 @@ def how_it_ended(code: int) -> str:
     """A return code in words: "exit code 3", "killed by SIGKILL"."""
     if code >= 0:
         return f"exit code {code}"
-    known = -code in set(signal.Signals)  # real-time signals have no names
-    return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
+    has_name = -code in set(signal.Signals)  # real-time signals have no names
+    return f"killed by {signal.Signals(-code).name if has_name else f'signal {-code}'}"

@@ -70,10 +70,10 @@ class Window(Struct, frozen=True, kw_only=True):
             return day.weekday() in self.weekdays
         if not self.first:
             return True
-        here = (day.year, day.month, day.day)[-len(self.first) :]
+        parts = (day.year, day.month, day.day)[-len(self.first) :]
         if self.first <= self.last:
-            return self.first <= here <= self.last
-        return here >= self.first or here <= self.last
+            return self.first <= parts <= self.last
+        return parts >= self.first or parts <= self.last
 
     def end_of(self, wall: datetime) -> datetime | None:
         """Its end, where it contains a wall time (naive)."""
@@ -113,12 +113,12 @@ class Limits(Struct, frozen=True, kw_only=True):
         """
         zone = find_zone(self.zone)
         for _ in range(MOST_WINDOWS):
-            here = moment.astimezone(zone)
-            wall = here.replace(tzinfo=None)
+            local = moment.astimezone(zone)
+            wall = local.replace(tzinfo=None)
             end = max((at for window in self.windows if (at := window.end_of(wall))), default=None)
             if end is None:
                 return moment
-            after, change = _shown_after(moment, end, zone), replay_after(here)
+            after, change = _shown_after(moment, end, zone), replay_after(local)
             # A clock that is put back may show a time before the windows.
             moment = after if change is None or not moment < change < after else change
         return None

@@ -61,15 +61,15 @@ def showings(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
     return (wall - before).replace(tzinfo=UTC), (wall - after).replace(tzinfo=UTC)
 
 
-def replay_after(here: datetime) -> datetime | None:
+def replay_after(local: datetime) -> datetime | None:
     """When the clock is put back, if `here` (in its zone) will be shown again; else None."""
-    zone, now, again = here.tzinfo, here.utcoffset(), here.replace(fold=1).utcoffset()
+    zone, now, again = local.tzinfo, local.utcoffset(), local.replace(fold=1).utcoffset()
     assert isinstance(zone, ZoneInfo)
     assert now is not None
     assert again is not None
     if now <= again:
         return None
-    start = here.astimezone(UTC).replace(microsecond=0)
+    start = local.astimezone(UTC).replace(microsecond=0)
     return next_change(zone, start, start + (now - again))
 
 
@@ -102,7 +102,7 @@ def _names_like(name: str) -> str:
     import zoneinfo  # noqa: PLC0415
 
     zones = sorted(zoneinfo.available_timezones() - set(_HOST_NAMES))
-    known = {zone.lower(): zone for zone in zones}
+    by_lower = {zone.lower(): zone for zone in zones}
     offset = _OFFSET.fullmatch(name[:60].strip())
     if offset and (hours := int(offset[2])):
         east, sign = ("east", "-") if offset[1] == "+" else ("west", "+")
@@ -111,12 +111,12 @@ def _names_like(name: str) -> str:
             return _NAME
         unit = "hour" if hours == 1 else "hours"
         return f"write {zone}, which is {hours} {unit} {east} of Greenwich, or the zone of a city"
-    cities = {zone.rpartition("/")[2]: zone for zone in known}
+    cities = {zone.rpartition("/")[2]: zone for zone in by_lower}
     asked = name[:60].strip().lower().replace(" ", "_")
-    close = [known[zone] for zone in difflib.get_close_matches(asked, known, 3, 0.75)]
-    close += [known[cities[city]] for city in difflib.get_close_matches(asked, cities, 2, 0.8)]
-    if asked in known:
-        close = [known[asked]]
+    close = [by_lower[zone] for zone in difflib.get_close_matches(asked, by_lower, 3, 0.75)]
+    close += [by_lower[cities[city]] for city in difflib.get_close_matches(asked, cities, 2, 0.8)]
+    if asked in by_lower:
+        close = [by_lower[asked]]
     if close:
         return "did you mean " + " or ".join(dict.fromkeys(close)) + "?"
     return _NAME

@@ -225,8 +225,8 @@ class Network:
         ):
             self._give_up(request)
         else:
-            heard = request.fate is not Fate.LATE
-            if heard and request.is_batch and isinstance(answer, TableError):
+            is_answered = request.fate is not Fate.LATE
+            if is_answered and request.is_batch and isinstance(answer, TableError):
                 self.on_refused(request.process, request.sender, request.ops, answer)
             self._reply(request, answer)
 

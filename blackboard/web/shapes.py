@@ -139,10 +139,10 @@ class ActionsQuery(RequestFields, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MOST_ACTIONS, description="So many at the most.")] = 100
 
 
-def _check_one_of(field: str, values: list[str], known: tuple[str, ...] | list[str]) -> None:
+def _check_one_of(field: str, values: list[str], allowed: tuple[str, ...] | list[str]) -> None:
     for value in values:
-        if value not in known:
-            raise BadInput(field, f"there is no {value[:60]!r}", f"one of {', '.join(known)}")
+        if value not in allowed:
+            raise BadInput(field, f"there is no {value[:60]!r}", f"one of {', '.join(allowed)}")
 
 
 # ---- the bodies of a POST

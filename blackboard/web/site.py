@@ -209,22 +209,22 @@ class Site:
     def common(self, request: Request) -> dict[str, Any]:
         root = root_of(request.scope)
         visitor = visitor_of(request)
-        here = path_of(request.scope).removeprefix("/live")
-        here = "/" if here in {"", "/board"} else here
+        own_path = path_of(request.scope).removeprefix("/live")
+        own_path = "/" if own_path in {"", "/board"} else own_path
         kept = [] if is_live(request) else [("live", "off")]
         kept += [("zone", zone_name(request))] if "zone" in request.query_params else []
 
         def url(path: str, *pairs: tuple[str, Any], **query: Any) -> str:
             """An address; one of the same page goes on as that is shown."""
             given = [*pairs, *((name, value) for name, value in query.items() if value is not None)]
-            given += kept if path == here else ()
+            given += kept if path == own_path else ()
             return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
 
         return {
             "url": url,
             "root": root,
-            "path": here,
-            "here": f"{root}{here}",
+            "path": own_path,
+            "here": f"{root}{own_path}",
             "kept": kept,
             "board": self.board.name,
             "store": self.store,
