@@ -154,8 +154,8 @@ class _Shard:
 
     def put(self, candidates: Sequence[Candidate]) -> None:
         """Replaces the candidates. Those of one urgency stay in the order given."""
-        self.candidates = {found.id: found for found in sorted(candidates, key=_urgency)}
-        self.last_ready = max((found.ready for found in candidates), default=LONG_AGO)
+        self.candidates = {each.id: each for each in sorted(candidates, key=_urgency)}
+        self.last_ready = max((candidate.ready for candidate in candidates), default=LONG_AGO)
 
     def ready(self, now: datetime) -> Collection[Candidate]:
         """The candidates that are ready, in their order."""
@@ -168,7 +168,7 @@ class _Shard:
         """When the candidates are ready that are not ready yet."""
         if self.last_ready <= now:
             return iter(())
-        return (found.ready for found in self.candidates.values() if found.ready > now)
+        return (candidate.ready for candidate in self.candidates.values() if candidate.ready > now)
 
     def moment(self, unread: Unread) -> datetime:
         """When to read the shard for these tokens, by the present pause."""

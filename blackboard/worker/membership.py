@@ -77,8 +77,8 @@ class Membership:
             await board.clock.sleep(ANNOUNCE_AGAIN if self._announced == 1 else ANNOUNCE_EVERY)
 
     async def _meet_peers(self) -> None:
-        found = await workers(self._board)
-        live = [member for member in found if not member.lost]
+        members = await workers(self._board)
+        live = [member for member in members if not member.lost]
         self._peers.met({member.owner: member.types.split(",") for member in live})
 
     async def leave(self) -> None:

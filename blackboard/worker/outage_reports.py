@@ -41,16 +41,16 @@ class _Outage:
         """The words that report the end of the outage."""
         assert self.answering_since is not None
         names = [name for name in self.names if name not in self.unasked]
-        what, lasted = _some(names), self.answering_since - self.since
+        places, lasted = _some(names), self.answering_since - self.since
         if not names:
             return f"{_some([*self.names])} was not asked for again: all others answer"
         if self.whole_since is not None:
             since = self.since if self.comes_and_goes else self.whole_since
             words = f"the store is back after {span(self.answering_since - since)}"
         elif len(names) > 1:
-            words = f"{what}: all answer again, {span(lasted)} after the first of them failed"
+            words = f"{places}: all answer again, {span(lasted)} after the first of them failed"
         else:
-            words = f"{what} is back after {span(lasted)}"
+            words = f"{places} is back after {span(lasted)}"
         return f"{words} (it came and went)" if self.comes_and_goes else words
 
 
@@ -85,12 +85,12 @@ class OutageReports:
         if outage is None or now - self._reported < REPORT_EVERY:
             return
         self._reported, outage.whole_since = now, None if names else since
-        what = f"{_some(names)}: " if names else ""
+        places = f"{_some(names)}: " if names else ""
         again = " again" if outage.comes_and_goes else ""
         longest = "up to " if len(names) > 1 else ""
         lasts = f" for {longest}{span(now - since)}" if now > since else ""
         away = f"away{again}{lasts}: " if again or lasts else ""
-        self._events.emit(StoreAway, message=f"{what}{away}{trouble}")
+        self._events.emit(StoreAway, message=f"{places}{away}{trouble}")
 
     def not_asked_again(self, name: str) -> None:
         """Notes that the failure of a partition has expired."""

@@ -145,13 +145,13 @@ class Permits:
         """Permits for items that are to be claimed now; `limits` has the limit of each, by its id.
         Permits that are not held by the end are given back.
         """
-        found = {item_id: limit for item_id, limit in limits.items() if limit is not None}
-        grant = Grant(self, found)
-        asked = Counter(limit.name for limit in found.values())
+        limited = {item_id: limit for item_id, limit in limits.items() if limit is not None}
+        grant = Grant(self, limited)
+        asked = Counter(limit.name for limit in limited.values())
         self._asked += asked
         try:
             by_limit: dict[Limit, list[str]] = {}
-            for item_id, limit in found.items():
+            for item_id, limit in limited.items():
                 by_limit.setdefault(limit, []).append(item_id)
             taken = await asyncio.gather(
                 *(self._taken(limit, ids) for limit, ids in by_limit.items())
@@ -241,8 +241,8 @@ class Permits:
             nonces, most = list(due), self.board.table.max_rows
             for at in range(0, len(nonces), most):
                 some = nonces[at : at + most]
-                found = await renew(self.renewing, [due[nonce] for nonce in some])
-                renewed = {held.permit.nonce: held for held in found}
+                renewed_permits = await renew(self.renewing, [due[nonce] for nonce in some])
+                renewed = {held.permit.nonce: held for held in renewed_permits}
                 for nonce in some:
                     self._renewed(nonce, renewed.get(due[nonce].permit.nonce))
         except (Busy, Unavailable) as trouble:

@@ -311,10 +311,10 @@ class Walk:
         holdings = [held for held in self.runs.holdings if held.shard == number]
         pace = -(-self._claims_before // self.board.shards) if result.whole else 0
         locks = await self._read(number, result, pace=pace)
-        there = {lock.nonce for lock in locks}
+        nonces = {lock.nonce for lock in locks}
         self.stale_locks.forget(number)
         for held in holdings:
-            if held.claim.nonce not in there and not held.ended:
+            if held.claim.nonce not in nonces and not held.ended:
                 self.heartbeat.ask(held)
         for lock in locks:
             await self._take_over(lock, result, ours=before | self._own_nonces())
@@ -345,16 +345,16 @@ class Walk:
         )
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
-        async for found in self.board.read_shard(number, until=result.now + self.cycle):
+        async for row in self.board.read_shard(number, until=result.now + self.cycle):
             if is_first:  # the reply may have moved the store's time on
                 is_first, result.now = False, await self.board.table.now()
-            if isinstance(found, Lock):
-                locks.append(found)
-                self._note_peer(found, result.now)
-            elif isinstance(found, Mark):
-                mark = found
+            if isinstance(row, Lock):
+                locks.append(row)
+                self._note_peer(row, result.now)
+            elif isinstance(row, Mark):
+                mark = row
                 break
-            elif not self._select(found, selection, result):
+            elif not self._select(row, selection, result):
                 break
         if mark is not None and not await self.paused.is_paused(number):
             return await self._read(number, result, pace=pace)
