@@ -99,19 +99,19 @@ def settings_of(table: Mapping[str, Any]) -> TailSettings:
 
 
 def _texts(table: Mapping[str, Any], name: str, remedy: str) -> Sequence[str]:
-    found = table.get(name)
-    if not isinstance(found, list) or not found:
+    texts = table.get(name)
+    if not isinstance(texts, list) or not texts:
         raise BadInput(f"jobs.tail.{name}", "is missing or no list", remedy)
-    for one in found:
+    for one in texts:
         if not isinstance(one, str) or not one or "\0" in one:
             raise BadInput(f"jobs.tail.{name}", f"{one!r} is not text", remedy)
-    return found
+    return texts
 
 
 def files_of(table: Mapping[str, Any]) -> list[str]:
     """The files that there are, each once: the partitions."""
-    found = {path for pattern in settings_of(table).files for path in glob.glob(pattern)}  # noqa: PTH207 - they may be absolute
-    return sorted(path for path in found if Path(path).is_file())
+    paths = {path for pattern in settings_of(table).files for path in glob.glob(pattern)}  # noqa: PTH207 - they may be absolute
+    return sorted(path for path in paths if Path(path).is_file())
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,8 +135,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_in(self, file: BinaryIO) -> bool:
         """Whether this is the file that was found, and still has the bytes that it had."""
-        there = os.fstat(file.fileno())
-        if not self.known or there.st_ino != self.inode or there.st_size < self.known:
+        status = os.fstat(file.fileno())
+        if not self.known or status.st_ino != self.inode or status.st_size < self.known:
             return False
         return _head(file, self.known) == self.head
 
@@ -164,33 +164,33 @@ async def follow(file: Item, ctx: Context) -> None:
     searched = 0
     async with _guarded() as watch:
         while not ctx.stopping:
-            found = await asyncio.to_thread(next_lines, file.id, place, settings.batch, searched)
-            searched = found.searched
-            if found.lines:
+            batch = await asyncio.to_thread(next_lines, file.id, place, settings.batch, searched)
+            searched = batch.searched
+            if batch.lines:
                 about = {
                     "BLACKBOARD_PARTITION": file.id,
                     "BLACKBOARD_INODE": str(place.inode),
                     "BLACKBOARD_POSITION": str(place.position),
                     "BLACKBOARD_FENCE": str(ctx.fence),
                 }
-                await _give(found.lines, settings.command, about, watch)
-            elif found.behind == place:
+                await _give(batch.lines, settings.command, about, watch)
+            elif batch.behind == place:
                 await ctx.stopping.wait(PAUSE)
                 continue
             elif place.known:
-                _explain(file.id, place, found.behind, ctx)
-            place = found.behind
+                _explain(file.id, place, batch.behind, ctx)
+            place = batch.behind
             await ctx.save(msgspec.to_builtins(place))
 
 
-def _explain(path: str, place: Place, found: Place, ctx: Context) -> None:
+def _explain(path: str, place: Place, behind: Place, ctx: Context) -> None:
     """Logs why a file is read from its beginning."""
-    if found.inode != place.inode:
+    if behind.inode != place.inode:
         ctx.log.info("%s was made anew: it is read from its beginning", path)
         return
     why = "its beginning is not the one that its checkpoint says"
-    if found.known < place.known:
-        why = f"it has {found.known} bytes, and was read on at byte {place.known}"
+    if behind.known < place.known:
+        why = f"it has {behind.known} bytes, and was read on at byte {place.known}"
     ctx.log.warning("%s is read from its beginning: %s", path, why)
 
 
@@ -200,13 +200,13 @@ def _saved(checkpoint: Any) -> tuple[Place, str]:
     """
     if checkpoint is None:
         return Place(), ""
-    said = repr(checkpoint)[:SHOWN]
+    shown = repr(checkpoint)[:SHOWN]
     try:
         place = msgspec.convert(checkpoint, Place)
     except (msgspec.ValidationError, RecursionError):
-        return Place(), f"its checkpoint {said} is not a place in a file"
+        return Place(), f"its checkpoint {shown} is not a place in a file"
     if place.inode < 0 or not 0 <= place.position <= FARTHEST or not 0 <= place.found <= FARTHEST:
-        return Place(), f"its checkpoint {said} has a number that is out of range"
+        return Place(), f"its checkpoint {shown} has a number that is out of range"
     return place, ""
 
 
@@ -223,18 +223,18 @@ def next_lines(path: str, place: Place, batch: int, searched: int = 0) -> Batch:
         is_followed_by = file is not None and os.fstat(file.fileno()).st_size > 0
         moved = _moved(path, place, stack)
         if moved is not None:
-            found = _batch(path, moved, place, batch, searched)
-            if not found.lines and is_followed_by:
-                found = _last_line(path, moved, place, batch)
-            if found.lines or not is_followed_by:
-                return found
+            rest = _batch(path, moved, place, batch, searched)
+            if not rest.lines and is_followed_by:
+                rest = _last_line(path, moved, place, batch)
+            if rest.lines or not is_followed_by:
+                return rest
         return Batch(behind=_beginning(file) if file is not None and is_followed_by else place)
 
 
 def _batch(path: str, file: BinaryIO, place: Place, batch: int, searched: int) -> Batch:
     """The whole lines at a place of the file that was found."""
-    there = os.fstat(file.fileno()).st_size - place.position
-    lines, searched = lines_at(file, place.position, batch, searched if searched <= there else 0)
+    left = os.fstat(file.fileno()).st_size - place.position
+    lines, searched = lines_at(file, place.position, batch, searched if searched <= left else 0)
     if searched > LONGEST_LINE:
         raise CannotFollow(_too_long(path, file, place))
     if not lines:
@@ -276,8 +276,8 @@ def _at(file: BinaryIO, position: int, inode: int) -> Place:
 
 
 def _beginning(file: BinaryIO) -> Place:
-    there = os.fstat(file.fileno())
-    return Place(inode=there.st_ino, head=_head(file, there.st_size), found=there.st_size)
+    status = os.fstat(file.fileno())
+    return Place(inode=status.st_ino, head=_head(file, status.st_size), found=status.st_size)
 
 
 def _opened(path: str, stack: ExitStack) -> BinaryIO | None:
@@ -301,9 +301,9 @@ def _check_kind(path: str, mode: int) -> None:
     """Raises CannotFollow for what is not a file."""
     if stat.S_ISREG(mode):
         return
-    what = next((words for is_one, words in _KINDS.items() if is_one(mode)), "a device")
+    kind = next((words for is_one, words in _KINDS.items() if is_one(mode)), "a device")
     remedy = command("rm --exact", path, board="BOARD.tail")
-    raise CannotFollow(f"{path} is {what}, no file (move it away, or follow it no more: {remedy})")
+    raise CannotFollow(f"{path} is {kind}, no file (move it away, or follow it no more: {remedy})")
 
 
 def _moved(path: str, place: Place, stack: ExitStack) -> BinaryIO | None:
@@ -381,8 +381,8 @@ async def _give(
             command, stdin=asyncio.subprocess.PIPE, env={**child_environment(os.environ), **about}
         )
     except OSError as problem:
-        what = f"cannot run {command[0]!r}: {problem.strerror}"
-        raise BadInput("jobs.tail.command", what) from None
+        words = f"cannot run {command[0]!r}: {problem.strerror}"
+        raise BadInput("jobs.tail.command", words) from None
     watch.keep(process.pid)
     try:
         try:

@@ -42,8 +42,8 @@ def plain_too(address: str) -> list[str]:
 
 def scheme_of(address: str) -> str:
     """The scheme, in lower case; "" for a bare path."""
-    found = _SCHEME.match(address)
-    return found[1].lower() if found else ""
+    scheme = _SCHEME.match(address)
+    return scheme[1].lower() if scheme else ""
 
 
 def file_path(address: str) -> Path | None:
@@ -154,8 +154,8 @@ def _mixed(run: str) -> bool:
 def _cut(address: str, secrets: list[str]) -> str:
     """The address without its secrets, which are put into the list."""
 
-    def dots(found: re.Match[str]) -> str:
-        secrets.append(found[0])
+    def dots(token: re.Match[str]) -> str:
+        secrets.append(token[0])
         return _DOTS
 
     user = _USERINFO.match(address)
@@ -239,8 +239,8 @@ class Policy:
         name = host.lower().rstrip(".")
         if {(name, None), (name, port)} & self.hosts:
             return None
-        found = (one for one in addresses if why_refused(one) and not self._allows(one, port))
-        return next(found, None)
+        refused = (one for one in addresses if why_refused(one) and not self._allows(one, port))
+        return next(refused, None)
 
     def _allows(self, address: Address, port: int) -> bool:
         plain = _plain(address)

@@ -62,7 +62,7 @@ def distinct(names: list[tuple[str, str]]) -> list[str]:
     added, or a number.
     """
     taken: set[str] = set()
-    found = []
+    distinct_names = []
     for name, other in names:
         best = name
         if best in taken and other != name:
@@ -72,8 +72,8 @@ def distinct(names: list[tuple[str, str]]) -> list[str]:
         while best in taken:
             best, number = f"{plain} ({number})", number + 1
         taken.add(best)
-        found.append(best)
-    return found
+        distinct_names.append(best)
+    return distinct_names
 
 
 def level_of(before: Level, events: int, now: datetime) -> tuple[Level, list[str]]:
@@ -205,32 +205,23 @@ async def aggregate_city(
     cache = load_cache(output.path(CACHE), run.log)
     fetches = FetchCache(output.folder / FOLDER, city.id, clock=run.clock).tidied()
     harvests = await Harvester(city, settings, run, cache, fetches).all()
-    sources = [
-        FeedSource(
-            name=name,
-            url=one.feed.url,
-            parsed=one.parsed,
-            primary=one.feed.primary,
-            stale=one.stale,
-        )
-        for name, one in zip(names_of(harvests), harvests, strict=True)
-    ]
-    found = merged(sources, city.window)
-    summary = _summary(city, harvests, found)
+    sources = _sources(harvests)
+    merge = merged(sources, city.window)
+    summary = _summary(city, harvests, merge)
     if run.lost():
         raise Overtaken(f"{city.id}: the lock was lost before anything was written")
     nothing = all(one.status is Status.FAILED for one in harvests)
     level, warnings = cache.level, list[str]()
     if not nothing:
         before = _level_before(cache, city)
-        level, warnings = level_of(before, len(found.events), run.clock.now())
+        level, warnings = level_of(before, len(merge.events), run.clock.now())
     files = {
-        REPORT: report_file(city.id, harvests, sources, found, summary=summary, fence=run.fence),
-        CACHE: msgspec.json.encode(_kept(cache, harvests, found.counts, level, fence=run.fence)),
+        REPORT: report_file(city.id, harvests, sources, merge, summary=summary, fence=run.fence),
+        CACHE: msgspec.json.encode(_kept(cache, harvests, merge.counts, level, fence=run.fence)),
     }
     if not nothing:
-        files[CALENDAR] = calendar_file(city.id, found.events, city.window)
-        files[EVENTS] = events_file(city.id, found.events, city.window)
+        files[CALENDAR] = calendar_file(city.id, merge.events, city.window)
+        files[EVENTS] = events_file(city.id, merge.events, city.window)
     await _publish(output, files, run)
     _log_failures(harvests, sources, run)
     if nothing:
@@ -242,6 +233,19 @@ async def aggregate_city(
     return {**summary, "report": str(output.path(REPORT).resolve())}
 
 
+def _sources(harvests: Sequence[Harvest]) -> list[FeedSource]:
+    return [
+        FeedSource(
+            name=name,
+            url=one.feed.url,
+            parsed=one.parsed,
+            primary=one.feed.primary,
+            stale=one.stale,
+        )
+        for name, one in zip(names_of(harvests), harvests, strict=True)
+    ]
+
+
 async def _publish(output: Output, files: Mapping[str, bytes], run: RunContext) -> None:
     try:
         await output.publish(files, fence=run.fence, fenced=run.fenced)
@@ -250,13 +254,13 @@ async def _publish(output: Output, files: Mapping[str, bytes], run: RunContext) 
         raise BadInput("params.out", f"{where}: {problem.strerror or problem}") from problem
 
 
-def _summary(city: City, harvests: list[Harvest], found: Merged) -> dict[str, Any]:
+def _summary(city: City, harvests: list[Harvest], merge: Merged) -> dict[str, Any]:
     how = Counter(one.status for one in harvests)
     return {
         "feeds": len(harvests),
         **{status.value: how[status] for status in Status},
-        "events": len(found.events),
-        "duplicates": len(found.drops) + sum(one.parsed.repeated for one in harvests),
+        "events": len(merge.events),
+        "duplicates": len(merge.drops) + sum(one.parsed.repeated for one in harvests),
         "from": city.window.first.isoformat(),
         "days": city.window.days,
         "timezone": city.window.zone,
@@ -304,5 +308,5 @@ def _log_failures(harvests: list[Harvest], sources: list[FeedSource], run: RunCo
     for one, source in zip(harvests, sources, strict=True):
         if one.status is Status.FAILED:
             where = f" ({redacted(one.feed.url)})" if one.feed.url else ""
-            said = f' "{one.said}"' if one.said else ""
-            run.log.warning("%s%s: %s%s", source.name, where, one.error, said)
+            words = f' "{one.said}"' if one.said else ""
+            run.log.warning("%s%s: %s%s", source.name, where, one.error, words)

@@ -52,14 +52,14 @@ class Budget:
         """Whether some events are left out because there are too many."""
 
     @contextmanager
-    def bounded(self, what: str) -> Iterator[None]:
+    def bounded(self, subject: str) -> Iterator[None]:
         """Ends the block with TooMuch when its time is over."""
         seconds = SERIES_SECONDS if self._refused < REFUSED_BEFORE_HURRY else HURRY_SECONDS
         if self._used >= FEED_SECONDS:
             seconds = LAST_SECONDS
         begun = process_time()
         try:
-            with processor_time(seconds, what):
+            with processor_time(seconds, subject):
                 yield
         except TooMuch:
             self._refused += 1
@@ -79,7 +79,7 @@ def _loses(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def processor_time(seconds: float, what: str) -> Iterator[None]:
+def processor_time(seconds: float, subject: str) -> Iterator[None]:
     """Ends the block with TooMuch after so many seconds of processor time. In a destructor, or in a
     callback of a weak reference or of the garbage collector, where an exception would be lost, it
     waits for the timer again.
@@ -88,7 +88,7 @@ def processor_time(seconds: float, what: str) -> Iterator[None]:
     def expired(_signal: int, frame: FrameType | None) -> None:
         if _loses(frame):
             return
-        raise TooMuch(f"{what} takes more than {seconds:g} s to work out")
+        raise TooMuch(f"{subject} takes more than {seconds:g} s to work out")
 
     before = signal.signal(signal.SIGVTALRM, expired)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN)

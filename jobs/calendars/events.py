@@ -75,13 +75,13 @@ def access_of(block: Block) -> str:
     """PUBLIC, PRIVATE or CONFIDENTIAL; "" when it does not say. A class of a publisher's own counts
     as private, as RFC 5545 has it.
     """
-    said = plain(block.value("CLASS"), 40).upper()
-    return said if said in {"", "PUBLIC", "CONFIDENTIAL"} else "PRIVATE"
+    access = plain(block.value("CLASS"), 40).upper()
+    return access if access in {"", "PUBLIC", "CONFIDENTIAL"} else "PRIVATE"
 
 
 def plain(value: str, longest: int) -> str:
     """A TEXT value without its escapes, cut to a length."""
-    text = _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
+    text = _ESCAPED.sub(lambda escape: "\n" if escape[1] in "nN" else escape[1], value)
     return text.strip().encode("utf-8", "replace").decode()[:longest]
 
 
@@ -90,7 +90,7 @@ def without_markup(text: str) -> str:
     if "&" not in text and "<" not in text:
         return text
     for _twice in range(2):
-        text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
     text = _BREAKING.sub("\n", _HIDDEN.sub(" ", text))
     text = CONTROL.sub("", _INLINE.sub("", text)).replace("\xa0", " ")
     lines = (" ".join(line.split()) for line in text.splitlines())
@@ -110,48 +110,48 @@ def address(value: str, base: str) -> str:
     """An address of the web, or "". A relative one is resolved against the feed's, but never
     against the part of it that is a secret.
     """
-    said = without_markup(plain(value, _SHORT)) if "&" in value else plain(value, _SHORT)
-    said = "".join(said.split("\n")[:1]).strip().strip("<>\"'")
+    text = without_markup(plain(value, _SHORT)) if "&" in value else plain(value, _SHORT)
+    text = "".join(text.split("\n")[:1]).strip().strip("<>\"'")
     try:
-        if said.lower().startswith(("http://", "https://")):
-            return said if urlsplit(said).hostname else ""
-        if _HOST.match(said):
-            return f"https://{said}"
-        if not said or (_SCHEME.match(said) and not said.startswith("//")):
+        if text.lower().startswith(("http://", "https://")):
+            return text if urlsplit(text).hostname else ""
+        if _HOST.match(text):
+            return f"https://{text}"
+        if not text or (_SCHEME.match(text) and not text.startswith("//")):
             return ""
-        return _resolved(said, base)
+        return _resolved(text, base)
     except ValueError:
         return ""
 
 
-def _resolved(said: str, base: str) -> str:
+def _resolved(relative: str, base: str) -> str:
     parts = urlsplit(meant(base))
     if parts.scheme.lower() not in {"http", "https"} or not parts.hostname:
         return ""
     whole = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    if redacted(whole) != whole and not said.startswith("/"):
+    if redacted(whole) != whole and not relative.startswith("/"):
         return ""
-    return urljoin(whole, said)
+    return urljoin(whole, relative)
 
 
 def _coordinates(value: str) -> str:
     """Latitude and longitude as GEO has them; "" when they are none, or 0;0, which is nowhere."""
-    found = _COORDINATES.fullmatch(plain(value, 100))
-    if found is None:
+    pair = _COORDINATES.fullmatch(plain(value, 100))
+    if pair is None:
         return ""
-    latitude, longitude = float(found[1]), float(found[2])
+    latitude, longitude = float(pair[1]), float(pair[2])
     if not (abs(latitude) <= 90 and abs(longitude) <= 180) or (latitude, longitude) == (0, 0):
         return ""
-    return f"{found[1].lstrip('+')};{found[2].lstrip('+')}"
+    return f"{pair[1].lstrip('+')};{pair[2].lstrip('+')}"
 
 
 def _image(line: Line, base: str) -> str:
     """The address of a picture: an IMAGE, or an ATTACH that is one."""
     if line.name not in {"IMAGE", "ATTACH"}:
         return ""
-    found = address(line.value, base)
-    picture = "FMTTYPE=IMAGE/" in line.params.upper() or _PICTURE.search(urlsplit(found).path)
-    return found if line.name == "IMAGE" or picture else ""
+    url = address(line.value, base)
+    picture = "FMTTYPE=IMAGE/" in line.params.upper() or _PICTURE.search(urlsplit(url).path)
+    return url if line.name == "IMAGE" or picture else ""
 
 
 @dataclass(slots=True)
@@ -245,15 +245,15 @@ class _Reading:
         member.mended += [f"the time zone {name[:60]!r} is not known" for name in unknown]
         return member
 
-    def _within(self, moment: Moment, what: str) -> Moment:
+    def _within(self, moment: Moment, subject: str) -> Moment:
         cut = moment.within()
         if cut != moment:
-            self._member.mended.append(f"{what} in the year {moment.wall.year} is cut")
+            self._member.mended.append(f"{subject} in the year {moment.wall.year} is cut")
         return cut
 
-    def _only(self, line: Line, what: str, local: str) -> Moment | None:
+    def _only(self, line: Line, subject: str, local: str) -> Moment | None:
         try:
-            return self._within(self._zones.moment(line, self._block, local), what)
+            return self._within(self._zones.moment(line, self._block, local), subject)
         except (ValueError, OverflowError) as problem:
             self._member.mended.append(str(problem))
             return None
@@ -276,7 +276,7 @@ class _Reading:
         """The readable dates of all lines of a name. Each has its end, if it is a period, as a line
         of the same params.
         """
-        found = []
+        dates = []
         for line in self._block.all(name):
             for part in re.split("[,;]", line.value):  # vCalendar 1.0 has semicolons
                 try:
@@ -286,8 +286,8 @@ class _Reading:
                 except (ValueError, OverflowError) as problem:
                     self._member.mended.append(str(problem))
                     continue
-                found += [(moment.within(), Line(name, line.params, end)) for moment, end in one]
-        return found
+                dates += [(moment.within(), Line(name, line.params, end)) for moment, end in one]
+        return dates
 
     def _end(self) -> Moment | None:
         """The end, if it can be used; else reads the duration."""
@@ -298,18 +298,18 @@ class _Reading:
             member.length = self._length("DURATION", self._block.value("DURATION"), member.start)
         return end
 
-    def _end_of_period(self, said: Line, start: Moment) -> Moment | None:
-        if said.value[:1] in "+-Pp":
-            length = self._length(said.name, said.value, start)
+    def _end_of_period(self, line: Line, start: Moment) -> Moment | None:
+        if line.value[:1] in "+-Pp":
+            length = self._length(line.name, line.value, start)
             return start.after(length) if length else None
-        return self._end_beside(start, said)
+        return self._end_beside(start, line)
 
     def _end_beside(self, start: Moment, line: Line) -> Moment | None:
         """The end that a line says, as a day beside a day and a time beside a time."""
-        said = self._only(line, "an end", start.zone)
-        if said is None:
+        moment = self._only(line, "an end", start.zone)
+        if moment is None:
             return None
-        end = end_beside(said, start, days=self._zones.of_days(self._block.zone)).within()
+        end = end_beside(moment, start, days=self._zones.of_days(self._block.zone)).within()
         if end.time < start.time:
             self._member.mended.append("an end before its start is left out")
             return None
@@ -325,14 +325,14 @@ class _Reading:
         if start.zone == end.zone and start.wall.time() == end.wall.time() == time():
             member.start, member.end = Moment(start.wall, ""), Moment(end.wall, "")
 
-    def _length(self, name: str, said: str, start: Moment) -> Length | None:
-        length = length_of(said)
+    def _length(self, name: str, text: str, start: Moment) -> Length | None:
+        length = length_of(text)
         if length is None:
-            if said.strip():
-                self._member.mended.append(f"{name}: {said[:40]!r} is not a duration")
+            if text.strip():
+                self._member.mended.append(f"{name}: {text[:40]!r} is not a duration")
             return None
         least = min(LONGEST, LATEST - start.within().wall).total_seconds()
         if length.days * 86_400 + length.seconds > least:
-            self._member.mended.append(f"{name}: {said[:40]!r} is too long")
+            self._member.mended.append(f"{name}: {text[:40]!r} is too long")
             return None
         return length

@@ -250,9 +250,9 @@ class Fetcher:
                 place = host_and_port(url_of(meant(way.address)))
                 async with self._hosts.turn(place):
                     if not begun:
-                        found = await self._cache.taken(key, way.conditions, self._limits.total)
-                        if found is not None:
-                            return found
+                        shared = await self._cache.taken(key, way.conditions, self._limits.total)
+                        if shared is not None:
+                            return shared
                         begun = self._cache.begin(key)
                     got = await self._request_once(way, place)
                 if isinstance(got, Fetched):

@@ -105,7 +105,7 @@ class Harvester:
         places: defaultdict[str, list[int]] = defaultdict(list)
         for number, feed in enumerate(feeds):
             places[same_place(feed.url) or f"feed {number}"].append(number)
-        found: dict[int, Harvest] = {}
+        harvests: dict[int, Harvest] = {}
         async with self._parsers:
             tasks = {
                 asyncio.create_task(self._one(feeds[numbers[0]], len(numbers))): numbers
@@ -121,8 +121,8 @@ class Harvester:
         for task, numbers in tasks.items():
             for number in numbers:
                 one = self._too_late(feeds[number]) if task.cancelled() else task.result()
-                found[number] = replace(one, feed=feeds[number])
-        return [found[number] for number in range(len(feeds))]
+                harvests[number] = replace(one, feed=feeds[number])
+        return [harvests[number] for number in range(len(feeds))]
 
     def _order(self, numbers: list[int]) -> tuple[bool, int]:
         """The sort key of a feed: those that failed last time are fetched last."""
@@ -184,8 +184,8 @@ class Harvester:
         problem = why_no_calendar(body)
         if problem:
             way = fetched.way
-            said = "" if way is None else words_of(body, feed.url, *way)
-            raise FetchFailed(problem, said=said)
+            words = "" if way is None else words_of(body, feed.url, *way)
+            raise FetchFailed(problem, said=words)
         if problem := cut_off(body):
             raise FetchFailed(problem)
         window = self._city.window.wider(MORE_DAYS)
@@ -279,7 +279,7 @@ def _left_out(parsed: Parsed) -> str:
         (parsed.mended, "mended", parsed.mending),
     )
     return "; ".join(
-        f"{'1 event' if count == 1 else f'{count:,} events'} {what}: {why}"
-        for count, what, why in counts
+        f"{'1 event' if count == 1 else f'{count:,} events'} {fate}: {why}"
+        for count, fate, why in counts
         if count
     )

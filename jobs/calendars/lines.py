@@ -160,8 +160,8 @@ def as_utf_8(body: bytes) -> bytes:
     """
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         body = body.decode("utf-16", "replace").encode()
-    elif b"\x00" in body and (found := _WIDE.search(body)):
-        order = "utf-16-be" if found.start() % 2 else "utf-16-le"
+    elif b"\x00" in body and (begin := _WIDE.search(body)):
+        order = "utf-16-be" if begin.start() % 2 else "utf-16-le"
         body = body.decode(order, "replace").encode()
     return body.replace(b"\x00", b"")
 
@@ -343,30 +343,30 @@ class _Reader:
         self._calendar += 1
 
     def _of_calendar(self, line: str) -> None:
-        found = _LINE.fullmatch(line)
-        if found is None or self._inner:
+        parts = _LINE.fullmatch(line)
+        if parts is None or self._inner:
             return
-        name, value = found[1].upper(), found[3].strip()
+        name, value = parts[1].upper(), parts[3].strip()
         if name == "DAYLIGHT":  # TRUE;-04;BEGIN;END;EST;EDT
             value = "".join(value.split(";")[4:5]).strip()
         self._zones_said[name] = value
 
     def _of_zone(self, zone: Block, line: str) -> None:
-        found = _LINE.fullmatch(line)
-        if found is not None and found[1].upper() in _OF_ZONE:
-            zone.lines.append(Line(found[1].upper(), "", found[3].strip()))
+        parts = _LINE.fullmatch(line)
+        if parts is not None and parts[1].upper() in _OF_ZONE:
+            zone.lines.append(Line(parts[1].upper(), "", parts[3].strip()))
 
     def _property(self, event: Block, line: str) -> None:
-        found = _LINE.fullmatch(line)
-        if found is None or not _DATE.match(found[3]):
-            found = _DATED.fullmatch(line) or found
-        if found is None:
+        parts = _LINE.fullmatch(line)
+        if parts is None or not _DATE.match(parts[3]):
+            parts = _DATED.fullmatch(line) or parts
+        if parts is None:
             self._overrun(event, line)
             return
         self._join(event)
-        name, params = found[1].upper(), found[2].replace(":", ";", found[2].startswith(":"))
+        name, params = parts[1].upper(), parts[2].replace(":", ";", parts[2].startswith(":"))
         wanted = name in KEPT and not (name in _FILES and _INLINE.search(params))
-        value = _text_value(params, found[3]) if wanted else ""
+        value = _text_value(params, parts[3]) if wanted else ""
         before = self._singles.get(name)
         is_better = before is None or (not before.value.strip() and bool(value.strip()))
         self._last_kept = wanted and is_better
@@ -414,9 +414,9 @@ def calendar_name(body: bytes) -> str:
     """The X-WR-CALNAME, or NAME (RFC 7986), before the first event; or ""."""
     head = _NAME_FOLD.sub(b"", as_utf_8(body[:_HEAD]))
     begin = _EVENT.search(head)
-    found = _NAME.search(head[: begin.start()] if begin else head)
-    if found is None:
+    name = _NAME.search(head[: begin.start()] if begin else head)
+    if name is None:
         return ""
-    text = _ESCAPED.sub(lambda one: " " if one[1] in "nN" else one[1], _decoded_line(found[1]))
+    text = _ESCAPED.sub(lambda one: " " if one[1] in "nN" else one[1], _decoded_line(name[1]))
     text = html.unescape(_TAG.sub(" ", text))
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_LONGEST]

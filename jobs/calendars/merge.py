@@ -122,8 +122,8 @@ class _Copy:
 def merged(sources: Sequence[FeedSource], window: Window) -> Merged:
     """The city's events in the window."""
     edges = window.edges()
-    found = [_events_of(source, edges) for source in sources]
-    copies, misplaced = _copies(sources, found, ZoneInfo(window.zone))
+    events_by_source = [_events_of(source, edges) for source in sources]
+    copies, misplaced = _copies(sources, events_by_source, ZoneInfo(window.zone))
     starts: defaultdict[str, list[_Copy]] = defaultdict(list)
     for one in copies:
         starts[one.event.start].append(one)
@@ -138,7 +138,7 @@ def merged(sources: Sequence[FeedSource], window: Window) -> Merged:
     return Merged(
         events=_with_own_uids(kept, sources),
         drops=sorted(drops, key=lambda one: (one.start, one.source, one.title, one.uid)),
-        counts=[len(events) for events in found],
+        counts=[len(events) for events in events_by_source],
         misplaced=misplaced,
     )
 
@@ -161,12 +161,12 @@ def _events_of(source: FeedSource, edges: Edges) -> list[CityEvent]:
 
 
 def _copies(
-    sources: Sequence[FeedSource], found: Sequence[list[CityEvent]], zone: ZoneInfo
+    sources: Sequence[FeedSource], events_by_source: Sequence[list[CityEvent]], zone: ZoneInfo
 ) -> tuple[list[_Copy], dict[int, int]]:
-    """`found` are the events of each source."""
+    """The copies of all events, and how many of each source have no place in the zone."""
     copies = []
     misplaced: defaultdict[int, int] = defaultdict(int)
-    for number, (source, events) in enumerate(zip(sources, found, strict=True)):
+    for number, (source, events) in enumerate(zip(sources, events_by_source, strict=True)):
         for event in events:
             try:
                 order = _order(event, zone)
@@ -249,21 +249,21 @@ def _events(group: list[_Copy]) -> list[list[_Copy]]:
         return [[one] for one in group]
     if len(group) > MANY:
         return _by_place(group)
-    found: list[list[_Copy]] = []
+    events: list[list[_Copy]] = []
     for one in group:
-        copies = _copies_of(one, found)
+        copies = _copies_of(one, events)
         if copies is None:
-            found.append([one])
+            events.append([one])
         else:
             copies.append(one)
-    return found
+    return events
 
 
-def _copies_of(one: _Copy, found: list[list[_Copy]]) -> list[_Copy] | None:
+def _copies_of(one: _Copy, events: list[list[_Copy]]) -> list[_Copy] | None:
     """The copies of the event that this is one of; None without one, or with two at different
     places.
     """
-    matches = [(match, copies) for copies in found if (match := _match(one, copies))]
+    matches = [(match, copies) for copies in events if (match := _match(one, copies))]
     if not matches:
         return None
     best = max(match for match, _copies in matches)
@@ -302,15 +302,15 @@ def _contents(one: _Copy) -> tuple[str, ...]:
 
 def _by_place(group: list[_Copy]) -> list[list[_Copy]]:
     """The copies of each event of a group that is too large to compare each with each."""
-    found: dict[tuple[str, ...], list[_Copy]] = {}
+    places: dict[tuple[str, ...], list[_Copy]] = {}
     alone = []
     for one in group:
-        copies = found.setdefault((plain_words(one.event.text.location), *_contents(one)[:1]), [])
+        copies = places.setdefault((plain_words(one.event.text.location), *_contents(one)[:1]), [])
         if any(one.feed == other.feed for other in copies):
             alone.append([one])
         else:
             copies.append(one)
-    return [*found.values(), *alone]
+    return [*places.values(), *alone]
 
 
 def _credited(copies: list[_Copy], sources: Sequence[FeedSource]) -> _Copy:

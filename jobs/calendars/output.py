@@ -160,15 +160,15 @@ def _zone_lines(window: Window, events: Sequence[CityEvent]) -> list[str]:
 
 def _changes(zone: ZoneInfo, at: datetime, stop: datetime) -> list[tuple[datetime, timedelta]]:
     """The instants at which the offset changes, each with the offset before it."""
-    found = []
+    changes = []
     before = _offset(at, zone)
     while at < stop:
         following = at + _NO_TWO_CHANGES
         offset = _offset(following, zone)
         if offset != before:
-            found.append((next_change(zone, at, following), before))
+            changes.append((next_change(zone, at, following), before))
         at, before = following, offset
-    return found
+    return changes
 
 
 def _offset(at: datetime, zone: ZoneInfo) -> timedelta:
@@ -197,7 +197,7 @@ def _hours(offset: timedelta) -> str:
 
 def _text(value: str) -> str:
     """A TEXT value, escaped."""
-    return _SPECIAL.sub(lambda found: "\\n" if found[0] == "\n" else "\\" + found[0], value)
+    return _SPECIAL.sub(lambda special: "\\n" if special[0] == "\n" else "\\" + special[0], value)
 
 
 def _link(source: str) -> str:

@@ -56,17 +56,17 @@ def _is_outside(block: Block, window: Window) -> bool:
 
 
 def _day(text: str) -> date | None:
-    found = _DAY.match(text)
+    parts = _DAY.match(text)
     try:
-        return date(*map(int, found.groups())) if found else None
+        return date(*map(int, parts.groups())) if parts else None
     except ValueError:
         return None
 
 
 def _lasts(block: Block, start: date) -> timedelta | None:
     """How long the event lasts at the most; None when that takes a closer look."""
-    if said := block.value("DTEND"):
-        end = _day(said)
+    if written := block.value("DTEND"):
+        end = _day(written)
         days = LONGEST.days if end is None else max((end - start).days, 0)
     else:
         length = length_of(block.value("DURATION"))

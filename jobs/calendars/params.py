@@ -241,8 +241,8 @@ def _in_file(given: str, allowed: Policy) -> list[Listed]:
 
 def _listed(entry: Any) -> Listed:
     """An entry of a list. One that is not an address gets "", and the others are fetched."""
-    said = entry if isinstance(entry, Mapping) else {"url": entry}
-    url, name, primary = said.get("url"), said.get("name"), said.get("primary", False)
+    table = entry if isinstance(entry, Mapping) else {"url": entry}
+    url, name, primary = table.get("url"), table.get("name"), table.get("primary", False)
     if not isinstance(primary, bool):
         raise BadInput("params.feeds", f"primary: {primary!r} is neither true nor false")
     return Listed(
@@ -316,8 +316,8 @@ def _memory(value: Any) -> int:
     field_name = "jobs.calendars.memory"
     size = value
     if isinstance(value, str):
-        found = _SIZE.fullmatch(value)
-        size = int(found[1]) * 1024 ** (1 + "kmg".index(found[2].lower())) if found else None
+        parts = _SIZE.fullmatch(value)
+        size = int(parts[1]) * 1024 ** (1 + "kmg".index(parts[2].lower())) if parts else None
     if not isinstance(size, int) or isinstance(size, bool):
         raise BadInput(field_name, f"{value!r} is not a size", 'such as "512MiB"')
     if size < LEAST:

@@ -106,11 +106,11 @@ class _Feed:
             counted = self._skipped + self._private
             public = [] if is_over else self._public(numbers, self._happenings(numbers))
             rest = len(numbers) - (self._skipped + self._private - counted)
-            said = {
+            texts_of = {
                 member: text_of_vevent(self._events[member], uid, self._base)
                 for member in dict.fromkeys(one.member for one in public)
             }
-            more = sum(len(said[one.member].description) + _TEXT_BESIDES for one in public)
+            more = sum(len(texts_of[one.member].description) + _TEXT_BESIDES for one in public)
             together = len(occurrences) + (1 if is_over else len(public))
             bound = _beyond(together, characters + more, is_long=len(public) > LONG_SERIES)
             if bound:
@@ -119,8 +119,8 @@ class _Feed:
                 self._skip(TooMuch(bound), rest)
                 continue
             characters += more
-            places = dict(zip(said, count(len(texts))))
-            texts += said.values()
+            places = dict(zip(texts_of, count(len(texts))))
+            texts += texts_of.values()
             occurrences += [
                 Occurrence(places[one.member], one.start, one.end, one.recurrence) for one in public
             ]
@@ -161,7 +161,7 @@ class _Feed:
         series = max(members, key=lambda one: one.rank).start.zone if members else None
         members += self._members(kinds[False], series)
         try:
-            found, dropped = instances_of(
+            instances, dropped = instances_of(
                 members, self._window, edges=self._edges, budget=self._budget
             )
         except (TooMuch, Exception) as problem:  # noqa: BLE001 - a library may raise anything
@@ -172,7 +172,7 @@ class _Feed:
             if member.mended:
                 self._mended += 1
                 self._mending = self._mending or " ".join(member.mended[0].split())[:200]
-        return found
+        return instances
 
     def _members(self, numbers: list[int], series: str | None) -> list[Vevent]:
         members: list[Vevent] = []
@@ -184,22 +184,22 @@ class _Feed:
                 self._skip(problem, 1)
         return members
 
-    def _public(self, numbers: list[int], found: list[Instance]) -> list[Instance]:
+    def _public(self, numbers: list[int], instances: list[Instance]) -> list[Instance]:
         """Without what is private. A change to a private series that does not say is private; a
         private change hides its time: what the series says of it is not true.
         """
         if self._window.private:
-            return found
+            return instances
         access = {number: access_of(self._events[number]) for number in numbers}
-        hidden = {number for number, said in access.items() if said not in {"", "PUBLIC"}}
+        hidden = {number for number, word in access.items() if word not in {"", "PUBLIC"}}
         if any(self._events[number].first("RECURRENCE-ID") is None for number in hidden):
             hidden |= {
                 number
-                for number, said in access.items()
-                if not said and self._events[number].first("RECURRENCE-ID") is not None
+                for number, word in access.items()
+                if not word and self._events[number].first("RECURRENCE-ID") is not None
             }
-        self._private += len({one.member for one in found if one.member in hidden})
-        return [one for one in found if one.member not in hidden]
+        self._private += len({one.member for one in instances if one.member in hidden})
+        return [one for one in instances if one.member not in hidden]
 
     def _skip(self, problem: BaseException, count: int) -> None:
         if isinstance(problem, MemoryError):

@@ -22,7 +22,6 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -144,12 +143,7 @@ class ParserPool:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _problem: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for process in tuple(self._all):
             await self._end(process)
         await asyncio.gather(*self._ending)

@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,6 @@ from blackboard.clock import Clock
 
 from .addresses import Address, Policy, why_refused
 from .responses import (
-    HEAD,
     Fetched,
     FetchFailed,
     Limits,
@@ -73,8 +73,8 @@ async def resolve_host(
     def look_up() -> list[Any]:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
-    found = await asyncio.get_running_loop().run_in_executor(threads, look_up)
-    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    entries = await asyncio.get_running_loop().run_in_executor(threads, look_up)
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries]
     return list(dict.fromkeys(addresses))
 
 
@@ -116,12 +116,12 @@ class Requester:
         url: httpx2.URL,
         conditions: Mapping[str, str],
         seconds: Seconds,
-        way: Sequence[str] = (),
-        cookies: Mapping[str, str] | None = None,
+        way: Sequence[str],
+        cookies: Mapping[str, str],
     ) -> Fetched | Redirect:
         """The answer of the first address that takes the connection: a feed, or where else to
-        look. What it took is added to `seconds`. `way` are the addresses that led to this one:
-        what a server says may quote their secrets too. `cookies` are those of the host.
+        look. What it took is added to `seconds`. `way` are the addresses that led to this one, and
+        this one: what a server says may quote their secrets. `cookies` are those of the host.
         """
         own = {"Host": url.netloc.decode("ascii")}
         if cookies:
@@ -135,9 +135,7 @@ class Requester:
         for address in addresses[:4]:
             try:
                 watch = _Watch(seconds, self._clock)
-                return await self._request(
-                    url, address, conditions, watch, (*way, str(url)), own=own
-                )
+                return await self._request(url, address, conditions, watch, way, own=own)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as failure:
                 problem = failure
             except httpx2.TimeoutException:
@@ -235,19 +233,15 @@ class Requester:
         """The failure for a status other than 200, with the server's words."""
         status, headers = response.status_code, response.headers
         head = b""
-        try:
+        with suppress(TimeoutError, httpx2.HTTPError):  # the status says enough
             async with asyncio.timeout(min(_WORDS_WITHIN, self._limits.read)):
-                head = await read_head(
-                    response.aiter_raw(), headers.get("content-encoding", ""), HEAD
-                )
-        except (TimeoutError, httpx2.HTTPError):
-            head = b""  # the status says enough
+                head = await read_head(response.aiter_raw(), headers.get("content-encoding", ""))
         until = None
         if status in _LATER:
             until = next_request_at(headers.get("retry-after", ""), self._clock.now())
         later = f", to be asked again from {until:%Y-%m-%dT%H:%M:%SZ} on" if until else ""
-        why, said = _WHY.get(status, Why.TROUBLE), words_of(head, *way)
-        return FetchFailed(f"HTTP {status}{later}", why=why, said=said, until=until)
+        why, words = _WHY.get(status, Why.TROUBLE), words_of(head, *way)
+        return FetchFailed(f"HTTP {status}{later}", why=why, said=words, until=until)
 
     def _context(self, url: httpx2.URL) -> ssl.SSLContext:
         """One TLS context for the run: loading the authorities takes longer than a request.
@@ -333,5 +327,5 @@ def _broken_off(problem: httpx2.HTTPError) -> str:
     for sign, words in _BROKEN.items():
         if sign in str(problem):
             return words
-    said = error_line(problem).partition(": bytearray(")[0]  # without what came, as Python has it
-    return f"{said} while reading"
+    line = error_line(problem).partition(": bytearray(")[0]  # without what came, as Python has it
+    return f"{line} while reading"

@@ -298,8 +298,8 @@ _SURE = 64
 
 def _bits_of(encoding: str) -> int | None:
     """The `wbits` for a Content-Encoding; None where it is not known, or is several."""
-    found = {_BITS.get(one.strip().lower()) for one in encoding.split(",")}
-    more = found - {0}
+    bits = {_BITS.get(one.strip().lower()) for one in encoding.split(",")}
+    more = bits - {0}
     return 0 if not more else more.pop() if len(more) == 1 else None
 
 
@@ -394,18 +394,18 @@ class Inflater:
         return self.body
 
 
-async def read_head(pieces: AsyncIterator[bytes], encoding: str, size: int) -> bytes:
-    """The beginning of a body, decompressed if that is easy."""
+async def read_head(pieces: AsyncIterator[bytes], encoding: str) -> bytes:
+    """The first `HEAD` bytes of a body, decompressed if that is easy."""
     head = b""
     async for piece in pieces:
         head += piece
-        if len(head) >= size:
+        if len(head) >= HEAD:
             break
     bits = _bits_of(encoding)
     if not bits or (bits == _GZIP_BITS and not head.startswith(_GZIP)):
-        return head[:size]
+        return head[:HEAD]
     try:
-        return zlib.decompressobj(47).decompress(head, size)
+        return zlib.decompressobj(47).decompress(head, HEAD)
     except zlib.error:
         return b""
 

@@ -91,18 +91,18 @@ def tidy(value: str) -> tuple[Rule, list[str]]:
     left_out = []
     for number, part in enumerate(given, start=1):
         try:
-            name, equals, said = _part(part, is_last=number == len(given))
+            name, equals, content = _part(part, is_last=number == len(given))
         except ValueError:
             raise ValueError(f"{value[:60]!r} is not a rule") from None
-        whole = f"{name}{equals}{said}"
+        whole = f"{name}{equals}{content}"
         if _IDLE.fullmatch(whole):
             continue
         if name not in _PARTS or _LEFT_OUT.fullmatch(whole):
             left_out.append(whole)
             continue
-        if parts.get(name, said) != said:
+        if parts.get(name, content) != content:
             left_out.append(f"{name}={parts[name]}")
-        parts[name] = said
+        parts[name] = content
     if "FREQ" not in parts:
         raise ValueError(f"{value[:60]!r} is not a rule")
     _check_numbers(parts)
@@ -114,41 +114,41 @@ def _part(text: str, *, is_last: bool) -> tuple[str, str, str]:
     have the text of a broken line behind it. Raises ValueError when it cannot be read, unless no
     rule has one of that name.
     """
-    name, equals, said = re.sub(r"\s*([,=])\s*", r"\1", text).partition("=")
-    if name == "UNTIL" and said[:1].isdigit() and not said.startswith("0000"):
-        return name, equals, _end_of(said, is_last=is_last)
+    name, equals, value = re.sub(r"\s*([,=])\s*", r"\1", text).partition("=")
+    if name == "UNTIL" and value[:1].isdigit() and not value.startswith("0000"):
+        return name, equals, _end_of(value, is_last=is_last)
     if name in {"BYDAY", "WKST"}:
-        said = _LONG_DAY.sub(r"\1", said)
+        value = _LONG_DAY.sub(r"\1", value)
     if name == "BYSECOND":
-        said = _LEAP_SECOND.sub("59", said)
+        value = _LEAP_SECOND.sub("59", value)
     if name.startswith("BY"):
-        said = re.sub(",{2,}", ",", said).strip(",")
-    if not said or not (name in _PARTS or name.startswith("BY")):
-        return name, equals, said
-    found = _PARTS[name].match(said) if name in _PARTS else None
-    if found is None or (found.end() < len(said) and not is_last):
+        value = re.sub(",{2,}", ",", value).strip(",")
+    if not value or not (name in _PARTS or name.startswith("BY")):
+        return name, equals, value
+    match = _PARTS[name].match(value) if name in _PARTS else None
+    if match is None or (match.end() < len(value) and not is_last):
         raise ValueError(text)
-    return name, equals, found[0]
+    return name, equals, match[0]
 
 
-def _end_of(said: str, *, is_last: bool) -> str:
+def _end_of(until: str, *, is_last: bool) -> str:
     """An UNTIL in standard form. Raises ValueError when it cannot be read."""
-    end = _written_end(said)
+    end = _written_end(until)
     if end.rest not in {"", "Z"} and not is_last:
-        raise ValueError(said)
+        raise ValueError(until)
     wall = end.wall if end.east is None else in_utc(end.wall, end.east)
     text = wall.isoformat() if end.has_time else wall.date().isoformat()
     return text.replace("-", "").replace(":", "") + ("Z" if end.east is not None else "")
 
 
-def _written_end(said: str) -> Written:
+def _written_end(text: str) -> Written:
     """On the last day of its month where it names one that the month does not have."""
     try:
-        return written(said)
+        return written(text)
     except ValueError:
         for day in ("30", "29", "28"):
             with suppress(ValueError):
-                return written(_DAY_OF_MONTH.sub(day, said))
+                return written(_DAY_OF_MONTH.sub(day, text))
         raise
 
 
@@ -166,7 +166,7 @@ def ended_in(rule: Rule, start: Moment, zone: str) -> Rule:
     local time is one of the start's zone. `zone` is that of the feed's days. Days have no times.
     """
     if start.is_day:
-        rule = {name: said for name, said in rule.items() if name not in _TIMES}
+        rule = {name: value for name, value in rule.items() if name not in _TIMES}
     if "UNTIL" not in rule:
         return rule
     day, _t, time = rule["UNTIL"].removesuffix("Z").partition("T")
@@ -177,17 +177,17 @@ def ended_in(rule: Rule, start: Moment, zone: str) -> Rule:
     elif in_utc:
         return rule
     else:
-        there = tzp.timezone(start.zone if time or start.zone != "UTC" else zone)
-        until = wall.replace(tzinfo=there).astimezone(UTC).isoformat()
+        clock = tzp.timezone(start.zone if time or start.zone != "UTC" else zone)
+        until = wall.replace(tzinfo=clock).astimezone(UTC).isoformat()
     return {**rule, "UNTIL": until}
 
 
 def until_of(rule: Rule) -> date | None:
     """The last day, or instant, of a rule that is `ended_in` days or times."""
-    said = rule.get("UNTIL")
-    if said is None:
+    until = rule.get("UNTIL")
+    if until is None:
         return None
-    return datetime.fromisoformat(said) if "T" in said else date.fromisoformat(said)
+    return datetime.fromisoformat(until) if "T" in until else date.fromisoformat(until)
 
 
 def _local(moment: Moment, zone: str) -> datetime:
@@ -272,5 +272,5 @@ def _is_time_of(rule: Rule, wall: datetime) -> bool:
 
 
 def _wall(start: Moment, zone: str) -> datetime:
-    there = start.wall.replace(tzinfo=ZoneInfo("UTC")).astimezone(ZoneInfo(zone))
-    return there.replace(tzinfo=None)
+    local = start.wall.replace(tzinfo=ZoneInfo("UTC")).astimezone(ZoneInfo(zone))
+    return local.replace(tzinfo=None)

@@ -81,14 +81,14 @@ def instances_of(
     series = [member for member in mains if member.recurs]
     shared = len(mains) > 1
     with budget.bounded("an event"):
-        found = [_single(member, shared=shared) for member in mains if not member.recurs]
+        instances = [_single(member, shared=shared) for member in mains if not member.recurs]
     for main in series:
         with budget.bounded(f"the series from {main.start.wall:%Y-%m-%d}"):
-            found += _series(main, overrides, window, budget)
+            instances += _series(main, overrides, window, budget)
     if not series:
         with budget.bounded("a change to a series"):
-            found += [_single(member) for member in overrides]
-    inside = [one for one in found if edges.meet(one.start, one.end)]
+            instances += [_single(member) for member in overrides]
+    inside = [one for one in instances if edges.meet(one.start, one.end)]
     kept = _once(inside)
     repeated = len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
     if len(kept) > SERIES_EVENTS:
@@ -97,8 +97,8 @@ def instances_of(
     return kept, repeated
 
 
-def _note_cut(member: Vevent, what: str, budget: Budget) -> None:
-    member.mended.append(f"{what}: the times after the first {SERIES_EVENTS:,} are left out")
+def _note_cut(member: Vevent, subject: str, budget: Budget) -> None:
+    member.mended.append(f"{subject}: the times after the first {SERIES_EVENTS:,} are left out")
     budget.is_cut = True
 
 
@@ -169,13 +169,13 @@ def _places_of_one(same: list[R]) -> list[R]:
     return list(best.values())
 
 
-def _once(found: list[Instance]) -> list[Instance]:
+def _once(instances: list[Instance]) -> list[Instance]:
     """One for each time, title and place. Where there is an override, only its RECURRENCE-ID
     counts: one that is moved to another time of its series is shown beside it. A stray one is not,
     where another one shows the same from start to end.
     """
     times: defaultdict[str, list[Instance]] = defaultdict(list)
-    for one in found:
+    for one in instances:
         times[one.recurrence or one.start].append(one)
     shown: defaultdict[tuple[str, ...], list[Instance]] = defaultdict(list)
     for same in times.values():
@@ -224,12 +224,12 @@ def _series(
         over |= {_text(exact(one).time) for one in main.exclusions}
         changed = [(one, _text(one.recurrence.time)) for one in changes if one.recurrence]
         taken = over.union(at for _one, at in changed)
-        found = [one for one in own if one.recurrence not in taken]
+        instances = [one for one in own if one.recurrence not in taken]
         idle = [(main, "EXDATE", one) for one, named in excluded if not named]
         named = [(one, one.recurrence) for one in overrides if one.recurrence]
         missed = [(one, "RECURRENCE-ID", at) for one, at in named if not series_times.named(at)]
         strays = {one.number for one, _name, at in missed if window.has(at.wall.date())}
-        shown = {one.recurrence for one in found}
+        shown = {one.recurrence for one in instances}
         for member, name, moment in (*idle, *missed):
             is_old = member.sequence < main.sequence and window.has(moment.wall.date())
             if is_old or shown.intersection(series_times.near(moment)):
@@ -239,8 +239,8 @@ def _series(
         raise
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
         main.mended.append(f"a rule that cannot be followed: {problem}")
-        found = [_single(main, shared=bool(overrides))]
-    return [*found, *(_single(one, is_stray=one.number in strays) for one in changes)]
+        instances = [_single(main, shared=bool(overrides))]
+    return [*instances, *(_single(one, is_stray=one.number in strays) for one in changes)]
 
 
 def _named(overrides: list[Vevent], name: Callable[[Moment], Moment]) -> list[Vevent]:
@@ -312,8 +312,8 @@ class _SeriesTimes:
         return [one for day in days for one in self._on.get(day, [])]
 
     def _walls(self, moment: Moment) -> list[datetime]:
-        there = _in(self._clock, moment)
-        own = [there.replace(tzinfo=None)] if isinstance(there, datetime) else []
+        local = _in(self._clock, moment)
+        own = [local.replace(tzinfo=None)] if isinstance(local, datetime) else []
         return [moment.wall, *own]
 
 
@@ -334,14 +334,14 @@ def _own_times(
     added = [one.time for one in main.additions]
     times = {_text(one): one for one in (*firsts, *added)}
     for rule in main.rules:
-        found = list(islice(near(rule, begin - _DAY), SERIES_EVENTS + 1))
-        if len(found) > SERIES_EVENTS:
-            before = [one for one in found if one.wall < begin]
-            found = list(islice(near(rule, begin), SERIES_EVENTS + 1))
-            if len(found) > SERIES_EVENTS and found.pop().wall < end:
+        moments = list(islice(near(rule, begin - _DAY), SERIES_EVENTS + 1))
+        if len(moments) > SERIES_EVENTS:
+            before = [one for one in moments if one.wall < begin]
+            moments = list(islice(near(rule, begin), SERIES_EVENTS + 1))
+            if len(moments) > SERIES_EVENTS and moments.pop().wall < end:
                 _note_cut(main, f"FREQ={rule['FREQ']}", budget)
-            found += before
-        times |= {_text(one.time): one.time for one in found}
+            moments += before
+        times |= {_text(one.time): one.time for one in moments}
     for rule in main.exceptions:
         for one in near(rule, begin - _DAY):
             times.pop(_text(one.time), None)
@@ -354,8 +354,8 @@ def _walls_of(window: Window, start: Moment) -> tuple[datetime, datetime]:
     if start.is_day:
         first, end = midnights
     else:
-        city, there = tzp.timezone(window.zone), tzp.timezone(start.zone)
-        first, end = (one.replace(tzinfo=city).astimezone(there) for one in midnights)
+        city, zone = tzp.timezone(window.zone), tzp.timezone(start.zone)
+        first, end = (one.replace(tzinfo=city).astimezone(zone) for one in midnights)
     return first.replace(tzinfo=None), end.replace(tzinfo=None)
 
 
@@ -394,11 +394,11 @@ def _near(rule: Rule, begin: datetime, *, start: Moment, stop: datetime) -> Iter
 
 def _periods(main: Vevent) -> list[Instance]:
     """The additions that have a length of their own."""
-    found = []
+    instances = []
     for start, end in main.periods:
         span = _span(replace(main, start=start, end=end, length=None), start.time)
-        found.append(_instance(main, span, span[0], Origin.PERIOD))
-    return found
+        instances.append(_instance(main, span, span[0], Origin.PERIOD))
+    return instances
 
 
 def _instance(member: Vevent, span: tuple[str, str], recurrence: str, origin: Origin) -> Instance:

@@ -70,13 +70,13 @@ class Length:
         return later + timedelta(seconds=self.seconds)
 
 
-def length_of(said: str) -> Length | None:
+def length_of(text: str) -> Length | None:
     """The length that a DURATION says; None when it is none, or goes back in time."""
-    found = _DURATION.fullmatch(said.strip())
-    if found is None or found[1] == "-" or not any(found.groups()[1:]):
+    parts = _DURATION.fullmatch(text.strip())
+    if parts is None or parts[1] == "-" or not any(parts.groups()[1:]):
         return None
     weeks, days, hours, minutes, seconds = (
-        int(part[:_MOST_DIGITS]) if part else 0 for part in found.groups()[1:]
+        int(part[:_MOST_DIGITS]) if part else 0 for part in parts.groups()[1:]
     )
     return Length(weeks * 7 + days, hours * 3_600 + minutes * 60 + seconds)
 
@@ -133,21 +133,21 @@ class Written:
 
 def written(text: str) -> Written:
     """Reads a date or a time; ValueError when it is none."""
-    found = _MOMENT.fullmatch(text) or _MOMENT.match(text)
-    if found is None or _MORE_DIGITS.match(text, found.end()):
+    parts = _MOMENT.fullmatch(text) or _MOMENT.match(text)
+    if parts is None or _MORE_DIGITS.match(text, parts.end()):
         raise ValueError(text)
-    year, month, of_month = (int(part) for part in found.groups()[:3])
+    year, month, of_month = (int(part) for part in parts.groups()[:3])
     wall = datetime(year, month, of_month)  # noqa: DTZ001 - the zone comes beside it
-    rest = text[found.end() :].strip()
-    if found[4] is None:
+    rest = text[parts.end() :].strip()
+    if parts[4] is None:
         return Written(wall, has_time=False, east=None, rest=rest)
     past = timedelta(
-        hours=_hour(found[4], found[7]),
-        minutes=_below(found[5], 60),
-        seconds=min(_below(found[6], 61), 59),
+        hours=_hour(parts[4], parts[7]),
+        minutes=_below(parts[5], 60),
+        seconds=min(_below(parts[6], 61), 59),
     )
     wall = (wall if past < _DAY else cut(wall)) + past
-    return Written(wall, has_time=True, east=_east(found[8]), rest=rest)
+    return Written(wall, has_time=True, east=_east(parts[8]), rest=rest)
 
 
 def _east(offset: str | None) -> timedelta | None:
@@ -188,9 +188,9 @@ class Zones:
         name = zone_name(zone.value("TZID"))
         if not name or known_zone(name) or (zone.calendar, name) in self._own:
             return
-        found = known_zone(zone.value("X-LIC-LOCATION")) or self._with_clocks(_clocks(zone))
-        self._own[zone.calendar, name] = found
-        self._of_any.setdefault(name, found)
+        known = known_zone(zone.value("X-LIC-LOCATION")) or self._with_clocks(_clocks(zone))
+        self._own[zone.calendar, name] = known
+        self._of_any.setdefault(name, known)
 
     def _with_clocks(self, clocks: str) -> str:
         if clocks not in self._learned:
@@ -204,9 +204,9 @@ class Zones:
 
     def name(self, tzid: str, block: Block) -> str:
         """The zone for a TZID, which may be empty, or unknown: it is then noted."""
-        found = self._found(tzid, block)
-        if found:
-            return found
+        zone = self._found(tzid, block)
+        if zone:
+            return zone
         self.unknown |= {
             one for one in (tzid, block.zone) if zone_name(one) and not guessed_zone(one)
         }
@@ -232,10 +232,10 @@ class Zones:
         """The single date or time of a property; ValueError when it is none. `local` is the zone of
         the start, beside which it stands; None where there is none.
         """
-        found = self.periods(line, block, local)
-        if not found:
+        moments = self.periods(line, block, local)
+        if not moments:
             raise ValueError(f"{line.name} is empty")
-        return found[0][0]
+        return moments[0][0]
 
     def periods(
         self, line: Line, block: Block, local: str | None = None
@@ -245,7 +245,7 @@ class Zones:
         """
         tzid = _tzid(line)
         day = _DATE_ONLY.search(line.params) is not None
-        found = []
+        periods = []
         for part in line.value.split(","):
             start, *ends = (side.strip() for side in _PERIOD.split(part, maxsplit=1))
             if not start:
@@ -255,26 +255,26 @@ class Zones:
             except ValueError:
                 problem = f"{line.name}: {start[:40]!r} is not a date or time"
                 raise ValueError(problem) from None
-            found.append((moment, ends[0] if ends else ""))
-        return found
+            periods.append((moment, ends[0] if ends else ""))
+        return periods
 
     def _one(self, text: str, tzid: str, block: Block, local: str | None, *, day: bool) -> Moment:
-        said = written(text)
-        if not said.has_time or (day and local == ""):
-            return Moment(datetime.combine(said.wall, time()), "")
-        if day and said.wall.time() == time():
-            return Moment(said.wall, "")
-        if said.east is not None:
-            return Moment(in_utc(said.wall, said.east), "UTC")
-        behind = zone_behind(said.rest) if len(said.rest) < _LONGEST_NAME else ""
+        when = written(text)
+        if not when.has_time or (day and local == ""):
+            return Moment(datetime.combine(when.wall, time()), "")
+        if day and when.wall.time() == time():
+            return Moment(when.wall, "")
+        if when.east is not None:
+            return Moment(in_utc(when.wall, when.east), "UTC")
+        behind = zone_behind(when.rest) if len(when.rest) < _LONGEST_NAME else ""
         if behind and not tzid:
-            return Moment(said.wall, behind)
-        return Moment(said.wall, local if local and not tzid else self.name(tzid, block))
+            return Moment(when.wall, behind)
+        return Moment(when.wall, local if local and not tzid else self.name(tzid, block))
 
 
 def _tzid(line: Line) -> str:
-    found = _TZID.search(line.params)
-    return (found[1] or found[2] or "").strip() if found else ""
+    name = _TZID.search(line.params)
+    return (name[1] or name[2] or "").strip() if name else ""
 
 
 def _clocks(zone: Block) -> str:
@@ -292,10 +292,10 @@ def _clock_value(line: Line) -> str:
         changes = _CHANGE.findall(value)
         value = ",".join(day + (time or "T000000") for day, time in changes)
     elif line.name.startswith("TZOFFSET"):
-        found = _OFFSET.fullmatch(value)
-        if found is None:
+        offset = _OFFSET.fullmatch(value)
+        if offset is None:
             raise ValueError(f"{line.name}: {line.value[:40]!r} is no offset")
-        value = "".join([found[1] or "+", *filter(None, found.groups()[1:])])
+        value = "".join([offset[1] or "+", *filter(None, offset.groups()[1:])])
     elif line.name == "RRULE" and "FREQ=YEARLY" not in value:
         raise ValueError(f"{value[:60]!r}: clocks that change more often than every year")
     return value

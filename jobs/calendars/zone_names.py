@@ -147,9 +147,9 @@ def known_zone(name: str) -> str:
     parts = name.strip("/").split("/")
     for start in range(len(parts) if is_path else 1):
         tail = "/".join(parts[start:])
-        found = "UTC" if start and tail in _UTC else _spellings().get(tail.replace(" ", "_"))
-        if found:
-            return found
+        zone = "UTC" if start and tail in _UTC else _spellings().get(tail.replace(" ", "_"))
+        if zone:
+            return zone
     return ""
 
 
@@ -171,8 +171,8 @@ def guessed_zone(name: str) -> str:
         return _by_words(name, None)
     offset = _OFFSET.fullmatch(shown[1] or "+0")
     minutes = _minutes(offset) if offset else 0
-    found = _by_words(shown[2], minutes) or _by_words(shown[2].replace("/", ","), minutes)
-    return found or _fixed(minutes)
+    zone = _by_words(shown[2], minutes) or _by_words(shown[2].replace("/", ","), minutes)
+    return zone or _fixed(minutes)
 
 
 def zone_behind(text: str) -> str:
@@ -277,8 +277,8 @@ def _cities() -> dict[str, str]:
     """Zones by the last part of their names."""
     regions = ("Africa/", "America/", "Asia/", "Atlantic/", "Australia/", "Europe/", "Pacific/")
     zones = sorted(zone for zone in available_timezones() if zone.startswith(regions))
-    found = {zone.rpartition("/")[2].lower(): zone for zone in reversed(zones)}
-    return {city: zone for city, zone in found.items() if city not in _DIRECTIONS}
+    cities = {zone.rpartition("/")[2].lower(): zone for zone in reversed(zones)}
+    return {city: zone for city, zone in cities.items() if city not in _DIRECTIONS}
 
 
 def zone_of_days(calendar: str, city: str) -> str:
