@@ -124,6 +124,12 @@ def leave_something_behind(item: Item, ctx: Context) -> Any:
     return [os.getpid(), *(one.pid for one in KEPT if isinstance(one, subprocess.Popen))]
 
 
+@handler("plan-a-dump")
+def plan_a_dump(item: Item, ctx: Context) -> int:
+    faulthandler.dump_traceback_later(1.0, exit=True)
+    return os.getpid()
+
+
 @handler("rest")
 def outlast_what_was_planned(item: Item, ctx: Context) -> int:
     time.sleep(item.params["seconds"])
@@ -146,7 +152,6 @@ def use_much_and_leave_nothing(item: Item, ctx: Context) -> Any:
     thread = threading.Thread(target=time.monotonic)
     thread.start()
     thread.join()
-    faulthandler.dump_traceback_later(0.2, exit=True)
     KEPT.append("more and more")
     gc.collect()
     return [os.getpid(), before]

@@ -112,8 +112,8 @@ def test_a_thread_that_was_joined_before_a_run_hides_none_that_the_run_leaves(
 
 def test_a_dump_that_a_run_has_planned_does_not_end_the_next() -> None:
     async def story(runner: ProcessRunner) -> None:
-        (pid, _) = (await run(runner, "tidy")).result
-        ended = await run(runner, "rest", seconds=0.4)
+        pid = (await run(runner, "plan-a-dump")).result
+        ended = await run(runner, "rest", seconds=1.2)
         assert (ended.outcome, ended.result) == (Outcome.OK, pid)
 
     with_processes(story)
