@@ -133,9 +133,12 @@ def frame(message: ToChild | ToWorker, *, largest: int = LARGEST) -> bytes:
 
 def read_message(stream: BufferedReader) -> ToChild | None:
     """The worker's next message, blocking; None when the worker has closed the socket."""
-    head = stream.read(HEAD)
-    size = int.from_bytes(head)
-    body = stream.read(size)
+    try:
+        head = stream.read(HEAD)
+        size = int.from_bytes(head)
+        body = stream.read(size)
+    except ConnectionResetError:  # it has not read all that was sent
+        return None
     return _to_child.decode(body) if len(head) == HEAD and len(body) == size else None
 
 

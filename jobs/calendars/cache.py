@@ -188,8 +188,9 @@ class FetchCache:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             oldest = (self._clock.now() - _KEPT).timestamp()
             for path in self.folder.iterdir():
-                if path.lstat().st_mtime < oldest:
-                    path.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):  # other cities remove theirs
+                    if path.lstat().st_mtime < oldest:
+                        path.unlink()
         except OSError:
             return FetchCache(clock=self._clock)
         return self

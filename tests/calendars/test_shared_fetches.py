@@ -113,6 +113,18 @@ def test_what_a_killed_city_left_is_not_waited_for_and_cleared_away(tmp_path: Pa
     assert not body.exists()
 
 
+def test_what_another_city_clears_away_meanwhile_is_no_reason_to_keep_no_shelf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: [folder / "gone.lock", *listed(folder)])
+    outdated = tmp_path / "outdated.json"
+    outdated.touch()
+    os.utime(outdated, (1_000_000_000, 1_000_000_000))
+    assert FetchCache(tmp_path, "a").tidied().folder == tmp_path
+    assert not outdated.exists()
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"at": 3}', b"\xff"])
 def test_a_damaged_shelf_is_no_reason_to_fail(tmp_path: Path, damage: bytes) -> None:
     with serving({"/one": Answer(ONE)}) as site:

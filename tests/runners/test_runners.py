@@ -3,7 +3,10 @@
 import logging
 import math
 import os
+import select
+import socket
 import sys
+import threading
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -18,9 +21,10 @@ import pytest
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.runners import output, wire
+from blackboard.runners.child_main import ChildLoop
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import NOTHING
-from tests.support.runs import DUE, Told, run, with_shared_processes
+from tests.support.runs import DUE, PATIENCE, Told, run, with_shared_processes
 
 
 def test_a_plain_handler_is_given_its_item_and_its_context_on_the_main_thread() -> None:
@@ -306,6 +310,17 @@ def test_an_exception_whose_message_raises_is_still_told() -> None:
             raise LookupError
 
     assert output.failure(Bad()).startswith("Bad: (its message raised LookupError)")
+
+
+def test_a_child_ends_in_order_whose_worker_hangs_up_before_it_has_read_all() -> None:
+    worker, child = socket.socketpair()
+    with child:
+        serving = threading.Thread(target=ChildLoop(child).serve, daemon=True)
+        serving.start()
+        select.select([worker], [], [], PATIENCE)  # it says that it is ready
+        worker.close()
+        serving.join(PATIENCE)
+        assert not serving.is_alive()
 
 
 def test_messages_are_read_as_they_come_and_one_that_announces_too_much_is_refused() -> None:

@@ -38,6 +38,12 @@ def test_it_answers_as_soon_as_it_has_started_and_no_more_once_stopped() -> None
     assert "successfully closed" in emulator.wait()
 
 
+def test_a_log_for_which_the_disk_has_no_room_does_not_stop_it() -> None:
+    with start(log=Path("/dev/full")) as emulator:
+        assert Client(emulator.port).make().status == 201
+    assert "successfully closed" in emulator.wait()
+
+
 def test_it_listens_on_the_port_it_was_given() -> None:
     with listening() as port:
         pass

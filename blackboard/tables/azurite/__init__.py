@@ -239,10 +239,10 @@ class Emulator:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        with self._process.stdout as lines, self._log.open("a", encoding="utf-8") as log:
+        with self._process.stdout as lines, self._log.open("ab", buffering=0) as log:
             for line in lines:
-                log.write(line)
-                log.flush()
+                with suppress(OSError):  # where its disk is full, it lacks some lines
+                    log.write(line.encode())
                 self._last_lines.append(line.rstrip())
                 if listening := re.match(r"listening on (\d+)$", line):
                     self._port = int(listening[1])
