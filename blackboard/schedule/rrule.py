@@ -14,63 +14,42 @@ by newlines or by a backslash and an n. Where the RFC leaves a choice:
   DTSTART's time of day.
 - EXRULE, which RFC 5545 withdrew, is refused, and so is a text that has no run at all.
 
-`expansion` makes the wall times of a rule, also for the calendars of feeds.
+`expansion.py` makes the times of a rule.
 
 **Checks.** dateutil accepts more than it should (INTERVAL=0, BYMONTH=13, 1MO in a daily rule) and
 then yields nothing, or wrong times, or never returns. So every part of a rule is checked first.
-
-**Bounded time.** dateutil steps from the start of a rule, period by period, and ends in the year
-9999. So:
-
-- A rule is first moved forward by whole intervals, to just before the requested time. (With COUNT
-  that cannot be; such a rule is expanded once, from its start.)
-- A search for what never comes must not step to 9999. The calendar repeats every 400 years, so the
-  search is moved by a multiple of 400 years until 9999 is near; it ends after 100 to 500 years.
-- Below a day, to step through the days that a rule leaves out would take too long. There the times
-  of day and the days are searched in turn, and each search says how far the other may skip. Hours
-  and minutes that it leaves out are skipped where a search begins in them.
 """
 
 import heapq
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
-from functools import cached_property, lru_cache, partial
-from itertools import chain, dropwhile, islice, takewhile
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property, lru_cache
 from math import prod
-from operator import gt
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
 from blackboard.errors import BadInput
+from blackboard.schedule.expansion import (
+    BELOW_A_DAY,
+    FIRST,
+    MONTHS,
+    RULE_DAYS,
+    STEPS,
+    Expansion,
+    expansion,
+    numbers_in,
+)
 from blackboard.schedule.limits import NONE, Limits
 from blackboard.schedule.times import end_of_day
 from blackboard.schedule.zones import find_zone, first_shown
 
-if TYPE_CHECKING:
-    from dateutil.rrule import rrule
-
 ANCHOR = datetime(2000, 1, 3)  # noqa: DTZ001 - wall time
 """The start of rules without DTSTART: a Monday, at midnight in the item's zone."""
-MOST_SKIPS = 1000
-"""Days in a row without a time after which a search below a day ends."""
-
-_STEPS = {
-    "SECONDLY": timedelta(seconds=1),
-    "MINUTELY": timedelta(minutes=1),
-    "HOURLY": timedelta(hours=1),
-    "DAILY": timedelta(days=1),
-    "WEEKLY": timedelta(weeks=1),
-}
-_MONTHS = {"MONTHLY": 1, "YEARLY": 12}
-_BELOW_A_DAY = ("SECONDLY", "MINUTELY", "HOURLY")
 _PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
-RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-_DAY_PARTS = {"BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY"}
 _TIME_PARTS = ("BYSECOND", "BYMINUTE", "BYHOUR")
 NUMBERS = {
     "INTERVAL": (1, 1_000_000),
@@ -90,13 +69,8 @@ _MOST_RULES = 5
 _MOST_TIMES = 1440
 _MOST_POSITIONS = 31
 """The most positions of BYSETPOS: dateutil computes all in one period."""
-_FIRST = datetime(1, 1, 1)  # noqa: DTZ001 - wall time
 _BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
-_LAST_YEAR = 9899
 _SECOND = timedelta(seconds=1)
-_MINUTE = timedelta(minutes=1)
-_HOUR = timedelta(hours=1)
-_DAY = timedelta(days=1)
 _DAY_ALONE = len("20261231")
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,7}")
@@ -189,163 +163,7 @@ class _Rule:
 
     @cached_property
     def _counted(self) -> tuple[datetime, ...]:
-        return tuple(self.times.after(_FIRST))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expansion:
-    """The times of one RRULE from its start, whatever its UNTIL. Times are naive: wall time."""
-
-    rule: "rrule"
-    """FREQ, INTERVAL, WKST and the BY parts, from `start`."""
-    frequency: str
-    interval: int
-    week_start: int
-    start: datetime
-    skips_days: bool
-    """Whether FREQ is below a day and a BY part leaves out days."""
-    hours: Sequence[int]
-    minutes: Sequence[int]
-    """Those of BYHOUR and BYMINUTE; all of them, without such a part."""
-    count: int | None
-
-    def after(self, moment: datetime) -> Iterator[datetime]:
-        """The times strictly later than `moment`, in order. With COUNT, all from the start on are
-        made first.
-        """
-        if self.count is None:
-            return self._endless(moment)
-        return dropwhile(moment.__ge__, islice(self._endless(_FIRST), self.count))
-
-    def _endless(self, after: datetime) -> Iterator[datetime]:
-        after = max(after, self.start - _SECOND)
-        moved = (_LAST_YEAR - after.year) // 400 * 400
-        search = self._search_by_day if self.skips_days else partial(self._stream, self.rule)
-        for wall in search(_moved(self.start, moved), _moved(after, moved)):
-            if wall.year - moved > MAXYEAR:
-                return
-            yield _moved(wall, -moved)
-
-    def _stream(self, rule: "rrule", start: datetime, after: datetime) -> Iterator[datetime]:
-        """The times of a rule with the hours and minutes of this one, later than `after`."""
-        first = after + _SECOND
-        while True:
-            if hours := min((hour - first.hour) % 24 for hour in self.hours):
-                first = first.replace(minute=0, second=0) + hours * _HOUR
-            elif minutes := min((minute - first.minute) % 60 for minute in self.minutes):
-                first = first.replace(second=0) + minutes * _MINUTE
-            else:
-                break
-        after = first - _SECOND
-        return rule.replace(dtstart=self._near(start, after)).xafter(after)
-
-    def _search_by_day(self, start: datetime, after: datetime) -> Iterator[datetime]:
-        times, days = _times_of(self.rule), _days_of(self.rule)
-        skips = 0
-        while skips < MOST_SKIPS:
-            stream = self._stream(times, start, after)
-            wall = next(stream, None)
-            if wall is None:
-                return
-            midnight = wall.replace(hour=0, minute=0, second=0)
-            day = next(days.replace(dtstart=midnight).xafter(midnight, inc=True), None)
-            if day is None:
-                return
-            if day > midnight:
-                after = day - _SECOND
-                skips += 1
-                continue
-            skips = 0
-            tomorrow = midnight + _DAY
-            yield from takewhile(partial(gt, tomorrow), chain((wall,), stream))
-            after = tomorrow - _SECOND
-
-    def _near(self, start: datetime, after: datetime) -> datetime:
-        """`start`, moved by whole intervals if that leaves at least one interval up to `after`. A
-        week begins with its first day: dateutil would count BYSETPOS from the start on.
-        """
-        if self.frequency == "WEEKLY":
-            start -= (start.weekday() - self.week_start) % len(RULE_DAYS) * _DAY
-        if self.frequency in _STEPS:
-            step = _STEPS[self.frequency] * self.interval
-            return start + max((after - start) // step - 1, 0) * step
-        step_months = _MONTHS[self.frequency] * self.interval
-        most = ((after.year - start.year) * 12 + after.month - start.month) // step_months - 1
-        for steps in range(most, 0, -1):
-            years, month = divmod(start.month - 1 + steps * step_months, 12)
-            try:
-                return start.replace(year=start.year + years, month=month + 1)
-            except ValueError:  # that month has no such day
-                continue
-        return start
-
-
-def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
-    """The times from `start` (naive) of a rule that is given by its parts. Raises ValueError for
-    parts that contradict each other.
-    """
-    # Where a change here gives other times, raise PARSER in jobs/calendars/records.py: events of
-    # feeds are cached.
-    from dateutil import rrule  # noqa: PLC0415 - slow to import, and few items have rules
-
-    frequency, interval = parts["FREQ"], parts.get("INTERVAL", "1")
-    used = {name: value for name, value in parts.items() if name not in {"COUNT", "UNTIL"}}
-    in_weeks = frequency == "WEEKLY" or (frequency in _MONTHS and "BYWEEKNO" in parts)
-    if "BYDAY" in parts:
-        used["BYDAY"] = ",".join(_one_kind(parts["BYDAY"].split(","), parts))
-    elif in_weeks and parts.keys().isdisjoint({"BYMONTHDAY", "BYYEARDAY"}):
-        used["BYDAY"] = RULE_DAYS[start.weekday()]
-    rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in used.items()), dtstart=start)
-    assert isinstance(rule, rrule.rrule)
-    return Expansion(
-        rule=rule,
-        frequency=frequency,
-        interval=int(interval),
-        week_start=RULE_DAYS.index(parts.get("WKST", "MO")),
-        start=start,
-        skips_days=frequency in _BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
-        hours=_numbers(parts["BYHOUR"]) if "BYHOUR" in parts else range(24),
-        minutes=_numbers(parts["BYMINUTE"]) if "BYMINUTE" in parts else range(60),
-        count=int(parts["COUNT"]) if "COUNT" in parts else None,
-    )
-
-
-def _one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
-    """The weekdays, all with numbers or all without: MO beside 1TU becomes 1MO, 2MO and so on. Of
-    mixed kinds dateutil leaves only the days that match both. Raises ValueError for a number that
-    no month or year has: some of these lead dateutil out of its tables, years after the first run.
-    """
-    in_months = parts["FREQ"] == "MONTHLY" or "BYMONTH" in parts
-    numbers = range(1, 6 if in_months else 54)
-    for weekday in weekdays:
-        if not weekday.isalpha() and abs(int(weekday[:-2])) not in numbers:
-            raise ValueError(f"no {'month' if in_months else 'year'} has {weekday}")
-    if len({weekday.isalpha() for weekday in weekdays}) == 1:
-        return iter(weekdays)
-    return (
-        f"{number}{weekday}"
-        for weekday in weekdays
-        for number in (numbers if weekday.isalpha() else ("",))
-    )
-
-
-def _times_of(rule: "rrule") -> "rrule":
-    """`rule` on every day."""
-    return rule.replace(
-        bymonth=None, bymonthday=None, byyearday=None, byweekno=None, byweekday=None
-    )
-
-
-def _days_of(rule: "rrule") -> "rrule":
-    """The days of `rule`, each at midnight."""
-    from dateutil.rrule import DAILY  # noqa: PLC0415 - dateutil is slow to import
-
-    return rule.replace(freq=DAILY, interval=1, bysetpos=None, byhour=0, byminute=0, bysecond=0)
-
-
-def _moved(wall: datetime, years: int) -> datetime:
-    """The same day of the calendar, `years` (a multiple of 400) later."""
-    return wall.replace(year=wall.year + years)
+        return tuple(self.times.after(FIRST))
 
 
 # ---- reading a text
@@ -483,13 +301,13 @@ def read_parts(text: str) -> dict[str, str]:
             raise _refusal(f"{name[:40]!r} is not part of a rule", "see RFC 5545, section 3.3.10")
     parts.setdefault("WKST", "MO")
     frequency = parts.get("FREQ", "")
-    if frequency not in _STEPS and frequency not in _MONTHS:
-        raise _refusal(f"FREQ={frequency} is not known", "use " + ", ".join([*_STEPS, *_MONTHS]))
+    if frequency not in STEPS and frequency not in MONTHS:
+        raise _refusal(f"FREQ={frequency} is not known", "use " + ", ".join([*STEPS, *MONTHS]))
     if parts["WKST"] not in RULE_DAYS:
         raise _refusal(f"WKST={parts['WKST']} is not a weekday", "use MO, TU, WE, TH, FR, SA, SU")
     for weekday in parts["BYDAY"].split(",") if "BYDAY" in parts else ():
         match = _WEEKDAY.fullmatch(weekday)
-        if match is None or (match[1] and frequency not in _MONTHS):
+        if match is None or (match[1] and frequency not in MONTHS):
             raise _refusal(
                 f"BYDAY={weekday} cannot be read with FREQ={frequency}",
                 "use MO, TU, WE, TH, FR, SA, SU; 1MO or -1FR with MONTHLY and YEARLY only",
@@ -512,20 +330,16 @@ def _check_size(parts: dict[str, str], frequency: str) -> None:
     """Refuses rules that dateutil could read but not expand in time. For a BYSETPOS that no period
     has, it would search minute by minute.
     """
-    below = _BELOW_A_DAY.index(frequency) if frequency in _BELOW_A_DAY else None
+    below = BELOW_A_DAY.index(frequency) if frequency in BELOW_A_DAY else None
     multiplying = _TIME_PARTS[:below]
-    times = prod(len(set(_numbers(parts[name]))) for name in multiplying if name in parts)
+    times = prod(len(set(numbers_in(parts[name]))) for name in multiplying if name in parts)
     if times > _MOST_TIMES:
         raise _refusal(f"{times} times in one period are too many", "use a shorter FREQ")
-    positions = _numbers(parts["BYSETPOS"]) if "BYSETPOS" in parts else [1]
+    positions = numbers_in(parts["BYSETPOS"]) if "BYSETPOS" in parts else [1]
     if len(positions) > _MOST_POSITIONS:
         raise _refusal(f"{len(positions)} positions are too many", f"at most {_MOST_POSITIONS}")
-    if frequency in _BELOW_A_DAY and min(abs(position) for position in positions) > times:
+    if frequency in BELOW_A_DAY and min(abs(position) for position in positions) > times:
         raise _refusal(f"BYSETPOS is beyond the {times} times of a period", "use a smaller one")
-
-
-def _numbers(value: str) -> list[int]:
-    return [int(number) for number in value.split(",")]
 
 
 def _read_time(text: str) -> tuple[datetime, bool]:

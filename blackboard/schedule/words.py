@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from blackboard.schedule.cron import Cron, Fields, read_fields
+from blackboard.schedule.expansion import RULE_DAYS
 from blackboard.schedule.limits import without_windows
-from blackboard.schedule.rrule import ANCHOR, RULE_DAYS, RRule, read_parts
+from blackboard.schedule.rrule import ANCHOR, RRule, read_parts
 from blackboard.schedule.schedule import Every, Schedule
 from blackboard.schedule.times import UNITS
 from blackboard.schedule.zones import find_zone

@@ -30,7 +30,8 @@ from zoneinfo import ZoneInfo
 
 from icalendar.timezone import tzp
 
-from blackboard.schedule.rrule import NUMBERS, expansion
+from blackboard.schedule.expansion import expansion
+from blackboard.schedule.rrule import NUMBERS
 
 from .times import Moment, Written, cut, in_utc, written
 from .zone_names import guessed_zone

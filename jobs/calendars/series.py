@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from icalendar.timezone import tzp
 
-from blackboard.schedule.rrule import expansion
+from blackboard.schedule.expansion import expansion
 
 from .budget import SERIES_EVENTS, Budget
 from .events import Vevent

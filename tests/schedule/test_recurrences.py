@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.schedule.rrule import MOST_SKIPS, RRule, idle_exclusions
+from blackboard.schedule.expansion import MOST_SKIPS
+from blackboard.schedule.rrule import RRule, idle_exclusions
 
 SIXTY = ",".join(map(str, range(60)))
 
