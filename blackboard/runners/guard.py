@@ -119,7 +119,7 @@ def is_stopped(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - quicker to start
             state = file.read().rpartition(b")")[2].split()[0]
-    except FileNotFoundError:  # a system without /proc, or the worker has just gone
+    except (FileNotFoundError, ProcessLookupError):  # no /proc, or the worker has just gone
         # Only a number goes to the shell.
         with os.popen(f"ps -o state= -p {pid:d} 2>/dev/null") as output:  # noqa: S605
             state = output.read().strip().encode()

@@ -226,7 +226,7 @@ def _remove_fresh_name(path: Path) -> None:
     """Removes the name under which the file was filled, which a process that is killed while it
     makes a board leaves behind.
     """
-    with suppress(OSError):
-        for name in path.parent.glob(f"{FRESH}*"):
+    for name in path.parent.glob(f"{FRESH}*"):
+        with suppress(OSError):  # another process may remove its own meanwhile
             if not name.is_symlink() and name.samefile(path):
-                name.unlink(missing_ok=True)
+                name.unlink()

@@ -97,6 +97,17 @@ def test_what_a_maker_that_was_killed_left_is_no_other_name(path: Path, run: Run
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_what_another_maker_removes_meanwhile_does_not_hide_what_was_left(
+    path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, gone = path.with_name(".blackboard-left"), path.with_name(".blackboard-gone")
+    left.hardlink_to(path)
+    glob = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda folder, name: [gone, *glob(folder, name)])
+    run(opened(path))
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_symbolic_links_lead_to_one_name(path: Path, run: Run) -> None:
     async def story() -> list[str]:
         link = path.with_name("link.db")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 import pytest
@@ -126,6 +127,21 @@ def test_a_stopped_process_is_known_from_one_that_runs() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_worker_that_goes_while_it_is_looked_at_is_not_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+
+        def opened(path: str, _mode: str) -> BinaryIO:
+            file = Path(path).open("rb")  # noqa: SIM115 - the guard closes it
+            process.kill()
+            process.wait()  # to read the file is an error now
+            return file
+
+        monkeypatch.setattr(guard, "open", opened, raising=False)
+        assert not is_stopped(process.pid)
 
 
 def test_a_loop_is_watched_from_its_first_turn_on() -> None:
