@@ -44,8 +44,7 @@ from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.runners.signals import ThreadSignal
 
-Signals = Mapping[str, ThreadSignal]
-"""The signals of a run, by their names in `ctx`."""
+Signals = Mapping[wire.SignalName, ThreadSignal]
 
 
 def _new_signals() -> Signals:

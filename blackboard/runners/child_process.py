@@ -18,7 +18,6 @@ import socket
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
 
 import msgspec
 
@@ -130,7 +129,7 @@ class ChildProcess:
         if not self.ended.done():
             self._watch.keep(self.pid, deadline)
 
-    def send_signal(self, name: Literal["lost", "stopping"], reason: str) -> None:
+    def send_signal(self, name: wire.SignalName, reason: str) -> None:
         self._send(wire.SignalMessage(name, reason))
 
     def answer(self, saved: wire.SavedMessage) -> None:

@@ -13,7 +13,7 @@ its place, so that an undetected leak does not grow for ever.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from blackboard.clock import SystemClock
 from blackboard.errors import LeaseLost
@@ -104,7 +104,7 @@ class _ProcessRun:
         self._report = report
         self._deadline = deadline
         self._child: ChildProcess | None = None
-        self._signals: dict[Literal["lost", "stopping"], str] = {}
+        self._signals: dict[wire.SignalName, str] = {}
         self._saves = set[asyncio.Task[None]]()
         self._importing: asyncio.TimerHandle | None = None
         """Gives up a child that imports the module of the handler."""
@@ -130,7 +130,7 @@ class _ProcessRun:
     def ask_to_end(self, reason: str) -> None:
         self._signal("stopping", reason)
 
-    def _signal(self, name: Literal["lost", "stopping"], reason: str) -> None:
+    def _signal(self, name: wire.SignalName, reason: str) -> None:
         self._signals[name] = reason
         if self._child is not None and not self.task.done():
             self._child.send_signal(name, reason)
@@ -145,7 +145,7 @@ class _ProcessRun:
             self._child.kill()
 
     @property
-    def _first(self) -> End | None:
+    def _decided(self) -> End | None:
         """How the run ends; None: it goes on."""
         return self._end.result() if self._end.done() else None
 
@@ -160,7 +160,7 @@ class _ProcessRun:
                 save.cancel()
             if self._child is not None:
                 await self._end_child(self._child)
-        if isinstance(stopped := self._first, Ended):
+        if isinstance(stopped := self._decided, Ended):
             ended = replace(stopped, output=ended.output)
         return self._notes.added_to(ended)
 
@@ -168,7 +168,7 @@ class _ProcessRun:
         source = self._call.handler.source
         self._child = child = await self._runner.idle.free(source, self._end)
         if child is None:
-            if isinstance(stopped := self._first, Ended):
+            if isinstance(stopped := self._decided, Ended):
                 return stopped
             try:
                 child = await self._new_child(source)
@@ -276,7 +276,7 @@ class _ProcessRun:
 
     async def _end_child(self, child: ChildProcess) -> None:
         may_need = self._call.handler.resources is not None or self._call.trace
-        if may_need and isinstance(self._first, wire.FinishedMessage):
+        if may_need and isinstance(self._decided, wire.FinishedMessage):
             child.hang_up()  # it closes them, and sends its last spans
             await child.gone(self._runner.stop_timeout)
         child.kill()

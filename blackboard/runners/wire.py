@@ -56,10 +56,14 @@ class SavedMessage(_Message, kw_only=True):
     """Why the store refused it."""
 
 
+SignalName = Literal["lost", "stopping"]
+"""The signals of a run, as `ctx` names them."""
+
+
 class SignalMessage(_Message):
     """To the child: a signal to the handler of the current run."""
 
-    name: Literal["lost", "stopping"]
+    name: SignalName
     reason: str
 
 
