@@ -17,8 +17,9 @@ from blackboard.simulator.invariants import Violation
 from blackboard.simulator.store import AppliedBatch, Sender
 from blackboard.table import Delete, Insert, Merge, Op, Replace, Row
 
-Record = Item | Token | Lock | Run
-READERS: dict[str, Callable[[Row], Record]] = {
+ItemRecord = Item | Token | Lock | Run
+"""What the rows of an item hold."""
+READERS: dict[str, Callable[[Row], ItemRecord]] = {
     keys.ITEM: partial(record_of, Item),
     keys.LOCK: partial(record_of, Lock),
     keys.NEXT: partial(record_of, Token),
@@ -51,8 +52,8 @@ class Touch(Struct, frozen=True, kw_only=True):
     """One operation, with the records before and after."""
 
     op: Op
-    old: Record | None
-    new: Record | None
+    old: ItemRecord | None
+    new: ItemRecord | None
     age: float
     """Seconds since the old row was written."""
 
@@ -77,9 +78,8 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
 
     id: str
     batch: AppliedBatch
-    touches: Sequence[Touch]
-    touches_of: Mapping[type[Record | None], Sequence[Touch]]
-    """The same by the type of the record."""
+    touches: Mapping[type[ItemRecord | None], Sequence[Touch]]
+    """By the type of the record."""
     before: Item | None
     shadow: Shadow
     """The rows after the batch."""
@@ -91,9 +91,9 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
     @property
     def is_save(self) -> bool:
         """Whether it writes the checkpoint of an item and nothing else, as a run's save does."""
-        return not self.sender.is_person and [
-            set(touch.op.data) for touch in self.touches if isinstance(touch.op, Merge)
-        ] == [{"checkpoint"}] * len(self.touches)
+        ops = [touch.op for touches in self.touches.values() for touch in touches]
+        saves = all(isinstance(op, Merge) and set(op.data) == {"checkpoint"} for op in ops)
+        return saves and not self.sender.is_person
 
     @property
     def claimed(self) -> Lock | None:
@@ -124,8 +124,8 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
     def violation(self, kind: str, what: str) -> Violation:
         return Violation(kind, what, item=self.id)
 
-    def of(self, record_type: type[Record]) -> Sequence[Touch]:
-        return self.touches_of.get(record_type, ())
+    def of(self, record_type: type[ItemRecord]) -> Sequence[Touch]:
+        return self.touches.get(record_type, ())
 
 
 class Shadows:
@@ -133,7 +133,7 @@ class Shadows:
 
     def __init__(self) -> None:
         self.of: dict[str, Shadow] = {}
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, ItemRecord] = {}
 
     def changes(self, batch: AppliedBatch) -> list[AppliedChange]:
         """One change for each item of the batch; none when the batch is not about items."""
@@ -159,18 +159,11 @@ class Shadows:
     def _change(self, item_id: str, touches: list[Touch], batch: AppliedBatch) -> AppliedChange:
         shadow = self.of.setdefault(item_id, Shadow())
         before = shadow.item
-        touches_of: dict[type[Record | None], list[Touch]] = {}
+        by_type: dict[type[ItemRecord | None], list[Touch]] = {}
         for touch in touches:
-            touches_of.setdefault(type(touch.new or touch.old), []).append(touch)
+            by_type.setdefault(type(touch.new or touch.old), []).append(touch)
             self._take(shadow, touch, batch.moment)
-        return AppliedChange(
-            id=item_id,
-            batch=batch,
-            touches=touches,
-            touches_of=touches_of,
-            before=before,
-            shadow=shadow,
-        )
+        return AppliedChange(id=item_id, batch=batch, touches=by_type, before=before, shadow=shadow)
 
     def _take(self, shadow: Shadow, touch: Touch, moment: float) -> None:
         match touch.new or touch.old:
