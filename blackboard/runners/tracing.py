@@ -78,6 +78,15 @@ _EXPORTING: Final = threading.Lock()
 
 # ---- the SDK
 
+_SPAN_EXPORTERS: Mapping[str, Callable[[], SpanExporter]] = {
+    "otlp": OTLPSpanExporter,
+    "console": ConsoleSpanExporter,
+}
+_METRIC_EXPORTERS: Mapping[str, Callable[[], MetricExporter]] = {
+    "otlp": OTLPMetricExporter,
+    "console": ConsoleMetricExporter,
+}
+
 
 def set_up(*, measures: bool = True) -> None:
     """Sets the SDK up for traces and, if it `measures`, metrics, unless the program has set up
@@ -92,8 +101,8 @@ def set_up(*, measures: bool = True) -> None:
 
 
 def _set_up(*, measures: bool) -> None:
-    spans = _span_exporter(os.environ)
-    figures = _metric_exporter(os.environ) if measures else None
+    spans = _exporter(os.environ, "TRACES", _SPAN_EXPORTERS)
+    figures = _exporter(os.environ, "METRICS", _METRIC_EXPORTERS) if measures else None
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
@@ -110,24 +119,8 @@ def _set_up(*, measures: bool) -> None:
 
 def check(environ: Mapping[str, str] = os.environ) -> None:
     """Raises BadInput where the SDK could not be set up."""
-    _span_exporter(environ)
-    _metric_exporter(environ)
-
-
-def _span_exporter(environ: Mapping[str, str]) -> SpanExporter | None:
-    kinds: dict[str, Callable[[], SpanExporter]] = {
-        "otlp": OTLPSpanExporter,
-        "console": ConsoleSpanExporter,
-    }
-    return _exporter(environ, "TRACES", kinds)
-
-
-def _metric_exporter(environ: Mapping[str, str]) -> MetricExporter | None:
-    kinds: dict[str, Callable[[], MetricExporter]] = {
-        "otlp": OTLPMetricExporter,
-        "console": ConsoleMetricExporter,
-    }
-    return _exporter(environ, "METRICS", kinds)
+    _exporter(environ, "TRACES", _SPAN_EXPORTERS)
+    _exporter(environ, "METRICS", _METRIC_EXPORTERS)
 
 
 def _exporter(

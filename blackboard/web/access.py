@@ -53,8 +53,8 @@ names the address, another name, or none."""
 OPEN = {*PROBES, "/login"}
 """Paths that need no visitor, as all below /static/ need none."""
 ELSEWHERE = (
-    "blackboard: this request came from another site, or a proxy has changed its Host header: "
-    "let the proxy pass it on"
+    "this request came from another site, or a proxy has changed its Host header: let the proxy "
+    "pass it on"
 )
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -303,7 +303,7 @@ class Gate:
         """The answer to a request that does not reach the pages."""
         if (size := len(scope.get("query_string", b""))) > LONGEST_QUERY:
             problem = f"the address has {size:,} bytes after the ?: at most {LONGEST_QUERY:,}"
-            return _refused(scope, 400, f"blackboard: {problem}")
+            return _refused(scope, 400, problem)
         headers = Headers(scope=scope)
         host = host_in(headers.get("host", ""))
         hosts = self._access.hosts
@@ -311,8 +311,7 @@ class Gate:
         if hosts is not None and host not in hosts and not is_address(host):
             if path in PROBES:
                 return None
-            problem = "blackboard: this host name is not served: name it with --allow-host"
-            return _refused(scope, 421, problem)
+            return _refused(scope, 421, "this host name is not served: name it with --allow-host")
         if scope["method"] not in SAFE and not _is_same_site(headers):
             return _refused(scope, 403, ELSEWHERE)
         visitor = scope["state"]["visitor"] = self._visitor(scope, headers)
@@ -363,8 +362,8 @@ def _bearer(headers: Headers) -> str:
 def _refused(scope: Scope, status: int, problem: str) -> Response:
     """In the form that a page, or a program, expects."""
     if is_api(scope):
-        return refusal(status, problem.removeprefix("blackboard: "))
-    return PlainTextResponse(problem, status)
+        return refusal(status, problem)
+    return PlainTextResponse(f"blackboard: {problem}", status)
 
 
 def _as_sent(header: str) -> str:

@@ -8,6 +8,7 @@ of `blackboard report ID`.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -158,12 +159,7 @@ def _feed(one: Harvest, name: str, count: int) -> dict[str, Any]:
         "failures": one.past.failures,
         "last_good": _time(one.past.good),
         "ask_again": _time(one.past.until),
-        "seconds": {
-            "connect": round(one.seconds.connect, 3),
-            "wait": round(one.seconds.wait, 3),
-            "read": round(one.seconds.read, 3),
-            "parse": round(one.seconds.parse, 3),
-        },
+        "seconds": {phase: round(took, 3) for phase, took in asdict(one.seconds).items()},
         "duration": round(one.seconds.all, 3),
     }
 
