@@ -18,8 +18,9 @@ from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.members import announce, workers
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, Row, Table, read
-from blackboard.tables import sqlite as sqlite_ages
-from blackboard.tables.sqlite import KERNEL, Ages, SqliteTable, boot_id, one_has_ended, unproven
+from blackboard.tables import sqlite_ages
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_ages import KERNEL, Ages, boot_id, one_has_ended, unproven
 from blackboard.tables.sqlite_file import Stamp
 from blackboard.tables.sqlite_open import Opening
 from tests.support.boards import make_board
@@ -185,7 +186,7 @@ async def age(table: Table, key: str) -> float:
 
 def said_under(*command: str) -> str:
     """The boot that a process says it is in which was started by a command, as root."""
-    code = "from blackboard.tables.sqlite import boot_id; print(boot_id())"
+    code = "from blackboard.tables.sqlite_ages import boot_id; print(boot_id())"
     done = subprocess.run(
         [*command, sys.executable, "-c", code], capture_output=True, text=True, check=False
     )

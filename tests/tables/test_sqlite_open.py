@@ -15,7 +15,8 @@ import pytest
 
 from blackboard.errors import MissingStore, StoreProblem
 from blackboard.table import Busy, Insert
-from blackboard.tables.sqlite import SqliteTable, boot_id
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_ages import boot_id
 from blackboard.tables.sqlite_filesystem import (
     Mount,
     from_mount_command,

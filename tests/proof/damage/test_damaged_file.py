@@ -32,7 +32,8 @@ from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.releases import release
 from blackboard.spec import Spec
-from blackboard.tables.sqlite import SqliteTable, boot_id
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_ages import boot_id
 from blackboard.tables.sqlite_open import Opening
 from tests.proof.chaos.disk import STEPS, Picture, begin, picture
 from tests.proof.form import LONG
