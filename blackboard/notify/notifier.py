@@ -335,7 +335,7 @@ class Notifier:
         except (Busy, Unavailable):
             raise
         except BadRow:
-            pass  # of the item, or of its run: `doctor` reports it
+            pass  # of its item: `doctor` reports it
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the look
             self._report(item_id, problem)
         else:
