@@ -75,7 +75,7 @@ class Output:
     def _header_of(self, ending: str) -> _Header:
         try:
             return msgspec.json.decode(self.path(ending).read_bytes(), type=_Header)
-        except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        except (FileNotFoundError, msgspec.MsgspecError, UnicodeError, RecursionError):
             return _Header()
 
     def _check_owner(self, headers: Sequence[_Header]) -> None:

@@ -1,6 +1,7 @@
 """Files appear whole, in their own folder, and never over those of a later run."""
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -62,6 +63,20 @@ def test_a_lower_fence_replaces_nothing_also_when_one_file_is_lost(
     with pytest.raises(Overtaken, match="fence 7"):
         publish(tmp_path, 6)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_lower_fence_replaces_nothing_where_it_cannot_be_read_who_has_written_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    publish(tmp_path, 7)
+    with monkeypatch.context() as context:
+        context.setattr(Path, "read_bytes", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            publish(tmp_path, 1)
+    assert content(tmp_path) == "7"
 
 
 def test_a_crash_between_two_files_leaves_nothing_for_an_earlier_run(
