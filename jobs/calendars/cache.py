@@ -26,6 +26,7 @@ from pathlib import Path
 
 import msgspec
 
+from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
 
 from .records import PARSER, Parsed, Window
@@ -118,12 +119,16 @@ def _release(package: str) -> str:
 
 
 def load_cache(path: Path, log: logging.Logger) -> Cache:
-    """The cache in a file; an empty one when there is none that can be used."""
+    """The cache in a file; an empty one when there is none, or it is damaged or of another version.
+    Raises BadInput when it cannot be read: it may have the only events of a feed that fails.
+    """
     try:
         cache = msgspec.json.decode(path.read_bytes(), type=Cache)
     except FileNotFoundError:
         return Cache()
-    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+    except OSError as problem:
+        raise BadInput("params.out", f"{path}: {problem.strerror or problem}") from problem
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         log.warning("%s is damaged and not used: %s", path.name, problem)
         return Cache()
     if cache.format != _FORMAT or not _sound(cache):

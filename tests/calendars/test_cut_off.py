@@ -1,11 +1,13 @@
 """Feeds that end before their end, servers that want time, and feeds that all fail."""
 
+import errno
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from blackboard import BadInput
 from jobs.calendars.aggregation import NothingCame
 from jobs.calendars.params import RunContext
 from jobs.calendars.responses import Limits, cut_off, freshness, next_request_at, words_of
@@ -56,6 +58,22 @@ def test_a_feed_that_is_cut_off_has_failed_and_its_last_good_events_stay(
             assert (told["status"], told["stale"]) == ("failed", True)
         site.answers["/one"] = Answer(WHOLE)
         assert aggregate(tmp_path, town(site))["failed"] == 0
+
+
+def test_events_of_a_feed_that_fails_stay_where_they_cannot_be_read_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        monkeypatch.undo()
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    with serving({"/one": Answer(WHOLE), "/two": Answer(OTHER)}) as site:
+        aggregate(tmp_path, town(site))
+        site.answers["/one"] = Answer(status=503, etag=False)
+        monkeypatch.setattr(Path, "read_bytes", refuse)
+        with pytest.raises(BadInput, match=r"params\.out: .*\.cache\.json: Too many open files"):
+            aggregate(tmp_path, town(site))
+        assert aggregate(tmp_path, town(site))["events"] == 21
 
 
 @pytest.mark.parametrize(
