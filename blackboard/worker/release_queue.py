@@ -4,9 +4,7 @@ A run that has ended waits for other runs of its shard that may end soon, for ab
 last write took: so one request releases many runs. Where writes are cheap, as to a file, it does
 not wait: the runs that end while a batch is written are the next batch. Each shard is written by
 itself. Where a write takes long, its runs keep their locks but give up their slots, and runs that
-end meanwhile are written concurrently: a run that the store does not accept delays no other. Where
-writes are cheap, and one request releases the runs of all slots, runs give up their slots when they
-end: the next claims are prepared while their releases are written.
+end meanwhile are written concurrently: a run that the store does not accept delays no other.
 """
 
 import asyncio
@@ -57,8 +55,6 @@ class _Shard:
     """Items whose history may be too long."""
     writing: float = 0.0
     """Seconds that the last batch took to write that was not late; 0 where that was cheap."""
-    is_cheap: bool = False
-    """Whether the last batch that was written was cheap."""
     late: int = 0
     """How many batches are being written that take too long."""
 
@@ -74,16 +70,14 @@ class ReleaseQueue:
     landed: Callable[[Mapping[str, Released]], Awaitable[None]]
     """Called with runs as soon as they are released, by the nonces of their claims."""
     slots_freed: Callable[[], None]
-    """Called when runs give up their slots before they are released."""
+    """Called when runs whose release takes long give up their slots; never on a board of one shard.
+    """
     runs: int = 0
     """How many were released so far."""
-    _most: int = field(init=False)
-    """The most runs that one request releases."""
     _shards: list[_Shard] = field(init=False)
     _writing: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._most = releases_at_once(self.board)
         self._shards = [_Shard() for _ in range(self.board.shards)]
 
     def add(self, held: Holding, ended: Ended) -> None:
@@ -91,8 +85,7 @@ class ReleaseQueue:
         shard = self._shards[held.shard]
         held.end()
         shard.ended.put_nowait((held, ended))
-        writes_at_once = shard.is_cheap and self.holdings.slots.total <= self._most
-        if writes_at_once or (shard.late and self.board.shards > 1):
+        if shard.late and self.board.shards > 1:
             self.holdings.slots.vacate(held.claim.nonce)
             self.slots_freed()
 
@@ -128,9 +121,8 @@ class ReleaseQueue:
         write = partial(release, self.board, renewals=renewals, landed=landed)
         results = await each_for_itself(write, finished)
         took = self.board.clock.monotonic() - begun
-        shard.is_cheap = took <= CHEAP * len(batch)
         if took <= STUCK:  # runs do not wait for a batch that takes longer
-            shard.writing = 0.0 if shard.is_cheap else took
+            shard.writing = took if took > CHEAP * len(batch) else 0.0
         await landed(list(zip(finished, results, strict=True)))  # those that were dropped, too
 
     async def _landed(self, shard: _Shard, results: Sequence[tuple[FinishedRun, Released]]) -> None:
@@ -164,7 +156,7 @@ class ReleaseQueue:
 
     async def _batch(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
         """The runs to write next. Without `hurry` it waits a little for further ones."""
-        shard, most = self._shards[number], self._most
+        shard, most = self._shards[number], releases_at_once(self.board)
         batch = [await shard.ended.get()]
         if not hurry and 1 + shard.ended.qsize() < min(most, self._held(number)):
             await self.board.clock.sleep(min(shard.writing, LONGEST_WAIT))
