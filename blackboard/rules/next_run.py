@@ -154,22 +154,21 @@ def slot_that_stays(item: Item, *, settings: RunSettings, now: datetime) -> date
     the first time that an operator named, or the new settings have no schedule. With `missed =
     "all"` a first time that has passed becomes now, since all slots after it are made up for.
     """
-    if not _is_allowed(item, settings):
-        return None
-    if _has_come_by_same_times(item, settings, now=now):
-        return item.planned
-    if not _is_first_that_stays(item, settings):
-        return None
-    is_made_up_from = settings.schedule is not None and settings.missed == "all"
-    return max(item.planned, whole_milliseconds(now)) if is_made_up_from else item.planned
+    slot = item.planned
+    if not _has_come_by_same_times(item, settings, now=now):
+        if not _is_first_that_stays(item, settings):
+            return None
+        if settings.schedule is not None and settings.missed == "all":
+            slot = max(slot, whole_milliseconds(now))
+    return slot if _is_allowed(slot, item, settings) else None
 
 
-def _is_allowed(item: Item, settings: RunSettings) -> bool:
-    """Whether the limits of a new schedule allow the planned slot."""
+def _is_allowed(slot: datetime, item: Item, settings: RunSettings) -> bool:
+    """Whether the limits of a new schedule allow a slot."""
     schedule = settings.schedule
     if schedule is None:
         return True
-    return not is_exhausted(schedule, item.runs) and is_in_time(schedule, item.planned)
+    return not is_exhausted(schedule, item.runs) and is_in_time(schedule, slot)
 
 
 def _has_come_by_same_times(item: Item, settings: RunSettings, *, now: datetime) -> bool:

@@ -516,6 +516,11 @@ def test_after_a_first_time_that_has_passed_no_slot_before_the_change_is_made_up
     assert (found, waits.slot) == (slots, NOON + 10 * MINUTE)
 
 
+def test_a_first_time_that_has_passed_does_not_move_behind_the_end_of_the_schedule() -> None:
+    ended = settings(cron=HOURLY, missed="all", until=(NOW - MINUTE).isoformat())
+    assert planned_by(NAMED, ended).state is State.DONE
+
+
 def test_another_first_time_is_what_an_item_that_never_ran_waits_for() -> None:
     first = NOON + DAY + MINUTE  # no slot of the schedule
     moved = first_moved(replace(item(), first=NOON), first, settings=GOES_ON, now=NOW)
