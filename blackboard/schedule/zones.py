@@ -62,7 +62,7 @@ def showings(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
 
 
 def replay_after(local: datetime) -> datetime | None:
-    """When the clock is put back, if `here` (in its zone) will be shown again; else None."""
+    """When the clock is put back, if `local` (in its zone) will be shown again; else None."""
     zone, now, again = local.tzinfo, local.utcoffset(), local.replace(fold=1).utcoffset()
     assert isinstance(zone, ZoneInfo)
     assert now is not None
