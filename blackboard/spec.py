@@ -278,24 +278,24 @@ def resolve(
     Raises BadInput naming the field.
     """
 
-    def value(name: str) -> Any:
+    def value_of(name: str) -> Any:
         return next(
             (value for layer in layers if (value := getattr(layer, name)) is not None), None
         )
 
     def duration(name: str) -> timedelta | None:
-        text = value(name)
+        text = value_of(name)
         return None if text is None else parse_duration(text, name)
 
     scheduled = next((layer for layer in layers if layer.has_schedule), Spec())
     rrule = scheduled.rrule
     of_rule = zone_in(rrule) if isinstance(rrule, str) else None  # no text: refused later
-    zone = value("timezone") or of_rule or "UTC"
-    until = value("until")
+    zone = value_of("timezone") or of_rule or "UTC"
+    until = value_of("until")
     bounds = limits(
         until=None if until is None else last_moment(until, zone, "until"),
-        runs=_number("max_runs", value("max_runs"), lowest=1, highest=1_000_000),
-        blackout=value("blackout"),
+        runs=_number("max_runs", value_of("max_runs"), lowest=1, highest=1_000_000),
+        blackout=value_of("blackout"),
         zone=zone,
         calendars=calendars,
     )
@@ -311,21 +311,22 @@ def resolve(
         schedule=schedule,
         timezone=zone,
         timeout=duration("timeout"),
-        stale_after=_lease(value("stale_after")),
-        retries=_number("retries", value("retries")) or 0,
+        stale_after=_lease(value_of("stale_after")),
+        retries=_number("retries", value_of("retries")) or 0,
         backoff=duration("backoff") or DEFAULT_BACKOFF,
         jitter=duration("jitter") or timedelta(0),
-        missed=_missed(value("missed")),
-        missed_limit=_number("missed_limit", value("missed_limit"), lowest=1, highest=1_000) or 100,
+        missed=_missed(value_of("missed")),
+        missed_limit=_number("missed_limit", value_of("missed_limit"), lowest=1, highest=1_000)
+        or 100,
         missed_after=duration("missed_after") or DEFAULT_MISSED_AFTER,
         fenced=fenced,
         slots=slots,
         concurrency=concurrency,
-        priority=_number("priority", value("priority"), lowest=-100, highest=100) or 0,
+        priority=_number("priority", value_of("priority"), lowest=-100, highest=100) or 0,
         labels=Labels(
-            description=value("description") or "",
-            owner=value("owner") or "",
-            tags=tuple(dict.fromkeys(value("tags") or ())),
+            description=value_of("description") or "",
+            owner=value_of("owner") or "",
+            tags=tuple(dict.fromkeys(value_of("tags") or ())),
         ),
         first=default_first,
     )

@@ -35,7 +35,7 @@ class ProgressBar:
     def __init__(
         self, label: str, total: int | None, *, at_once: bool, stack: ExitStack, clock: Clock
     ) -> None:
-        self._what = label
+        self._label = label
         self._total = total
         self._stack = stack
         self._clock = clock
@@ -65,7 +65,7 @@ class ProgressBar:
 
     def begun(self, label: str, *, share: float) -> None:
         """Names the next step, which begins after this share of the work."""
-        self._what, self._share = label, share
+        self._label, self._share = label, share
         self._show(at_once=self._draw is not None)
 
     def _show(self, *, at_once: bool = False) -> None:
@@ -84,7 +84,7 @@ class ProgressBar:
             self._draw = self._stack.enter_context(bar(sys.stderr))
         self._drawn = now
         number = f" {self.number:,}" if self._share is None else ""
-        self._draw(f"{self._what}{number}", self._share)
+        self._draw(f"{self._label}{number}", self._share)
 
 
 @contextmanager

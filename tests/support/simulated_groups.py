@@ -513,22 +513,20 @@ class GroupPart(SharedPart):
 
     def _may_override(self, change: AppliedChange, old: Lock, *, stale: float) -> None:
         """Checks an override. A lock that was stale before a standstill may be chosen before it."""
-        mine = change.sender.name
+        mine, sent = change.sender.name, change.batch.sent
         had_looked = self._took.setdefault(mine, change.batch.moment)
         for began, ended in (self._stood_still.get(mine, self._away), self._away):
             until = ended + CATCHING_UP * self.group.round / RATES
-            if not ended <= change.batch.sent < until or had_looked > began or stale < began:
+            if not ended <= sent < until or had_looked > began or stale < began:
                 continue
             what = f"{mine} overrides a lock of {old.owner}, and has just come back"
             raise change.violation("STANDSTILL", what)
         if self.group.has_bus:
             return
-        live, seen = self._live(), change.batch.sent - 2 * SLOW
+        live, seen = self._live(), sent - 2 * SLOW
         announced = self._announced.get(old.owner, -math.inf)
-        was_seen = change.batch.sent - self.group.lease < announced < seen
-        is_its_own = (
-            change.batch.sent < max(stale, self._upset) + self.group.round
-        )  # later, any worker's
+        was_seen = sent - self.group.lease < announced < seen
+        is_its_own = sent < max(stale, self._upset) + self.group.round  # later, any worker's
         if old.owner in live - {mine} and was_seen and is_its_own and self._upset < seen:
             all_of_it = sum(self._owners[one] == old.owner for one in self._claimed) + 1
             if all_of_it <= self.group.partitions // len(live):
