@@ -32,8 +32,8 @@ from blackboard.doctor.diagnosis import (
     Case,
     Finding,
     diagnose,
-    repair_ops,
 )
+from blackboard.doctor.repair import repair_ops
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import Item, Member, State, TypesTaken, replace
 from blackboard.phrases import plural, since, some, span
