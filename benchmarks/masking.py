@@ -20,7 +20,7 @@ from blackboard.protocol.claims import Claim
 from blackboard.protocol.rows import text_of
 from blackboard.rules.transitions import claimed
 from blackboard.runners.inline import InlineRunner
-from blackboard.runners.output import fitting_result
+from blackboard.runners.outcome import fitting_result
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import Spec, resolve

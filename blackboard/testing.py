@@ -60,7 +60,7 @@ from blackboard.model import replace
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.results import warnings_of
 from blackboard.records import BoardItem, BoardRun
-from blackboard.runners.output import fitting_checkpoint, fitting_warning
+from blackboard.runners.outcome import fitting_checkpoint, fitting_warning
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING
 from blackboard.runners.signals import BlockingSignal, LoopSignal

@@ -48,15 +48,8 @@ from blackboard.rules.transitions import requested
 from blackboard.runners.handler_run import RunReport, context_of
 from blackboard.runners.logs import emitting_info, kept_logs
 from blackboard.runners.loop import run_loop
-from blackboard.runners.output import (
-    GOOD_EXIT,
-    Notes,
-    Tail,
-    ended_by,
-    failure,
-    fitting_result,
-    staying_alive,
-)
+from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result
+from blackboard.runners.output import Tail, staying_alive
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask, mask_of_worker

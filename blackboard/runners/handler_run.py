@@ -21,7 +21,7 @@ from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers.context import Context, Signal, progress_of
 from blackboard.runners import wire
 from blackboard.runners.logs import Logged, run_logger
-from blackboard.runners.output import fitting_checkpoint, fitting_warning
+from blackboard.runners.outcome import fitting_checkpoint, fitting_warning
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask
 

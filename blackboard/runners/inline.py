@@ -25,16 +25,8 @@ from blackboard.runners import wire
 from blackboard.runners.handler_run import RunReport, context_of
 from blackboard.runners.logs import kept_logs, own_logs
 from blackboard.runners.loop import RunOfLoop, log_masked, own, own_context
-from blackboard.runners.output import (
-    GOOD_EXIT,
-    Notes,
-    Tail,
-    captured,
-    ended_by,
-    failure,
-    fitting_result,
-    name_of,
-)
+from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result, name_of
+from blackboard.runners.output import Tail, captured
 from blackboard.runners.resources import LoopResources
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 from blackboard.runners.signals import LoopSignal, Unawaited

@@ -39,7 +39,7 @@ from weakref import WeakSet
 
 from blackboard.clock import Clock
 from blackboard.runners.guard import AWAKE, LOOK_AGAIN
-from blackboard.runners.output import failure, name_of
+from blackboard.runners.outcome import failure, name_of
 from blackboard.runners.resources import of_resources
 
 Answer = TypeVar("Answer")

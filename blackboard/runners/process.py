@@ -25,7 +25,7 @@ from blackboard.runners.guard import LOOP
 from blackboard.runners.guard_process import Watch
 from blackboard.runners.idle_children import IdleChildren
 from blackboard.runners.interpreter import STARTING
-from blackboard.runners.output import Notes, failure
+from blackboard.runners.outcome import Notes, failure
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 
 START_WITHIN = 60.0

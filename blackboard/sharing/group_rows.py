@@ -34,7 +34,7 @@ from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.rows import version_of
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import lease
-from blackboard.runners.output import failure
+from blackboard.runners.outcome import failure
 from blackboard.table import Conflict, Insert, Merge, Op, Refused, Replace, Unknown, Value, read
 from blackboard.tasks import Reply, in_thread, reply_of, until_one_ends
 

@@ -12,7 +12,7 @@ import pytest
 from blackboard import BadInput, Fail, Retry, Skip
 from blackboard.handlers.context import SHORTEST_AFTER, HandlerAnswer
 from blackboard.model import Ended, Outcome, replace
-from blackboard.runners.output import ended_by
+from blackboard.runners.outcome import ended_by
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import NOTHING, Mask

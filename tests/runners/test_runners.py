@@ -20,7 +20,7 @@ import pytest
 
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
-from blackboard.runners import output, wire
+from blackboard.runners import outcome, wire
 from blackboard.runners.child_main import ChildLoop
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import NOTHING
@@ -93,16 +93,16 @@ def test_a_result_that_json_cannot_hold_fails_the_run_and_names_its_type(
 
 def test_tuples_and_sets_in_a_result_are_lists() -> None:
     assert (
-        output.encode_result({"a": (1, {2}), "b": frozenset(["x"])}) == b'{"a":[1,[2]],"b":["x"]}'
+        outcome.encode_result({"a": (1, {2}), "b": frozenset(["x"])}) == b'{"a":[1,[2]],"b":["x"]}'
     )
 
 
 def test_keys_of_a_result_are_text_and_those_of_a_checkpoint_have_to_be() -> None:
     counted = {True: 3, False: 5, None: 1, 2: 0}
-    assert output.encode_result(counted) == b'{"true":3,"false":5,"null":1,"2":0}'
+    assert outcome.encode_result(counted) == b'{"true":3,"false":5,"null":1,"2":0}'
     for key in counted:
-        with pytest.raises(output.Unfit, match=f"saves the key {key}, which is not text"):
-            output.fitting_checkpoint({key: 1}, NOTHING, limit=100)
+        with pytest.raises(outcome.Unfit, match=f"saves the key {key}, which is not text"):
+            outcome.fitting_checkpoint({key: 1}, NOTHING, limit=100)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
@@ -113,8 +113,8 @@ def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> Non
     of_attrs.mean = number
     more = ({"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}, [member], [of_attrs])
     for value in (number, *more):
-        with pytest.raises(output.Unfit, match=f"the number {number}, which JSON cannot hold"):
-            output.encode_result(value)
+        with pytest.raises(outcome.Unfit, match=f"the number {number}, which JSON cannot hold"):
+            outcome.encode_result(value)
 
 
 class Colour(Enum):
@@ -139,22 +139,22 @@ class Marks:
     ],
 )
 def test_a_checkpoint_with_a_key_that_the_next_run_would_not_find_is_refused(value: Any) -> None:
-    with pytest.raises(output.Unfit, match=r"saves the key .*, which is not text"):
-        output.fitting_checkpoint(value, NOTHING, limit=100)
-    assert output.fitting_checkpoint({"1": None}, NOTHING, limit=100) == '{"1":null}'
+    with pytest.raises(outcome.Unfit, match=r"saves the key .*, which is not text"):
+        outcome.fitting_checkpoint(value, NOTHING, limit=100)
+    assert outcome.fitting_checkpoint({"1": None}, NOTHING, limit=100) == '{"1":null}'
 
 
 def test_a_coroutine_that_was_not_awaited_is_no_result() -> None:
     async def fetch() -> None: ...
 
     work = fetch()
-    with pytest.raises(output.Unfit, match=r"returned a coroutine, .*fetch: await it"):
-        output.encode_result(work)
+    with pytest.raises(outcome.Unfit, match=r"returned a coroutine, .*fetch: await it"):
+        outcome.encode_result(work)
     work.close()
 
 
 def test_a_result_with_null_or_raw_json_in_it_is_encoded() -> None:
-    assert output.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
+    assert outcome.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
 
 
 def test_a_result_with_texts_and_numbers_of_own_classes_beside_null_is_encoded() -> None:
@@ -165,9 +165,9 @@ def test_a_result_with_texts_and_numbers_of_own_classes_beside_null_is_encoded()
         pass
 
     value = {"title": Text("a"), "etag": None, "mean": [Real(0.5)]}
-    assert output.encode_result(value) == b'{"title":"a","etag":null,"mean":[0.5]}'
-    with pytest.raises(output.Unfit, match="the number nan"):
-        output.encode_result([Text("a"), Real("nan")])
+    assert outcome.encode_result(value) == b'{"title":"a","etag":null,"mean":[0.5]}'
+    with pytest.raises(outcome.Unfit, match="the number nan"):
+        outcome.encode_result([Text("a"), Real("nan")])
 
 
 def test_a_result_larger_than_a_row_is_replaced_by_a_warning_that_names_both_sizes() -> None:
@@ -309,7 +309,7 @@ def test_an_exception_whose_message_raises_is_still_told() -> None:
         def __str__(self) -> str:
             raise LookupError
 
-    assert output.failure(Bad()).startswith("Bad: (its message raised LookupError)")
+    assert outcome.failure(Bad()).startswith("Bad: (its message raised LookupError)")
 
 
 def test_a_child_ends_in_order_whose_worker_hangs_up_before_it_has_read_all() -> None:
