@@ -59,6 +59,14 @@ HUEY = Peer(
     differs="no lock: a task that was taken is lost with its worker; no schedule of each item, no "
     "history",
 )
+BARE = Peer(
+    name="bare SQL",
+    program="on_bare_sql",
+    items=10_000,
+    store="SQLite",
+    differs="no program: the rows of the same runs, a hundred in a transaction, with texts made "
+    "beforehand",
+)
 PGQUEUER = Peer(
     name="PgQueuer",
     program="on_pgqueuer",
@@ -69,6 +77,7 @@ PGQUEUER = Peer(
 PEERS: Sequence[Peer] = (
     OURS,
     replace(OURS, setting="durable"),
+    BARE,
     HUEY,
     replace(HUEY, setting="durable", items=1_000, differs="as above"),
     Peer(
@@ -127,7 +136,7 @@ def rates_of(peers: Sequence[Peer]) -> dict[Peer, list[float]]:
                     rates.pop(peer, None)
                     continue
                 _note(f"round {number + 1} of {ROUNDS}: {peer.title}")
-                own = peer.program == OURS.program
+                own = peer.program in {OURS.program, BARE.program}
                 taken = _taken(peer, Path(sys.executable) if own else python, server)
                 rates[peer].append(peer.items / taken)
     return rates
