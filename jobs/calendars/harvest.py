@@ -94,7 +94,9 @@ class Harvester:
             memory=settings.memory // settings.readers,
             folder=settings.places,
         )
-        self._held = 0
+        self._held = sum(map(self._weight_before, {key_of(feed.url) for feed in city.feeds}))
+        """The weight of the events that are held until the files are written. Those of the run
+        before are held from the beginning: a feed that fails or is unchanged keeps them."""
         self._done = 0
 
     async def all(self) -> list[Harvest]:
@@ -201,7 +203,7 @@ class Harvester:
             return self._unchanged(feed, known, fetched, name)
         if parsed.error:
             raise FetchFailed(parsed.error)
-        self._hold(parsed)
+        self._hold(feed, parsed)
         fresh = Entry(
             parsed=parsed,
             window=self._city.window if parsed.is_cut else window,
@@ -212,16 +214,22 @@ class Harvester:
         )
         return self._well(feed, Status.OK, fresh, fetched, name)
 
-    def _hold(self, parsed: Parsed) -> None:
-        """Counts the events that are held until the files are written."""
-        self._held += weight(parsed)
-        if self._held > self._settings.memory // 4:
-            self._held -= weight(parsed)
-            limit = self._settings.memory // 4 >> 20
-            raise FetchFailed(f"with it the city's events would take more than {limit} MiB")
+    def _hold(self, feed: CityFeed, parsed: Parsed) -> None:
+        """Holds new events of a feed in place of those before. Raises FetchFailed where they take
+        more room than there is.
+        """
+        more = weight(parsed) - self._weight_before(key_of(feed.url))
+        limit = self._settings.memory // 4
+        if more > 0 and self._held + more > limit:
+            problem = f"with it the city's events would take more than {limit >> 20} MiB"
+            raise FetchFailed(problem)
+        self._held += more
+
+    def _weight_before(self, key: str) -> int:
+        entry = self._cache.entries.get(key)
+        return 0 if entry is None else weight(entry.parsed)
 
     def _unchanged(self, feed: CityFeed, entry: Entry, fetched: Fetched, name: str = "") -> Harvest:
-        self._held += weight(entry.parsed)
         not_modified = fetched.content is None
         now = msgspec.structs.replace(
             entry,

@@ -218,3 +218,18 @@ def test_the_events_of_a_city_are_bounded_together(tmp_path: Path) -> None:
             assert (summary["ok"] + summary["unchanged"], summary["failed"]) == (2, 1)
     errors = {one["error"] for one in report(tmp_path).values()}
     assert errors == {"", "with it the city's events would take more than 4 MiB"}
+
+
+def test_the_events_of_feeds_that_fail_are_counted_with_those_of_the_city(tmp_path: Path) -> None:
+    """Whichever feed answers first: those that answer later, or fail, keep their events."""
+    body = calendar(
+        *(event(str(n), "x", "20260901", "DESCRIPTION:" + "d" * 30_000) for n in range(50))
+    )
+    settings = replace(LOCAL, memory=16 * MIB, readers=1)
+    paths = [f"/{n}" for n in range(3)]
+    with serving({path: Answer(body) for path in paths}) as site:
+        feeds = [site.url(path) for path in paths]
+        aggregate(tmp_path, feeds, settings=settings)
+        good = [name for name, told in report(tmp_path).items() if not told["error"]]
+        site.answers[f"/{good[0]}"] = Answer(status=503)
+        assert aggregate(tmp_path, feeds, settings=settings)["failed"] == 2
