@@ -210,13 +210,15 @@ def _open_streams() -> None:
 
 def _flushed(code: int) -> int:
     """Writes what is left of the output; the exit code, not 0 where that fails. What cannot
-    be written is not tried again as Python ends.
+    be written is not tried again as Python ends. Stderr still has what it did not take, such as
+    lines of a log: they are lost, and do not count.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError as problem:
-            code = code or (UNREAD if isinstance(problem, BrokenPipeError) else NOT_WRITTEN)
+            if stream is sys.stdout:
+                code = code or (UNREAD if isinstance(problem, BrokenPipeError) else NOT_WRITTEN)
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
 
