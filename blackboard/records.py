@@ -20,7 +20,7 @@ from blackboard.model import Action, LogLine, Mark, Member, Outcome, Run, State,
 from blackboard.phrases import iso
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.limits import without_windows
-from blackboard.spec import Labels
+from blackboard.spec import DEEPEST, Labels, is_nested_deeper
 
 Progress = tuple[float, float | None]
 """Units done, and their total, if that is counted."""
@@ -293,9 +293,7 @@ def action_record(action: Action) -> BoardAction:
 
 
 def as_json(value: Any) -> Any:
-    """Records, and values with records in them, as values that `json` can write. Raises
-    RecursionError for values that are nested too deeply.
-    """
+    """Records, and values with records in them, as values that `json` can write."""
     return _with_times(msgspec.to_builtins(value, builtin_types=(datetime,)), _DEPTH)
 
 
@@ -321,10 +319,14 @@ _DEPTH = 8
 
 
 def decoded(text: str) -> Any:
-    """The value of JSON text; None for an empty one; text that is not JSON stays as it is."""
+    """The value of JSON text; None for an empty one; text that is not JSON, or is nested deeper
+    than a handler's result can be, stays as it is.
+    """
     if not text:
         return None
+    if is_nested_deeper(text, DEEPEST):
+        return text
     try:
         return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text

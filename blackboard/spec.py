@@ -242,10 +242,10 @@ def unknown_fields(text: str) -> dict[str, Any]:
 
 def decode_spec(text: str) -> Spec:
     """A spec from a row; fields of a newer version are passed over. Raises BadSpec."""
+    if is_nested_deeper(text, 2 + DEEPEST):
+        raise BadSpec("it is nested too deeply")
     try:
         return msgspec.json.decode(text, type=Spec)
-    except RecursionError:
-        raise BadSpec("it is nested too deeply") from None
     except ValueError as problem:
         raise BadSpec(str(problem)) from None
 
@@ -254,10 +254,10 @@ def params_of(spec: str, once: str) -> dict[str, Any]:
     """The params of a run: the item's, and over them what a request gave for this run alone.
     Raises BadSpec.
     """
+    if is_nested_deeper(once, 1 + DEEPEST):
+        raise BadSpec("the params of this run are nested too deeply")
     try:
         over = msgspec.json.decode(once, type=dict[str, Any]) if once else {}
-    except RecursionError:
-        raise BadSpec("the params of this run are nested too deeply") from None
     except ValueError as problem:
         raise BadSpec(f"the params of this run: {problem}") from None
     return decode_spec(spec).params | over
@@ -359,7 +359,26 @@ def _missed(value: str | None) -> Missed:
 
 
 DEEPEST = 100
-"""The most objects and lists within each other, in params."""
+"""The most objects and lists within each other, in a value of params."""
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]')
+
+
+def is_nested_deeper(text: str, levels: int) -> bool:
+    """Whether JSON text has more lists and objects within each other than so many levels. How deep
+    a JSON reader gets depends on the Python, and on its stack.
+    """
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    depth = 0
+    for bracket in _BRACKETS.finditer(text):
+        match bracket[0]:
+            case "[" | "{":
+                depth += 1
+            case "]" | "}":
+                depth -= 1
+        if depth > levels:
+            return True
+    return False
 
 
 def check_spec(spec: Spec) -> None:

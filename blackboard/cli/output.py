@@ -30,7 +30,7 @@ from blackboard.display.layout import (
     text_of,
     wrap,
 )
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput
 from blackboard.model import Mark
 from blackboard.phrases import exactly, some
 from blackboard.records import as_json
@@ -179,8 +179,5 @@ def why_lines(headline: str, facts: Collection[tuple[str, str]], columns: int | 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:
     """Prints a record, or a value that contains records, as JSON."""
-    try:
-        text = msgspec.json.encode(as_json(value))
-    except RecursionError:
-        raise BlackboardError("JSON that is nested so deeply cannot be written") from None
+    text = msgspec.json.encode(as_json(value))
     click.echo(msgspec.json.format(text, indent=0 if in_a_line else 2))

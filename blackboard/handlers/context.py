@@ -22,7 +22,7 @@ from blackboard.errors import BadInput
 from blackboard.rules.next_run import LONGEST_AFTER
 from blackboard.schedule.times import duration_of
 from blackboard.schedule.words import duration_in_words
-from blackboard.spec import DEEPEST
+from blackboard.spec import DEEPEST, is_nested_deeper
 
 MOST = 2**53
 """The largest whole number that all JSON readers represent exactly."""
@@ -109,13 +109,13 @@ def decoded_checkpoint(text: str) -> Any:
     """
     if not text:
         return None
+    if is_nested_deeper(text, DEEPEST):
+        raise BadInput("checkpoint", "nested too deeply", f"{DEEPEST} levels at the most")
     try:
-        value = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except ValueError:
         remedy = "`blackboard edit ID --checkpoint VALUE`"
         raise BadInput("checkpoint", "it is not JSON", remedy) from None
-    _check_depth([value], "checkpoint")
-    return value
 
 
 def progress_of(done: int, total: int) -> tuple[int, int]:
@@ -138,7 +138,7 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     Raises BadInput naming the variable that is missing, and its place; and for params that
     are nested too deeply, or too long once they are expanded.
     """
-    _check_depth(params.values(), "params")
+    _check_depth(params.values())
     texts = list(_texts(params))
     names = (name for text in texts for name in _VARIABLE.findall(text))
     length = sum(map(len, texts)) + sum(len(environ.get(name, "")) for name in names)
@@ -164,13 +164,13 @@ def unescaped(text: str) -> str:
     return text.replace("$${", "${")
 
 
-def _check_depth(values: Iterable[Any], field: str) -> None:
-    """Refuses values that are nested too deeply: expanding and sending them recurses."""
+def _check_depth(values: Iterable[Any]) -> None:
+    """Refuses params that are nested too deeply: expanding and sending them recurses."""
     left = [(value, 1) for value in values]
     while left:
         value, depth = left.pop()
         if depth > DEEPEST:
-            raise BadInput(field, "nested too deeply", f"{DEEPEST} levels at the most")
+            raise BadInput("params", "nested too deeply", f"{DEEPEST} levels at the most")
         if isinstance(value, dict | list):
             inner = value.values() if isinstance(value, dict) else value
             left += [(child, depth + 1) for child in inner]

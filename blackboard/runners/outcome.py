@@ -7,7 +7,6 @@ that is in use by then, and a result that could be written might not be read.
 
 import logging
 import math
-import re
 import traceback
 from collections import deque
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from blackboard.runners import wire
 from blackboard.runners.logs import Logged, encodable
 from blackboard.runners.runner import Reporter
 from blackboard.runners.secrets import MOST_MASKED, Mask
-from blackboard.spec import DEEPEST, plain
+from blackboard.spec import DEEPEST, is_nested_deeper, plain
 from blackboard.table import units
 
 LONGEST_LOGGER = 100
@@ -96,8 +95,6 @@ _OURS = (
     "<frozen importlib",
 )
 """Files whose frames are left out at the beginning of a traceback: they are not the handler's."""
-
-_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]')
 
 
 _NAME = vars(type)["__name__"]
@@ -177,7 +174,7 @@ def encode_result(value: Any, *, verb: str = "returned") -> bytes:
         looked_at = len(encoded) <= MOST_MASKED
         # Numbers that JSON lacks become null; most results hold none and need no search.
         odd = _not_finite(value) if looked_at and b"null" in encoded else None
-        deep = looked_at and is_too_deep(encoded.decode())
+        deep = looked_at and is_nested_deeper(encoded.decode(), DEEPEST)
     except RecursionError:
         deep, odd = True, None
     except Exception as problem:  # noqa: BLE001 - odd objects raise anything
@@ -190,22 +187,6 @@ def encode_result(value: Any, *, verb: str = "returned") -> bytes:
     if odd is not None:
         raise Unfit(f"the handler {verb} the number {odd}, which JSON cannot hold")
     return encoded
-
-
-def is_too_deep(encoded: str) -> bool:
-    """Whether JSON text has more than DEEPEST lists and objects within each other."""
-    if encoded.count("[") + encoded.count("{") <= DEEPEST:
-        return False
-    depth = 0
-    for bracket in _BRACKETS.finditer(encoded):
-        match bracket[0]:
-            case "[" | "{":
-                depth += 1
-            case "]" | "}":
-                depth -= 1
-        if depth > DEEPEST:
-            return True
-    return False
 
 
 def _not_finite(value: Any) -> float | None:

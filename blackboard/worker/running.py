@@ -162,8 +162,6 @@ class Runs:
             allowed = time_limit(claim.settings, claim.slot)
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
-        except RecursionError:
-            return Ended(outcome=Outcome.FAILED, error="params or checkpoint: nested too deeply")
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the worker
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
         return HandlerCall(
