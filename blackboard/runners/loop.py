@@ -83,6 +83,9 @@ which everything that it starts inherits."""
 _RUNS: Final[WeakSet[LoopRun]] = WeakSet()
 """Every run, also one that is over, as long as something refers to it."""
 
+_HANDLES: Final = {Handle, *Handle.__subclasses__()}
+"""The types of asyncio's own handles. That of a handler may raise whatever is read of it."""
+
 _LOG: Final = logging.getLogger("asyncio")
 _TRACEBACK: Final = vars(BaseException)["__traceback__"]
 
@@ -109,6 +112,8 @@ def _end_with_this_step() -> None:
         ready = getattr(owner.loop, "_ready", deque[Handle]())
         ready.appendleft(Handle(os._exit, (0,), owner.loop))
         owner.loop.call_soon(os._exit, 0)
+        # Since Python 3.14 the step itself fails on its way back: the loop does not run in a fork.
+        owner.loop.set_exception_handler(lambda *_: os._exit(0))
 
 
 os.register_at_fork(after_in_child=_end_with_this_step)
@@ -297,7 +302,7 @@ def _owner_in_frames(frames: Iterable[tuple[FrameType, int]]) -> LoopRun | None:
 
 
 def _owner_in(handle: object) -> LoopRun | None:
-    if type(handle) not in {Handle, asyncio.TimerHandle}:
+    if type(handle) not in _HANDLES:
         return None
     owner: LoopRun | None = handle._context.get(_owner)  # type: ignore[attr-defined] # noqa: SLF001
     return owner

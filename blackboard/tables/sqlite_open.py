@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -210,7 +211,7 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
     is closed it stays open, to the end of its process.
     """
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode=rw",
+        f"file:{quote(os.fsencode(path))}?mode=rw",  # `as_uri` loads an HTTP client
         uri=True,
         timeout=wait,
         isolation_level=None,

@@ -1437,7 +1437,8 @@ with blackboard.open_blocking("app.db", create=True) as board:
 
 
 def test_a_forked_process_is_told_to_open_its_own_board(tmp_path: Path) -> None:
-    [line] = program(tmp_path, "-c", FORKED).splitlines()
+    # Python warns of forks in a process with threads.
+    [line] = program(tmp_path, "-W", "ignore::DeprecationWarning", "-c", FORKED).splitlines()
     assert "opened before this process was forked" in line
 
 

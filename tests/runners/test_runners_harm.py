@@ -397,7 +397,7 @@ def test_params_that_cannot_be_sent_fail_the_run() -> None:
 def test_the_end_of_a_process_is_noticed_where_the_kernel_offers_no_pidfd(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forbidden(pid: int) -> int:
+    def forbidden(pid: int, flags: int = 0) -> int:
         raise PermissionError
 
     monkeypatch.setattr(os, "pidfd_open", forbidden)
