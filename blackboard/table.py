@@ -178,9 +178,7 @@ class Requests:
     def since(self, earlier: "Requests") -> "Requests":
         """The requests since an earlier count."""
         return Requests(
-            self.commits - earlier.commits,
-            self.pages - earlier.pages,
-            self.others - earlier.others,
+            self.commits - earlier.commits, self.pages - earlier.pages, self.others - earlier.others
         )
 
     def take_unreported(self) -> "Requests":

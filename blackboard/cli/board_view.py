@@ -12,15 +12,7 @@ from blackboard.board import Board
 from blackboard.cli.log import in_full
 from blackboard.cli.output import paused_words, why_lines
 from blackboard.cli.watch import Work, fitting, key_lines, words_of
-from blackboard.cli.watch_keys import (
-    LIST_KEYS,
-    Act,
-    Prompt,
-    Watching,
-    pressed,
-    read,
-    sized,
-)
+from blackboard.cli.watch_keys import LIST_KEYS, Act, Prompt, Watching, pressed, read, sized
 from blackboard.display.columns import (
     ITEM_COLUMNS,
     RUN_COLUMNS,

@@ -6,13 +6,7 @@ from contextlib import AsyncExitStack
 import click
 from msgspec.structs import asdict
 
-from blackboard.cli.options import (
-    Chosen,
-    as_typed,
-    cli_command,
-    common,
-    jobs_option,
-)
+from blackboard.cli.options import Chosen, as_typed, cli_command, common, jobs_option
 from blackboard.cli.output import emit, first_of_each, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, completed

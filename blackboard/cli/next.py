@@ -76,12 +76,7 @@ Examples:
 @number_option("-n", "count", most=10_000, default=5, line="How many [5].")
 @common()
 def next_command(
-    *,
-    chosen: Chosen,
-    ids: tuple[str, ...],
-    options: Options,
-    after: str | None,
-    count: int,
+    *, chosen: Chosen, ids: tuple[str, ...], options: Options, after: str | None, count: int
 ) -> int:
     """When items are due next, or when a schedule is; without either, the next runs of the board.
     With --json a list of UTC times; for several ids or a glob an object of lists, for the board a

@@ -8,11 +8,7 @@ from functools import partial
 
 import click
 
-from blackboard.cli.options import (
-    Chosen,
-    cli_command,
-    common,
-)
+from blackboard.cli.options import Chosen, cli_command, common
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
 from blackboard.clock import SystemClock

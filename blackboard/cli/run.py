@@ -8,14 +8,7 @@ from typing import Any
 import click
 
 from blackboard.cli.follow import Followed, follow
-from blackboard.cli.many import (
-    GONE,
-    for_each,
-    gone_meanwhile,
-    note_pause,
-    print_answers,
-    recording,
-)
+from blackboard.cli.many import GONE, for_each, gone_meanwhile, note_pause, print_answers, recording
 from blackboard.cli.options import (
     Chosen,
     cli_command,
@@ -93,14 +86,7 @@ def run_command(
     session = Session.start(chosen)
     if here:
         return _here(session.with_jobs(jobs), ids, pairs=pairs)
-    work = _request(
-        session,
-        ids,
-        trigger=trigger or "",
-        pairs=pairs,
-        wait=wait,
-        seconds=seconds,
-    )
+    work = _request(session, ids, trigger=trigger or "", pairs=pairs, wait=wait, seconds=seconds)
     return completed(work)
 
 

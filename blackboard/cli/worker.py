@@ -131,12 +131,7 @@ def worker_command(
         session.warn_misspelt()
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     work = _Work(
-        session=session,
-        settings=settings,
-        until=until,
-        init=init,
-        reload=reload,
-        endpoint=endpoint,
+        session=session, settings=settings, until=until, init=init, reload=reload, endpoint=endpoint
     )
     if processes > 1:
         asyncio.run(work.check(processes))

@@ -32,17 +32,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from blackboard.errors import BadRow
-from blackboard.model import (
-    HIGHEST_FLOOR,
-    VERSION,
-    Item,
-    Lock,
-    Outcome,
-    Run,
-    State,
-    Token,
-    Work,
-)
+from blackboard.model import HIGHEST_FLOOR, VERSION, Item, Lock, Outcome, Run, State, Token, Work
 from blackboard.phrases import command, since, span, stamp
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of

@@ -25,14 +25,7 @@ from itertools import islice
 
 from blackboard.doctor.board_rows import NO_BOARD, examine_others
 from blackboard.doctor.cases import LOOKS, Examination, Shard, look
-from blackboard.doctor.diagnosis import (
-    LEASE_NOT_KNOWN,
-    REPAIR,
-    Bounds,
-    Case,
-    Finding,
-    diagnose,
-)
+from blackboard.doctor.diagnosis import LEASE_NOT_KNOWN, REPAIR, Bounds, Case, Finding, diagnose
 from blackboard.doctor.repair import repair_ops
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import Item, Member, State, TypesTaken, replace

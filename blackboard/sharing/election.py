@@ -554,9 +554,7 @@ class Election:
         """
         claim = term.lost.claim
         finished = FinishedRun(
-            claim=claim,
-            ended=Ended(outcome=Outcome.CANCELLED, error=reason),
-            requeue=True,
+            claim=claim, ended=Ended(outcome=Outcome.CANCELLED, error=reason), requeue=True
         )
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):

@@ -17,12 +17,7 @@ from blackboard.model import Mark
 from blackboard.phrases import iso
 from blackboard.protocol import additions, edits
 from blackboard.protocol.board_table import BoardTable
-from blackboard.protocol.keys import (
-    item_key,
-    next_key,
-    partition,
-    shard_of,
-)
+from blackboard.protocol.keys import item_key, next_key, partition, shard_of
 from blackboard.simulator.changes import Shadow, Shadows
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import BusFault, LinkFault, Network, ShardFault

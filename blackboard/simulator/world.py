@@ -223,9 +223,7 @@ class World:
         if has_faults:
             self.injector.stop()
             longest = max(
-                self.liveness.longest(),
-                *(part.longest for part in self.parts.values()),
-                0.0,
+                self.liveness.longest(), *(part.longest for part in self.parts.values()), 0.0
             )
             self._go_on(self.timeline.now + longest, calm=False)
             self._go_on(self.timeline.now + self.liveness.enough, calm=True)

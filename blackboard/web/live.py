@@ -23,14 +23,7 @@ from blackboard.errors import BlackboardError
 from blackboard.table import TableError
 from blackboard.tasks import cancel_all
 from blackboard.web.access import visitor_of
-from blackboard.web.site import (
-    PageFunction,
-    Signature,
-    Site,
-    WebPage,
-    trouble_page,
-    zone_name,
-)
+from blackboard.web.site import PageFunction, Signature, Site, WebPage, trouble_page, zone_name
 
 QUIET = 15.0
 """Seconds after which a stream without news says that it is there, and the page is made anew."""

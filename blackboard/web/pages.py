@@ -29,14 +29,7 @@ from blackboard.display.sharing import (
 )
 from blackboard.errors import BadInput, Missing, MissingRun
 from blackboard.inputs import number_of
-from blackboard.model import (
-    ANNOUNCE_EVERY,
-    LOST_AFTER,
-    Action,
-    Item,
-    State,
-    replace,
-)
+from blackboard.model import ANNOUNCE_EVERY, LOST_AFTER, Action, Item, State, replace
 from blackboard.protocol.actions import actions
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import read_groups

@@ -70,8 +70,7 @@ class ItemsQuery(RequestFields, frozen=True):
     ] = "id"
     order: Literal["asc", "desc"] = "asc"
     page: Annotated[
-        int,
-        Meta(ge=1, le=LAST_PAGE, description="From 1 on; one after the last is empty."),
+        int, Meta(ge=1, le=LAST_PAGE, description="From 1 on; one after the last is empty.")
     ] = 1
 
     def __post_init__(self) -> None:

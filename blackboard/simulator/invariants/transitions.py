@@ -25,14 +25,7 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
-from blackboard.rules.next_run import (
-    MILLISECOND,
-    is_ahead,
-    is_exhausted,
-    phase,
-    serves,
-    slot_of,
-)
+from blackboard.rules.next_run import MILLISECOND, is_ahead, is_exhausted, phase, serves, slot_of
 from blackboard.schedule.schedule import (
     Every,
     Once,
