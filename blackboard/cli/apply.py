@@ -20,7 +20,7 @@ from blackboard.cli.declarations import (
     session_for,
 )
 from blackboard.cli.many import add_all, for_each, recording
-from blackboard.cli.options import Chosen, cli_command, common, reason_option
+from blackboard.cli.options import Chosen, cli_command, reason_option
 from blackboard.cli.output import emit, few_of, first_of_each, note, warn, wrapped
 from blackboard.cli.plan import ApplyPlan, ItemChange, make_plan
 from blackboard.cli.progress import counted
@@ -64,7 +64,6 @@ In the file:
 @click.option("--yes", is_flag=True, help="Do not ask before items are removed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @reason_option
-@common()
 def apply_command(
     *,
     chosen: Chosen,

@@ -3,22 +3,18 @@
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command
+from blackboard.cli.options import Chosen, bare_command
 from blackboard.cli.output import emit, if_writable, note, writable
 from blackboard.cli.session import interrupted_by
 from blackboard.display.layout import shown
 from blackboard.errors import StoreProblem
 from blackboard.tables import azurite
 
-if TYPE_CHECKING:
-    pass
 
-
-@cli_command("""\
+@bare_command("""\
 Examples:
   blackboard azurite
   blackboard azurite --port 10012 --location rows

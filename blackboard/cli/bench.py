@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, common
+from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
 from blackboard.cli.session import Session, collect_seldom, completed
@@ -39,7 +39,6 @@ Examples:
     metavar="N",
     help="For each measurement, about [4].",
 )
-@common()
 def bench_command(*, chosen: Chosen, seconds: float) -> int:
     """Measure how fast the store is for boards; it takes half a minute, or as --seconds says.
 

@@ -10,7 +10,6 @@ from blackboard.cli.options import (
     Chosen,
     as_typed,
     cli_command,
-    common,
     ids_argument,
     overdue_option,
     types_option,
@@ -33,7 +32,6 @@ Examples:
 @ids_argument(required=False)
 @overdue_option("10m")
 @types_option
-@common()
 def check_command(
     *, chosen: Chosen, ids: tuple[str, ...], overdue: timedelta, types: tuple[str, ...]
 ) -> int:

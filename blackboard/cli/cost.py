@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blackboard import cost
-from blackboard.cli.options import Chosen, cli_command, common, cycle_option, number_option
+from blackboard.cli.options import Chosen, cli_command, cycle_option, number_option
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
@@ -76,7 +76,6 @@ Examples:
 @click.option(
     "--price", metavar="USD", help=f"For a million transactions [{cost.PRICE}, {cost.PRICED}]."
 )
-@common()
 def cost_command(
     *, chosen: Chosen, cycle: str | None, count: int | None, shards: int | None, price: str | None
 ) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, program
+from blackboard.cli.options import Chosen, bare_command, program
 from blackboard.cli.output import colour, is_terminal, note, writable
 from blackboard.cli.session import completed
 from blackboard.clock import SystemChance, SystemClock
@@ -30,7 +30,7 @@ DRAWN = 2
 NEEDED = ("httpx2", "icalendar")
 
 
-@cli_command("""\
+@bare_command("""\
 Examples:
   blackboard demo
   blackboard demo >story.txt

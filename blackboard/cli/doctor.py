@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import click
 from msgspec.structs import asdict
 
-from blackboard.cli.options import Chosen, as_typed, cli_command, common, jobs_option
+from blackboard.cli.options import Chosen, as_typed, cli_command, jobs_option
 from blackboard.cli.output import emit, first_of_each, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, completed
@@ -36,7 +36,6 @@ Examples:
 """)
 @jobs_option("Check that every type has a handler in there.")
 @click.option("--repair", is_flag=True, help="Put right what is safe.")
-@common()
 def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
     """Check every row of the board, of its groups and of its elections; exit 1 when something is
     broken.

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.cli.options import Chosen, cli_command, common, ids_argument
+from blackboard.cli.options import Chosen, cli_command, ids_argument
 from blackboard.cli.output import emit, few_of, warn
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
@@ -32,7 +32,6 @@ Examples:
   blackboard export "town*" --json
 """)
 @ids_argument(required=False)
-@common()
 def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Write items as TOML that `apply` reads back: their declarations, without their state. On
     another board those that are done or paused here run: a warning names them. Items that cannot

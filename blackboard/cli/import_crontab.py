@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from blackboard.cli.export import item_text
-from blackboard.cli.options import Chosen, cli_command, common, completing
+from blackboard.cli.options import Chosen, cli_command, completing
 from blackboard.cli.output import emit, note, warn
 from blackboard.crontab import TAKE_ONE, Crontab, zone_of_host
 from blackboard.display.layout import shown
@@ -53,7 +53,6 @@ Examples:
     metavar="NAME",
     help="Of a crontab of the system, whose lines name a user: takes those of this one.",
 )
-@common()
 def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: str | None) -> int:
     """Write the lines of a crontab as items that `apply` reads; - is the standard input. The
     comment right above a line makes its id and description, else its program the id. MAILTO becomes

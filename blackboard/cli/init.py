@@ -2,7 +2,7 @@
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, common
+from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import emit
 from blackboard.cli.session import Session, completed
 from blackboard.display.layout import shown
@@ -21,7 +21,6 @@ Examples:
     type=int,
     help="Partitions, fixed for ever; more for very many runs [1].",
 )
-@common()
 def init_command(*, chosen: Chosen, shards: int | None) -> int:
     """Make a board, in a new or an existing store. A board that exists is left as it is."""
     completed(_init(Session.start(chosen), shards))

@@ -21,6 +21,7 @@ from blackboard.cli.many import (
 from blackboard.cli.options import (
     Chosen,
     Decorator,
+    bare_command,
     cli_command,
     common,
     completing,
@@ -87,7 +88,6 @@ Examples:
     "--first", metavar="now|next|WHEN", help="The first run [now for --every, else next]."
 )
 @spec_options
-@common()
 def add_command(
     *,
     chosen: Chosen,
@@ -182,7 +182,7 @@ def _due(board: BoardTable, item: Item, now: datetime) -> str:
     return f"{words}: its time was {exactly(item.slot, now)}" if is_past else words
 
 
-@cli_command("""\
+@bare_command("""\
 Examples:
   blackboard edit westlafcals --every 4h --set days=60
   blackboard edit crawl --checkpoint '{"page": 57}'
@@ -342,7 +342,6 @@ Example:
 @click.argument("item_id", metavar="ID", shell_complete=completing("ids"))
 @click.argument("new_id", metavar="NEW-ID")
 @reason_option
-@common()
 def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
     """Give an item another id. Its history stays with the old id; a file that declares the item is
     to be changed as well. A rename that was interrupted is finished when it is asked for again.
@@ -373,7 +372,6 @@ Examples:
 @ids_argument()
 @click.option("--yes", is_flag=True, help="Do not ask before what a glob matches is removed.")
 @reason_option
-@common()
 def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
     """Remove items, also those whose rows cannot be read. Running ones lose their locks and are
     stopped; the history is kept as long as [board] history_age says.

@@ -9,14 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 from msgspec import Struct
 
-from blackboard.cli.options import (
-    Chosen,
-    absolute_option,
-    as_typed,
-    cli_command,
-    common,
-    completing,
-)
+from blackboard.cli.options import Chosen, absolute_option, as_typed, cli_command, completing
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session
 from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
@@ -108,7 +101,6 @@ Examples:
 """)
 @absolute_option
 @watch_option
-@common()
 def workers_command(*, chosen: Chosen) -> int:
     """Show the workers that have announced themselves.
 
@@ -148,7 +140,6 @@ Examples:
 @click.argument("name", required=False, shell_complete=completing("elections"))
 @absolute_option
 @watch_option
-@common()
 def leader_command(*, chosen: Chosen, name: str | None) -> int:
     """Show who leads the elections of the board, or the one of NAME: since when, in which term, how
     it was found, and when its lock was last renewed.
@@ -187,7 +178,6 @@ Examples:
 """)
 @click.argument("group", required=False, shell_complete=completing("groups"))
 @watch_option
-@common()
 def leases_command(*, chosen: Chosen, group: str | None) -> int:
     """Show the groups of partitions that pumps serve, or the partitions of one: who holds them,
     since when, and where their pumps go on.

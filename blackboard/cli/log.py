@@ -16,7 +16,6 @@ from blackboard.cli.options import (
     Chosen,
     absolute_option,
     cli_command,
-    common,
     ids_argument,
     number_option,
     refuse_beside,
@@ -92,7 +91,6 @@ Examples:
 @click.option("--full", is_flag=True, help="All of each run: result, traceback, output, log.")
 @click.option("--actions", is_flag=True, help="What people did, in place of runs.")
 @absolute_option
-@common()
 def log_command(
     *,
     chosen: Chosen,

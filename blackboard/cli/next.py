@@ -12,7 +12,7 @@ from itertools import islice
 import click
 
 from blackboard.cli.many import naming
-from blackboard.cli.options import Chosen, cli_command, common, ids_argument, number_option
+from blackboard.cli.options import Chosen, cli_command, ids_argument, number_option
 from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
@@ -74,7 +74,6 @@ Examples:
 @schedule_options
 @click.option("--after", metavar="WHEN", help="Times later than this [now].")
 @number_option("-n", "count", most=10_000, default=5, line="How many [5].")
-@common()
 def next_command(
     *, chosen: Chosen, ids: tuple[str, ...], options: Options, after: str | None, count: int
 ) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, common
+from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
 from blackboard.clock import SystemClock
@@ -25,7 +25,6 @@ Examples:
   blackboard notify --test --json
 """)
 @click.option("--test", is_flag=True, help="Send a test notice through every channel of [notify].")
-@common()
 def notify_command(*, chosen: Chosen, test: bool) -> int:
     """Send a test notice through every channel of [notify] and its routes, and request the dead-man
     address.

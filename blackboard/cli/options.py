@@ -152,7 +152,20 @@ def common(*, whole: bool = False, clears: bool = False) -> Decorator:
 
 
 def cli_command(epilog: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command, whose `--help` ends with this text as it is."""
+    """A command with the options of `common` behind its own; its `--help` ends with this text as it
+    is.
+    """
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        command = bare_command(epilog)(common()(function))
+        command.params = command.params[4:] + command.params[:4]
+        return command
+
+    return decorate
+
+
+def bare_command(epilog: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command that has its own options alone."""
     return click.command(epilog=f"\b\n{epilog}")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from blackboard.cli.options import Chosen, absolute_option, cli_command, common, ids_argument
+from blackboard.cli.options import Chosen, absolute_option, cli_command, ids_argument
 from blackboard.cli.output import emit, note, table_text, wrapped
 from blackboard.cli.session import Session
 from blackboard.display.columns import NOTHING
@@ -34,7 +34,6 @@ Examples:
 """)
 @ids_argument()
 @absolute_option
-@common()
 def report_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Show the reports of the last runs of items, such as a line for each feed of a city's
     calendars, the worst first. Exit code 1 if one of the items has none.

@@ -9,14 +9,7 @@ import click
 
 from blackboard.cli.follow import Followed, follow
 from blackboard.cli.many import GONE, for_each, gone_meanwhile, note_pause, print_answers, recording
-from blackboard.cli.options import (
-    Chosen,
-    cli_command,
-    common,
-    ids_argument,
-    jobs_option,
-    reason_option,
-)
+from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_option, reason_option
 from blackboard.cli.output import emit, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
@@ -53,7 +46,6 @@ Examples:
 @jobs_option("With --here: where the handler is.")
 @set_option
 @reason_option
-@common()
 def run_command(
     *,
     chosen: Chosen,

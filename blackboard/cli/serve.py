@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blackboard.board import Board
-from blackboard.cli.options import Chosen, cli_command, common
+from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import emit, if_writable, note
 from blackboard.cli.session import Session, interrupted_by
 from blackboard.errors import BadInput
@@ -73,7 +73,6 @@ Examples:
     metavar="PATH",
     help="The path below which a reverse proxy shows the pages, as in /board.",
 )
-@common()
 def serve_command(
     *,
     chosen: Chosen,

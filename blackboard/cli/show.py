@@ -10,7 +10,6 @@ from blackboard.cli.options import (
     absolute_option,
     as_typed,
     cli_command,
-    common,
     ids_argument,
     number_option,
     overdue_option,
@@ -58,7 +57,6 @@ Examples:
 @absolute_option
 @click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")
 @watch_option
-@common()
 def show_command(
     *,
     chosen: Chosen,

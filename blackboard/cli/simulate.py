@@ -20,15 +20,7 @@ import msgspec
 
 from blackboard import cost
 from blackboard.cli.cost import dollars
-from blackboard.cli.options import (
-    Chosen,
-    cli_command,
-    common,
-    cycle_option,
-    number_option,
-    program,
-    typed,
-)
+from blackboard.cli.options import Chosen, cli_command, cycle_option, number_option, program, typed
 from blackboard.cli.output import emit, note, writable
 from blackboard.cli.progress import is_shown, progress, reading
 from blackboard.cli.session import Session
@@ -115,7 +107,6 @@ Examples:
 @click.option("--price", metavar="USD", help=f"For a million transactions [{cost.PRICE}].")
 @click.option("--trace", metavar="FILE", help="Write every event there, a line each.")
 @click.option("--shrink", is_flag=True, help="Reduce a violation to the fewest faults and items.")
-@common()
 def simulate_command(
     *,
     chosen: Chosen,

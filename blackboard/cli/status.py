@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, common
+from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import JSON, colour, emit, paused_words, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
@@ -39,7 +39,6 @@ Examples:
 @click.option("--exact", is_flag=True, help="Count now, whatever was counted before.")
 @click.option("--line", is_flag=True, help="One line, for a shell prompt or a chat.")
 @watch_option
-@common()
 def status_command(*, chosen: Chosen, line: bool) -> int:
     """Show the board in one screen: its items by state and type, what is overdue or failing, the
     partitions of its groups, the workers, and the one that coordinates them. Exit code 0 whatever

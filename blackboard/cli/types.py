@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from blackboard.cli.options import Chosen, cli_command, common, jobs_option
+from blackboard.cli.options import Chosen, cli_command, jobs_option
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
@@ -22,7 +22,6 @@ Examples:
 """)
 @jobs_option("Instead of those of [board] jobs.")
 @click.option("--check", is_flag=True, help="Import the jobs here, where they can print and fail.")
-@common()
 def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
     """List the types of the jobs: defaults, params (* must be given), where they are defined."""
     session = Session.start(chosen)

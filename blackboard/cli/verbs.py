@@ -10,6 +10,7 @@ from blackboard.cli.many import change_each, record
 from blackboard.cli.options import (
     Chosen,
     Decorator,
+    bare_command,
     cli_command,
     common,
     ids_argument,
@@ -47,7 +48,7 @@ def _act(verb: str, chosen: Chosen, ids: Sequence[str], *, fence: int | None = N
     return completed(change_each(session, ids, change, verb=verb, check=check))
 
 
-@cli_command("""\
+@bare_command("""\
 Examples:
   blackboard pause westlafcals --reason "feeds are being moved"
   blackboard pause "town*"
@@ -91,7 +92,7 @@ async def _change_board(session: Session, verb: Literal["pause", "resume"]) -> i
     return 0 if bool(paused) is (verb == "pause") else 1
 
 
-@cli_command("""\
+@bare_command("""\
 Examples:
   blackboard resume westlafcals
   blackboard resume "*" --reason "the feeds are back"
@@ -114,7 +115,6 @@ Examples:
 """)
 @ids_argument()
 @reason_option
-@common()
 def ack_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Acknowledge the failure of items: `check` passes over it until an item runs again. Exit code
     1 if one of the items has not failed, or runs, or has run meanwhile.
@@ -136,7 +136,6 @@ Examples:
 @ids_argument()
 @_fence_option("run")
 @reason_option
-@common()
 def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None) -> int:
     """End the running runs of items; each item waits for its next time. The handler is stopped
     when its worker renews the lock: on this host, at once; else within a minute, or a third of
@@ -155,7 +154,6 @@ Examples:
 @ids_argument()
 @_fence_option("lock")
 @reason_option
-@common()
 def unlock_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None) -> int:
     """Take the locks of running items from their holders. Each item is due again at once; a late
     result of its holder is recorded as superseded. The locks of a dead worker go stale without

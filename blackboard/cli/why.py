@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command, common, ids_argument
+from blackboard.cli.options import Chosen, cli_command, ids_argument
 from blackboard.cli.output import emit, why_lines, width
 from blackboard.cli.session import Session
 from blackboard.display.layout import texts_of
@@ -20,7 +20,6 @@ Examples:
   blackboard why 'us-*' --json
 """)
 @ids_argument()
-@common()
 def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     """Explain why items run now or do not: what is due when and why, which worker holds a lock and
     until when, who paused it, how the last run ended, what happens next, and what would change it.

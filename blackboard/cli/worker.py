@@ -25,7 +25,7 @@ from blackboard.board_worker import (
     identity,
     worker_settings,
 )
-from blackboard.cli.options import Chosen, cli_command, common, jobs_option, number_option
+from blackboard.cli.options import Chosen, cli_command, jobs_option, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom
 from blackboard.cli.supervisor import (
@@ -82,7 +82,6 @@ Examples:
     help="auto: text on a terminal, else JSON.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log every walk, as --json does.")
-@common()
 def worker_command(
     *,
     chosen: Chosen,
