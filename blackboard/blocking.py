@@ -46,7 +46,6 @@ Element = TypeVar("Element")
 Made = TypeVar("Made")
 Manager = TypeVar("Manager", bound=AbstractAsyncContextManager[Any])
 
-
 OWN_THREAD = (
     "a verb cannot wait on the board's own thread, where `async def` handlers and subscribers are "
     "called: call it on another thread"

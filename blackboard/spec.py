@@ -36,7 +36,6 @@ Missed = Literal["one", "all", "none"]
 INTERVAL: Literal["interval"] = "interval"
 """As `stale_after`: a lock is good for the interval of the schedule, as in elmcity."""
 
-
 OF_ITS_SCHEDULE = ("every", "cron", "rrule", "at", "timezone", "until", "max_runs", "blackout")
 """The fields of a spec that make its schedule."""
 OF_ITS_TIMES = (*OF_ITS_SCHEDULE, "jitter", "missed", "missed_limit", "missed_after", "timeout")

@@ -76,10 +76,8 @@ Answer = TypeVar("Answer")
 
 _EMULATOR = pytest.StashKey[Emulator]()
 
-
 STEP = timedelta(milliseconds=1)
 """The least by which `work(lasting=...)` turns the clock on."""
-
 
 MOST_RUNS = 2_000
 """Runs of an item in a call of `work` without `lasting`: one that asks for another run each time

@@ -68,7 +68,6 @@ from blackboard.worker.store_breaker import StoreBreaker
 Save = Callable[[str], "Future[None]"]
 """Saves a checkpoint, JSON, from another thread."""
 
-
 STOP_TIMEOUT = 5.0
 """Seconds in which the resources of a handler are closed."""
 INTERRUPTED = Ended(outcome=Outcome.CANCELLED, error="interrupted")

@@ -55,7 +55,6 @@ ALL_AGAIN = 60.0
 BEHIND = timedelta(minutes=10)
 """How long before it is written a run may have stopped, by its worker's clock, to be shown."""
 
-
 OUTCOMES = [outcome.value for outcome in Outcome]
 
 

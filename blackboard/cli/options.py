@@ -112,7 +112,6 @@ _STORE = click.option(
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
-
 _SHARED = ("exact", "reason", "absolute", "watch")
 """Options of several commands, which are handed to them in `chosen`."""
 

@@ -15,30 +15,20 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from blackboard import events
 from blackboard.display.columns import worker_name
 from blackboard.display.layout import one_line
-from blackboard.events import (
-    BoardEvent,
-    BoardItemEvent,
-    LockAdopted,
-    LockLost,
-    LockOverridden,
-    RunEnded,
-    RunStarted,
-    StoreAway,
-    StoreBack,
-)
 from blackboard.phrases import brief
 
 LEVELS = {10: "bright_black", 20: "", 30: "yellow", 40: "red", 50: "bold red"}
-EVENT_STYLES: Mapping[type[BoardEvent], str] = {
-    RunStarted: "cyan",
-    RunEnded: "green",
-    LockOverridden: "magenta",
-    LockAdopted: "magenta",
-    LockLost: "red",
-    StoreAway: "red",
-    StoreBack: "red",
+EVENT_STYLES: Mapping[type[events.BoardEvent], str] = {
+    events.RunStarted: "cyan",
+    events.RunEnded: "green",
+    events.LockOverridden: "magenta",
+    events.LockAdopted: "magenta",
+    events.LockLost: "red",
+    events.StoreAway: "red",
+    events.StoreBack: "red",
 }
 """The styles of events whose level has no style."""
 
@@ -75,11 +65,11 @@ def svg_of(text: str, *, title: str) -> str:
     return _FONTS.sub("", console.export_svg(title=title))
 
 
-def event_line(stream: TextIO) -> Callable[[BoardEvent, datetime], str]:
+def event_line(stream: TextIO) -> Callable[[events.BoardEvent, datetime], str]:
     """Makes an event of a worker a line for people, with colours if `stream` is a terminal."""
     console = _console(stream, soft_wrap=True)
 
-    def line(event: BoardEvent, at: datetime) -> str:
+    def line(event: events.BoardEvent, at: datetime) -> str:
         with console.capture() as printed:
             console.print(event_text(event, at))
         return printed.get()
@@ -87,12 +77,12 @@ def event_line(stream: TextIO) -> Callable[[BoardEvent, datetime], str]:
     return line
 
 
-def event_text(event: BoardEvent, at: datetime) -> Text:
+def event_text(event: events.BoardEvent, at: datetime) -> Text:
     """An event in a line: time, kind, item or else worker, message, and what is uncommon."""
     style = LEVELS.get(event.level, "")
     text = Text(f"{at:%H:%M:%SZ} ", "bright_black")
     text.append(f"{event.kind:<16}", style or EVENT_STYLES.get(type(event), ""))
-    if isinstance(event, BoardItemEvent):
+    if isinstance(event, events.BoardItemEvent):
         text.append(f" {one_line(event.id)}", "bold")
         text.append(f" {one_line(event.type)} #{event.fence}", "bright_black")
     elif event.worker:

@@ -120,7 +120,6 @@ PARTITION_COLUMNS = (
     Column(title="last move", least=9, usual=24, worth=2),
 )
 
-
 LEADER_COLUMNS = (
     Column(title="election", least=10, usual=24, worth=9),
     Column(title="leader", least=6, usual=24, worth=8),

@@ -49,7 +49,6 @@ IN_A_MODULE = (
 importing: ContextVar[bool] = ContextVar("importing", default=False)
 """Whether a child process imports a module to call a handler in it."""
 
-
 Handlers = Mapping[str, Handler]
 """The handlers of a worker, by type."""
 

@@ -11,37 +11,13 @@ from collections.abc import Mapping
 import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, Histogram, Info
 
-from blackboard import __version__, metrics
+from blackboard import __version__, events, metrics
 from blackboard.clock import Clock, SystemClock
-from blackboard.events import (
-    BoardEvent,
-    BoardItemEvent,
-    CoordinatorElected,
-    CoordinatorEnded,
-    EventsMissed,
-    ItemLeftAlone,
-    LockAdopted,
-    LockLost,
-    LockOverridden,
-    LocksRenewed,
-    NoticeFailed,
-    NoticeSent,
-    RunEnded,
-    RunStarted,
-    SlotSkipped,
-    StoreAway,
-    StoreChanged,
-    Walked,
-    WorkerStarted,
-    WorkerStopped,
-    WorkerStopping,
-)
 from blackboard.model import Outcome
 from blackboard.protocol.releases import ReleaseOutcome
 
 PREFIX = "blackboard"
 MILLION = 1e6
-
 
 COUNTERS = {
     "runs": ("Runs that were released.", "type", "outcome"),
@@ -70,11 +46,11 @@ COUNTERS = {
 }
 """What each counts, and its labels."""
 OF_EVENTS = {
-    LockOverridden: "overrides",
-    LockAdopted: "locks_adopted",
-    LockLost: "locks_lost",
-    SlotSkipped: "slots_missed",
-    ItemLeftAlone: "items_left_alone",
+    events.LockOverridden: "overrides",
+    events.LockAdopted: "locks_adopted",
+    events.LockLost: "locks_lost",
+    events.SlotSkipped: "slots_missed",
+    events.ItemLeftAlone: "items_left_alone",
 }
 """The counters that count an event by the type of its item."""
 GAUGES = {
@@ -158,52 +134,54 @@ class WorkerMetrics:
             return "the store does not answer"
         return "" if self._has_walked else "it has not walked the board yet"
 
-    def __call__(self, event: BoardEvent) -> None:
+    def __call__(self, event: events.BoardEvent) -> None:
         """Count an event."""
-        if isinstance(event, BoardItemEvent) and (name := OF_EVENTS.get(type(event))):
+        if isinstance(event, events.BoardItemEvent) and (name := OF_EVENTS.get(type(event))):
             self._counters[name].labels(self._label(event)).inc()
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._began(event)
-            case RunEnded():
+            case events.RunEnded():
                 self._ended(event)
-            case LocksRenewed(locks=locks, late=late):
+            case events.LocksRenewed(locks=locks, late=late):
                 self._counters["renewals"].inc(locks)
                 self._histograms["renewal_lateness_seconds"].observe(late)
-            case Walked():
+            case events.Walked():
                 self._has_walked_now(event)
-            case StoreAway():
+            case events.StoreAway():
                 self._counters["store_away_reports"].inc()
-            case StoreChanged(board=board, away=away):
+            case events.StoreChanged(board=board, away=away):
                 self._is_away(board, away=away)
-            case WorkerStarted():
+            case events.WorkerStarted():
                 self._begins(event)
             case _:
                 self._count_other(event)
 
-    def _count_other(self, event: BoardEvent) -> None:
+    def _count_other(self, event: events.BoardEvent) -> None:
         match event:
-            case WorkerStopping():
+            case events.WorkerStopping():
                 self._is_stopping = True
-            case WorkerStopped(worker=worker, requests=requests):
+            case events.WorkerStopped(worker=worker, requests=requests):
                 counted = self._requested
                 self._count(
                     worker, {kind: requests[kind] - counted[worker, kind] for kind in requests}
                 )
                 self._drop_runs(worker)
-            case CoordinatorElected() | CoordinatorEnded():
-                self._gauges["worker_is_coordinator"].set(isinstance(event, CoordinatorElected))
-            case NoticeSent() | NoticeFailed():
-                result = "sent" if isinstance(event, NoticeSent) else "failed"
+            case events.CoordinatorElected() | events.CoordinatorEnded():
+                self._gauges["worker_is_coordinator"].set(
+                    isinstance(event, events.CoordinatorElected)
+                )
+            case events.NoticeSent() | events.NoticeFailed():
+                result = "sent" if isinstance(event, events.NoticeSent) else "failed"
                 self._counters["notices"].labels(result).inc()
-            case EventsMissed(worker=worker, subscriber=name, failures=failures):
+            case events.EventsMissed(worker=worker, subscriber=name, failures=failures):
                 more = failures - self._missed[worker, name]
                 self._counters["events_missed"].labels(name).inc(more)
                 self._missed[worker, name] = failures
 
     # ---- runs
 
-    def _label(self, event: BoardItemEvent) -> str:
+    def _label(self, event: events.BoardItemEvent) -> str:
         """The type of an event, as long as there are not too many of them."""
         if event.type not in self._types:
             if len(self._types) >= metrics.MOST_NAMES:
@@ -211,12 +189,12 @@ class WorkerMetrics:
             self._types.add(event.type)
         return event.type
 
-    def _began(self, event: RunStarted) -> None:
+    def _began(self, event: events.RunStarted) -> None:
         shown = self._shown(event)
         self._running[shown].add((event.worker, event.id, event.fence))
         shown.set(len(self._running[shown]))
 
-    def _ended(self, event: RunEnded) -> None:
+    def _ended(self, event: events.RunEnded) -> None:
         label, run, shown = self._label(event), event.run, self._shown(event)
         self._running[shown].discard((event.worker, event.id, event.fence))
         shown.set(len(self._running[shown]))
@@ -225,7 +203,7 @@ class WorkerMetrics:
         self._histograms["run_duration_seconds"].labels(label).observe(max(run.duration, 0.0))
         self._histograms["run_lag_seconds"].labels(label).observe(max(run.lag, 0.0))
 
-    def _shown(self, event: BoardItemEvent) -> Gauge:
+    def _shown(self, event: events.BoardItemEvent) -> Gauge:
         """Where a run is shown. A partition that is held is a run that takes no slot."""
         name = "partitions_held" if event.type in self._groups else "runs_in_progress"
         return self._gauges[name].labels(self._label(event))
@@ -238,7 +216,7 @@ class WorkerMetrics:
 
     # ---- the worker, its walks, the store
 
-    def _begins(self, event: WorkerStarted) -> None:
+    def _begins(self, event: events.WorkerStarted) -> None:
         self._info.info({"worker": event.worker, "version": __version__})
         self._gauges["worker_start_time_seconds"].set(self._clock.now().timestamp())
         self._gauges["worker_slots"].set(event.slots)
@@ -268,7 +246,7 @@ class WorkerMetrics:
         if name not in self._groups:
             self._gauges["runs_in_progress"].labels(name)
 
-    def _has_walked_now(self, event: Walked) -> None:
+    def _has_walked_now(self, event: events.Walked) -> None:
         self._has_walked = True
         self._counters["walks"].inc()
         self._gauges["last_walk_timestamp_seconds"].set(self._clock.now().timestamp())

@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from blackboard import table
 from blackboard.errors import BadRow
 from blackboard.model import LONG_AGO, VERSION
 from blackboard.notify.notices import Notice
@@ -41,20 +42,6 @@ from blackboard.protocol.keys import (
     notices_range,
 )
 from blackboard.protocol.rows import version_of
-from blackboard.table import (
-    Busy,
-    Conflict,
-    Delete,
-    Etag,
-    Insert,
-    Merge,
-    Replace,
-    Row,
-    Unavailable,
-    Unknown,
-    Value,
-    read,
-)
 
 TRIES = 5
 """Of one write: after so many lost races or replies the next worker that sees the item tries it."""
@@ -87,7 +74,7 @@ class NoticeRow:
     failures: int
     nonce: str
     version: int
-    etag: Etag
+    etag: table.Etag
     age: float
 
     @property
@@ -120,7 +107,7 @@ def was_well_since(notice: Notice, row: NoticeRow) -> bool:
     return notice.fence > row.fence and notice.failures <= row.failures
 
 
-async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -> Etag | None:
+async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -> table.Etag | None:
     """Write that the notice is being sent. The etag of the row; None: it was sent, or another
     worker is sending it. Raises what a store raises when it does not answer.
     """
@@ -128,7 +115,7 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
     key = notice_key(notice.id, notice.event.value)
     nonce, now = board.chance.nonce(), await board.table.now()
     for _ in range(TRIES):
-        stored = await read(board.table, partition, key)
+        stored = await table.read(board.table, partition, key)
         row = None if stored is None else notice_row_of(board, stored)
         tries = 0
         if row is not None:
@@ -137,7 +124,7 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
             if not is_news(notice, row, now=now, again=again):
                 return None
             tries = 0 if row.state == ACCEPTED else row.tries
-        data: dict[str, Value] = {
+        data: dict[str, table.Value] = {
             "item": notice.id,
             "state": SENDING,
             "heard": row is not None and row.heard,
@@ -149,29 +136,31 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
             "version": VERSION,
         }
         # A row that was damaged takes no merge.
-        write = Insert(key, data) if row is None else Replace(key, data, row.etag)
+        write = table.Insert(key, data) if row is None else table.Replace(key, data, row.etag)
         try:
             etags = await board.table.commit(partition, [write])
-        except (Conflict, Unknown):
+        except (table.Conflict, table.Unknown):
             continue
         return etags[0]
     return None
 
 
-async def settle(board: BoardTable, notice: Notice, etag: Etag, *, accepted: bool) -> None:
+async def settle(board: BoardTable, notice: Notice, etag: table.Etag, *, accepted: bool) -> None:
     """Write what became of a notice. If this is lost, it is sent once more."""
     partition = notices_partition(board.name)
     key = notice_key(notice.id, notice.event.value)
-    data: dict[str, Value] = {"state": ACCEPTED, "heard": True} if accepted else {"state": UNSENT}
+    data: dict[str, table.Value] = (
+        {"state": ACCEPTED, "heard": True} if accepted else {"state": UNSENT}
+    )
     for failures in range(1, TRIES + 1):
         try:
-            await board.table.commit(partition, [Merge(key, data, etag)])
-        except Unknown:
+            await board.table.commit(partition, [table.Merge(key, data, etag)])
+        except table.Unknown:
             continue
-        except (Busy, Unavailable) as trouble:
+        except (table.Busy, table.Unavailable) as trouble:
             await board.ready(partition, trouble, failures=failures)
             continue
-        except Conflict:
+        except table.Conflict:
             return  # it landed, or the item recovered meanwhile
         return
 
@@ -191,10 +180,10 @@ async def end(board: BoardTable, item_id: str) -> bool:
             return was_asked and was_heard
         was_heard = any(row.was_heard for row in rows)
         try:
-            await board.table.commit(partition, [Delete(row.key, row.etag) for row in rows])
-        except Conflict:
+            await board.table.commit(partition, [table.Delete(row.key, row.etag) for row in rows])
+        except table.Conflict:
             continue
-        except Unknown:
+        except table.Unknown:
             was_asked = True
             continue
         return was_heard
@@ -207,17 +196,17 @@ async def end(board: BoardTable, item_id: str) -> bool:
 async def may_look(board: BoardTable) -> bool:
     """Whether it is time to look after the rows, and for this worker."""
     partition = notices_partition(board.name)
-    row = await read(board.table, partition, NOTICES_LOOKED)
-    data: dict[str, Value] = {"at": await board.table.now(), "version": VERSION}
+    row = await table.read(board.table, partition, NOTICES_LOOKED)
+    data: dict[str, table.Value] = {"at": await board.table.now(), "version": VERSION}
     if row is None:
-        write: Insert | Replace = Insert(NOTICES_LOOKED, data)
+        write: table.Insert | table.Replace = table.Insert(NOTICES_LOOKED, data)
     elif board.table.age(row) < HANDOVER or version_of(row.data) > VERSION:
         return False
     else:
-        write = Replace(NOTICES_LOOKED, data, row.etag)
+        write = table.Replace(NOTICES_LOOKED, data, row.etag)
     try:
         await board.table.commit(partition, [write])
-    except (Conflict, Unknown):
+    except (table.Conflict, table.Unknown):
         return False
     return True
 
@@ -239,14 +228,14 @@ async def forget_removed(board: BoardTable, *, pause: Pause) -> int:
     forgotten, partition = 0, notices_partition(board.name)
     async for row in notice_rows(board):
         await pause()
-        with suppress(BadRow, Conflict, Unknown):
+        with suppress(BadRow, table.Conflict, table.Unknown):
             if await board.existing(row.id) is None:
-                await board.table.commit(partition, [Delete(row.key, row.etag)])
+                await board.table.commit(partition, [table.Delete(row.key, row.etag)])
                 forgotten += 1
     return forgotten
 
 
-def notice_row_of(board: BoardTable, row: Row) -> NoticeRow:
+def notice_row_of(board: BoardTable, row: table.Row) -> NoticeRow:
     """The record in a row. Of one that was damaged the notice counts as not sent, long ago."""
     data = row.data
     item_id, at, state = data.get("item"), data.get("at"), data.get("state")
@@ -267,5 +256,5 @@ def notice_row_of(board: BoardTable, row: Row) -> NoticeRow:
     )
 
 
-def _number(value: Value | None) -> int:
+def _number(value: table.Value | None) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -67,7 +67,6 @@ LOOK_AGAIN = HANDOVER
 other worker takes a notice over.
 """
 
-
 _Key = tuple[NoticeKind, str]
 """What a notice is about: of each, one waits at the most, the newest."""
 

@@ -119,7 +119,6 @@ LONGEST_LAST_PAUSE = 1.0
 GIVE_UP_AFTER = 120.0
 """Seconds from the row of a notice to the last pause before a try: that ends before HANDOVER."""
 
-
 BEHIND = 30.0
 """Seconds after the row of a notice was written from which on all waiting notices are sent as one
 summary, because the channel is slow.

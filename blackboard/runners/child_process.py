@@ -38,7 +38,6 @@ _PIPE = 65536
 """Bytes that a pipe holds: one read takes all that was printed so far, and endless output does not
 occupy the loop."""
 
-
 Receive = Callable[[wire.OfRun | Exception | None], None]
 """Gets the messages of a run; at last the error of an invalid message, or None when the child
 has closed the socket.

@@ -200,7 +200,6 @@ def _overlap(text: str, value: str) -> int:
 NOTHING: Final = Mask({})
 """The mask of a run without secrets."""
 
-
 OPENING: Final = (CONNECTION_STRING, REDIS_URL)
 """The environment variables of a worker that open its store and its bus."""
 

@@ -9,16 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from blackboard.events import (
-    BoardEvent,
-    ItemLeftAlone,
-    LockAdopted,
-    LockLost,
-    RunEnded,
-    RunStarted,
-    SlotSkipped,
-    Walked,
-)
+from blackboard import events
 from blackboard.model import Item
 from blackboard.protocol.additions import add
 from blackboard.protocol.keys import group_board
@@ -324,10 +315,10 @@ class World:
         self._refusals.refused(process, sender, ops, problem)
         self._priority.troubled(process, ops)
 
-    def _on_event(self, process: Process, event: BoardEvent) -> None:
-        if isinstance(event, RunStarted | RunEnded):
+    def _on_event(self, process: Process, event: events.BoardEvent) -> None:
+        if isinstance(event, events.RunStarted | events.RunEnded):
             self._walks.ran(process)
-        elif isinstance(event, Walked):
+        elif isinstance(event, events.Walked):
             process.walks += event.complete
             process.walked = self.timeline.now
             self._priority.walked(process, self.timeline.now)
@@ -341,7 +332,9 @@ class World:
                 held,
                 process.requests - process.beside,
             )
-        elif isinstance(event, LockLost | LockAdopted | ItemLeftAlone | SlotSkipped):
+        elif isinstance(
+            event, events.LockLost | events.LockAdopted | events.ItemLeftAlone | events.SlotSkipped
+        ):
             what = f"{event.kind} {event.id}: {event.message}".rstrip(": ")
             self.trace.add(self.timeline.now, process.name, what)
 

@@ -67,7 +67,6 @@ PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
 """Each page by its name, with the function whose value changes when the page has to be made anew;
 None: the page never changes. The name is its address; that of the board is the root."""
 
-
 READY_LASTS = 1.0
 """Seconds for which the board counts as readable: who need not sign in costs few requests."""
 HEALTH_WAITS = 0.5

@@ -180,7 +180,6 @@ class OneRunBody(ReasonBody, frozen=True):
 OPTIONS = tuple(name for name in Spec.__struct_fields__ if name != "params")
 """What an edit may say of how an item is run; "" takes back what the item says."""
 
-
 _NUMBER, _TEXTS = int | Literal[""] | UnsetType, list[str] | Literal[""] | UnsetType
 KINDS: dict[Any, str] = {_NUMBER: "a number", _TEXTS: "a list of texts"}
 """The types of options that are no text, in words."""
