@@ -35,6 +35,7 @@ from weakref import WeakSet
 
 from msgspec import UNSET
 
+from blackboard import inputs
 from blackboard import settings as settings_file
 from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
@@ -44,18 +45,6 @@ from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed
 from blackboard.handlers.handler import as_text, check_type
 from blackboard.handlers.params import written
 from blackboard.handlers.registry import importing, load, registry_of
-from blackboard.inputs import (
-    argument,
-    changed,
-    check_id,
-    check_new_id,
-    check_params_size,
-    check_size,
-    check_text,
-    checked,
-    checkpoint_text,
-    first_of,
-)
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Via
 from blackboard.phrases import some
@@ -101,7 +90,7 @@ MOST_TIMES = 10_000
 """Times that `next` computes."""
 
 
-@checked
+@inputs.checked
 @asynccontextmanager
 async def open_board(
     store: str | os.PathLike[str] | None = None,
@@ -230,7 +219,7 @@ def _verb(method: Callable[P, Answer]) -> Callable[P, Answer]:
     closes waits for it; for an iteration only while its next element is read. What is made, such as
     a worker, is refused as soon as the board begins to close. All are refused on another loop.
     """
-    call: Any = checked(method)
+    call: Any = inputs.checked(method)
 
     @wraps(method)
     async def awaited(self: "Board", *args: Any, **options: Any) -> Any:
@@ -268,7 +257,7 @@ def _change(method: Callable[P, Answer]) -> Callable[P, Answer]:
     not come between the change, its record and the wake of the workers. Where its caller is
     cancelled, the error of the change is logged.
     """
-    call: Any = checked(method)
+    call: Any = inputs.checked(method)
 
     @wraps(method)
     async def finished(self: "Board", *args: Any, **options: Any) -> Any:
@@ -320,7 +309,7 @@ class Board:
     @_verb
     async def item(self, item_id: str) -> BoardItem:
         """An item. Raises Missing when there is none."""
-        return await self._shown(await self._table.found(check_id(item_id)))
+        return await self._shown(await self._table.found(inputs.check_id(item_id)))
 
     @_verb
     async def items(
@@ -335,7 +324,7 @@ class Board:
         take: an id, a glob of ids, `tag:NAME`, `owner:NAME` or `type:NAME`. Items are read when the
         first is asked for.
         """
-        check_id(pattern)
+        inputs.check_id(pattern)
         if state is not None and state not in STATES:
             raise BadInput("state", f"there is no state {state!r}", f"one of {', '.join(STATES)}")
         try:
@@ -380,7 +369,7 @@ class Board:
         ready, and then by its schedule. Raises BadInput where its schedule is not known here.
         """
         check_count("count", count, most=MOST_TIMES)
-        item = await self._table.found(check_id(item_id))
+        item = await self._table.found(inputs.check_id(item_id))
         settings = settings_of(self._table, item, item.spec)
         times = upcoming(item, settings, now=await self._table.table.now())
         return await in_thread(lambda: [*islice(times, count)])
@@ -388,7 +377,7 @@ class Board:
     @_verb
     async def why(self, item_id: str) -> str:
         """Why an item runs or does not, what happens next and what would change that: lines."""
-        item = await self._table.found(check_id(item_id))
+        item = await self._table.found(inputs.check_id(item_id))
         _, explanation = await explained(self._table, item, await members.workers(self._table))
         return explanation.text
 
@@ -470,14 +459,14 @@ class Board:
         now: datetime,
     ) -> additions.New:
         """An item to be added. Raises BadInput."""
-        item_id = check_new_id(argument("id", item_id, str))
+        item_id = inputs.check_new_id(inputs.argument("id", item_id, str))
         check_type(item_type)
-        params = argument("params", {} if params is None else written(params), Mapping)
-        spec = changed(Spec(), _texts(options), params=params)
-        check_size(spec, limit=self._table.table.max_value)
+        params = inputs.argument("params", {} if params is None else written(params), Mapping)
+        spec = inputs.changed(Spec(), _texts(options), params=params)
+        inputs.check_size(spec, limit=self._table.table.max_value)
         self._location.check_params(item_type, spec.params)
         settings = self._table.resolve(item_type, encode_spec(spec))
-        when = first_of(as_text(first), settings, now)
+        when = inputs.first_of(as_text(first), settings, now)
         return additions.New(id=item_id, type=item_type, spec=spec, first=when)
 
     @_change
@@ -507,15 +496,15 @@ class Board:
             raise BadInput("edit", "nothing is changed", "give an option, `params` or `unset`")
         if item_type is not None:
             check_type(item_type)
-        text = None if checkpoint is UNSET else checkpoint_text(checkpoint, limit=limit)
+        text = None if checkpoint is UNSET else inputs.checkpoint_text(checkpoint, limit=limit)
 
         def new(spec: Spec, item: Item) -> Spec:
             for key in unset:
                 if key not in spec.params:
                     raise BadInput("unset", f"there is no {key!r} in the params")
             kept = {key: value for key, value in spec.params.items() if key not in unset}
-            after = changed(spec, changes, params={**kept, **(params or {})})
-            check_size(after, limit=limit)
+            after = inputs.changed(spec, changes, params={**kept, **(params or {})})
+            inputs.check_size(after, limit=limit)
             if params or unset or item_type:  # else its params are as they were
                 self._location.check_params(item_type or item.type, after.params)
             return after
@@ -523,11 +512,11 @@ class Board:
         named, now = as_text(first), await self._table.table.now()
         done = await edits.edit(
             self._table,
-            check_id(item_id),
+            inputs.check_id(item_id),
             new,
             item_type=item_type,
             checkpoint=text,
-            first=None if named is None else lambda settings: first_of(named, settings, now),
+            first=None if named is None else lambda settings: inputs.first_of(named, settings, now),
         )
         if done.changed and done.before is not None:
             names = changed_fields(done.before, done.item)
@@ -553,8 +542,10 @@ class Board:
         once = dict(params or {})
         check_params(once)
         once = plain(once)
-        check_params_size(once, limit=self._table.table.max_value)
-        asked = await edits.run_now(self._table, check_id(item_id), trigger=trigger, once=once)
+        inputs.check_params_size(once, limit=self._table.table.max_value)
+        asked = await edits.run_now(
+            self._table, inputs.check_id(item_id), trigger=trigger, once=once
+        )
         self._wake_workers()
         if asked.changed:
             names = ", ".join(param_names(once))
@@ -612,7 +603,9 @@ class Board:
         when the item runs.
         """
         mark = await mark_now(self._table, reason, by=by)
-        done = await rename(self._table, check_id(item_id), check_new_id(new_id), mark)
+        done = await rename(
+            self._table, inputs.check_id(item_id), inputs.check_new_id(new_id), mark
+        )
         if done.changed:
             await self._record("rename", item_id, by=by, reason=reason, detail=f"to {new_id}")
         return await self._after_change(done.item)
@@ -623,7 +616,7 @@ class Board:
         is up. `by` is who does it.
         """
         _check_record(by, reason)
-        if (await edits.remove(self._table, check_id(item_id))).changed:
+        if (await edits.remove(self._table, inputs.check_id(item_id))).changed:
             await self._record("remove", item_id, by=by, reason=reason)
 
     # ---- working
@@ -691,7 +684,7 @@ class Board:
         from blackboard.protocol.leaders import name_of_program
         from blackboard.sharing.election import Election
 
-        check_text("name", name)
+        inputs.check_text("name", name)
         election = Election(
             self._table,
             name=name_of_program(name),
@@ -812,7 +805,7 @@ class Board:
         self, verb: str, item_id: str, *, reason: str, by: str, fence: int | None = None
     ) -> BoardItem:
         """Do one of `VERBS`. Raises BlackboardError where its answer is no."""
-        item = await self._table.found(check_id(item_id))
+        item = await self._table.found(inputs.check_id(item_id))
         mark = await mark_now(self._table, reason, by=by)
         answer = await VERBS[verb](self._table, item, mark, fence)
         if answer.no:
@@ -876,21 +869,21 @@ def _aware(moment: datetime | None, name: str) -> datetime | None:
 
 def _check_record(by: str, reason: str) -> None:
     """Raises BadInput for words that are too long, or no UTF-8."""
-    check_text("by", by)
-    check_text("reason", reason)
+    inputs.check_text("by", by)
+    inputs.check_text("reason", reason)
 
 
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:
     """Who does something now, for the record: `by`, or the user of this process and its host.
     Raises BadInput for words that are too long, or no UTF-8.
     """
-    check_text("reason", reason)
+    inputs.check_text("reason", reason)
     return Mark(by=operator(by), at=await board.table.now(), reason=reason)
 
 
 def operator(by: str = "") -> str:
     """Who does something: `by`, or the user of this process and its host. Raises BadInput."""
-    check_text("by", by)
+    inputs.check_text("by", by)
     return by or _user_here()
 
 
@@ -912,7 +905,7 @@ def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
             raise TypeError(f"{name!r} is not an option of an item ({options_there})")
     kinds = RunOptions.__annotations__
     return {
-        name: as_text(argument(name, value, kinds[name]), name)
+        name: as_text(inputs.argument(name, value, kinds[name]), name)
         for name, value in options.items()
         if value is not None
     }

@@ -10,18 +10,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from blackboard import phrases
 from blackboard.errors import BadInput, BadSpec
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Member, State, decoded_as, replace
-from blackboard.phrases import (
-    command,
-    cut_middle,
-    exactly,
-    first_line,
-    last_seen,
-    plural,
-    some,
-    span,
-)
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.board_pause import paused_by
 from blackboard.protocol.board_table import BoardTable
@@ -178,7 +169,9 @@ def _headline(status: ItemStatus, move: Move, facts: Circumstances) -> str:
     elif move in {Move.SKIP, Move.PUT_OFF}:
         state = MOVES[move]
     elif status.overdue:
-        state = f"has been ready for {span((facts.now - item.ready).total_seconds())}: overdue"
+        state = (
+            f"has been ready for {phrases.span((facts.now - item.ready).total_seconds())}: overdue"
+        )
     elif item.ready <= facts.now:
         state = MOVES[Move.RUN]
     else:
@@ -235,12 +228,12 @@ def _written_schedule(item: Item) -> Schedule | None:
 
 def _due(item: Item, facts: Circumstances) -> str:
     """Why a waiting item is due when it is."""
-    slot = exactly(item.slot, facts.now)
+    slot = phrases.exactly(item.slot, facts.now)
     if item.attempt > 1:
         most = facts.settings.retries + 1 if facts.settings else 0
         tries = f" of {most}" if item.attempt <= most else ""  # a handler may request more
         retry = f"attempt {item.attempt}{tries} at the run that was due at {slot}"
-        return f"{retry} may start at {exactly(item.ready, facts.now)}, after backing off"
+        return f"{retry} may start at {phrases.exactly(item.ready, facts.now)}, after backing off"
     if item.is_unscheduled:
         text = f"{slot}, by request"
         if item.start is not None and item.slot <= item.start:  # the row does not tell these apart
@@ -248,15 +241,17 @@ def _due(item: Item, facts: Circumstances) -> str:
         policy = facts.settings.missed if facts.settings else ""
         is_made_up = policy == "all" or (policy == "one" and bool(item.once))
         if item.planned > item.slot or (is_made_up and item.planned != NEVER):
-            text += f"; by its schedule it is due at {exactly(item.planned, facts.now)}"
+            text += f"; by its schedule it is due at {phrases.exactly(item.planned, facts.now)}"
         return text
     schedule, text = _schedule_of(item, facts), slot
     if item.start is None:
         text += ", for the first time"
     elif isinstance(schedule, Every) and item.start + schedule.interval == item.slot:
-        text += f": it last started at {exactly(item.start, facts.now)}"
+        text += f": it last started at {phrases.exactly(item.start, facts.now)}"
     if item.ready > item.slot:
-        text += f"; it may start{_delayed_by(item, facts)} at {exactly(item.ready, facts.now)}"
+        text += (
+            f"; it may start{_delayed_by(item, facts)} at {phrases.exactly(item.ready, facts.now)}"
+        )
     if earlier := _earlier_schedule(item, facts):
         text += (
             f". It was planned by its earlier schedule, {earlier}; the new one counts from then on"
@@ -306,7 +301,7 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
     at = max(facts.now, item.ready)
     if is_closed(item, now=at, settings=facts.settings):
         end = opens(facts.settings.schedule, at)
-        until = f"until {exactly(end, facts.now)}" if end else "any more"
+        until = f"until {phrases.exactly(end, facts.now)}" if end else "any more"
         what_now = ": the next walk puts it off" if move is Move.PUT_OFF else ""
         return f"its blackout lets no run begin {until}{what_now}"
     if facts.is_election:
@@ -314,25 +309,25 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
     if facts.takers == 0:
         return f"no worker that takes {item.type} is at work to start it"
     if held := facts.permitted + facts.permit_rows:
-        runs = plural(len(held), "run")
+        runs = phrases.plural(len(held), "run")
         concurrency = facts.settings.concurrency
         apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
         until = (
-            f"ends, or {span(LEASE)} after its worker has died"
+            f"ends, or {phrases.span(LEASE)} after its worker has died"
             if facts.permitted
             else "is gone"
             if facts.is_newer_permit
             else "is free"
         )
-        words = f"held by {some(held, MOST_OCCUPANTS)}; it starts when one of them {until}"
+        words = f"held by {phrases.some(held, MOST_OCCUPANTS)}; it starts when one of them {until}"
         return f"{item.type} has {runs}{apart} at a time on the whole board: {words}"
     if facts.occupants:
-        shown = some(facts.occupants, MOST_OCCUPANTS)
+        shown = phrases.some(facts.occupants, MOST_OCCUPANTS)
         which = f"the slots of {item.type}" if facts.has_other_slots else "slots"
         return f"{which} are full: held by {shown}; it starts when one of them ends"
     which = f"any worker that takes {item.type}"
     if facts.takers == 1:
-        which = f"the one worker that takes {item.type}, last seen {last_seen(facts.seen)},"
+        which = f"the one worker that takes {item.type}, last seen {phrases.last_seen(facts.seen)},"
     elif facts.takers is not None:
         which = f"any of the {facts.takers} workers that take {item.type}"
     when = "in its next walk" if move is Move.RUN else "then"
@@ -343,7 +338,7 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
 
 
 def _started(item: Item, facts: Circumstances) -> str:
-    at = f"at {exactly(item.start, facts.now)} " if item.start else ""
+    at = f"at {phrases.exactly(item.start, facts.now)} " if item.start else ""
     return f"{at}by {item.owner}, as attempt {item.attempt} with fence {item.fence}"
 
 
@@ -360,7 +355,7 @@ def _checkpoint(item: Item) -> str:
     """The checkpoint from which its next run starts."""
     if not item.checkpoint:
         return ""
-    text = cut_middle(item.checkpoint, LONGEST_CHECKPOINT)
+    text = phrases.cut_middle(item.checkpoint, LONGEST_CHECKPOINT)
     if item.running:
         return f"{text}, where another run goes on unless this one ends ok"
     return f"{text}, where its next run goes on"
@@ -378,7 +373,7 @@ def _silence(status: ItemStatus) -> str:
     return (
         ""
         if status.silent is None
-        else f"last seen {last_seen(status.silent)}: it has probably died"
+        else f"last seen {phrases.last_seen(status.silent)}: it has probably died"
     )
 
 
@@ -386,10 +381,10 @@ def _lock(status: ItemStatus, facts: Circumstances) -> str:
     lock = status.lock
     if lock is None:
         return "not found: it has just been released, or `blackboard doctor` reports it"
-    good = span(lock.stale_after)
-    touched = last_seen(lock.age)
+    good = phrases.span(lock.stale_after)
+    touched = phrases.last_seen(lock.age)
     if not status.stale:
-        left = span(max(lock.stale_after - lock.age, 0.0))
+        left = phrases.span(max(lock.stale_after - lock.age, 0.0))
         text = (
             f"last renewed {touched}; unless renewed, it is good for {left} more (of {good}) and "
             "then stale"
@@ -433,7 +428,7 @@ def _afterwards(item: Item, facts: Circumstances) -> str:
         return f"never: {bad.problem}"
     if following is None:
         return "nothing is due any more after this run"
-    return f"{exactly(following, facts.now)}, after this run"
+    return f"{phrases.exactly(following, facts.now)}, after this run"
 
 
 # ---- the past
@@ -446,7 +441,7 @@ def _paused_board(facts: Circumstances) -> str:
 
 def _by(mark: Mark, facts: Circumstances) -> str:
     """The user of a mark, when and why."""
-    text = f"by {mark.by} at {exactly(mark.at, facts.now)}"
+    text = f"by {mark.by} at {phrases.exactly(mark.at, facts.now)}"
     return f"{text}: {mark.reason.rstrip('.')}" if mark.reason else text
 
 
@@ -458,16 +453,16 @@ def _paused(item: Item, facts: Circumstances) -> str:
 
 def _last(item: Item, facts: Circumstances) -> str:
     """How the last run ended."""
-    in_a_row = plural(item.failures, "failure") + " in a row"
+    in_a_row = phrases.plural(item.failures, "failure") + " in a row"
     if item.outcome is None or item.stop is None:
         return "" if item.failures == 0 else in_a_row
     how = "was skipped" if item.is_skipped else f"ended {item.outcome.value}"
-    text = f"{how} at {exactly(item.stop, facts.now)}"
+    text = f"{how} at {phrases.exactly(item.stop, facts.now)}"
     if item.start is not None and not item.running and item.stop >= item.start:
-        text += f" after {span((item.stop - item.start) / timedelta(seconds=1))}"
+        text += f" after {phrases.span((item.stop - item.start) / timedelta(seconds=1))}"
     if item.failures > 1:
         text += f", {in_a_row}"
-    error = first_line(item.error)
+    error = phrases.first_line(item.error)
     return f"{text}: {error}" if error else text
 
 
@@ -482,9 +477,9 @@ def _remedy(status: ItemStatus, move: Move, facts: Circumstances) -> str:
     if _is_newer(item):
         return "upgrade blackboard and its workers"
     if facts.group:
-        return command("rm", item.id)
+        return phrases.command("rm", item.id)
     if facts.is_damaged:
-        return f"{command('rm', item.id)}, and `blackboard add` it anew"
+        return f"{phrases.command('rm', item.id)}, and `blackboard add` it anew"
     if facts.settings is not None and facts.settings.endless:
         return ""
     if item.running:
@@ -496,12 +491,12 @@ def _remedy(status: ItemStatus, move: Move, facts: Circumstances) -> str:
 def _remedy_without_run(item: Item, move: Move, facts: Circumstances) -> str:
     if item.is_paused:
         renaming = renaming_of(item)
-        resume = command("resume", item.id)
+        resume = phrases.command("resume", item.id)
         remedy = renaming.remedy if renaming else resume
         return f"{remedy}; and {RESUME_BOARD}" if facts.board_paused else remedy
     if item.state is State.DONE:
         when = ", when the board is resumed" if facts.board_paused else ""
-        return f"{command('run', item.id)} runs it once again{when}"
+        return f"{phrases.command('run', item.id)} runs it once again{when}"
     return RESUME_BOARD if facts.board_paused else _remedy_of_wait(item, move, facts)
 
 
@@ -509,8 +504,8 @@ def _remedy_of_run(status: ItemStatus, facts: Circumstances) -> str:
     if status.stale and facts.board_paused:
         return RESUME_BOARD
     if status.stale or status.silent is not None:
-        return f"{command('unlock', status.item.id)} takes the lock at once"
-    return f"{command('cancel', status.item.id)} ends the run"
+        return f"{phrases.command('unlock', status.item.id)} takes the lock at once"
+    return f"{phrases.command('cancel', status.item.id)} ends the run"
 
 
 def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
@@ -530,7 +525,7 @@ def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
             more = f"a higher `{limit}` in [types.{item.type}]"
         return f"{more}; or cancel one of them"
     if move in {Move.LEAVE, Move.PUT_OFF}:
-        return f"{command('run', item.id)} starts it at once"
+        return f"{phrases.command('run', item.id)} starts it at once"
     return ""
 
 
@@ -613,7 +608,7 @@ def permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
     """The rows that count as permits and cannot be read, in words."""
     where = permits_partition(board.name)
     newer = "which a newer version wrote"
-    damaged = f"which cannot be read and is free {span(LEASE)} after its last change"
+    damaged = f"which cannot be read and is free {phrases.span(LEASE)} after its last change"
     return (
         *(f"the row {key} in {where}, {newer}" for key in held.newer),
         *(f"the row {key} in {where}, {damaged}" for key in held.unreadable),
@@ -669,7 +664,7 @@ def due_words(board: BoardTable, item: Item, now: datetime) -> str:
     if item.state is not State.ACTIVE:
         return f"is {item.state.value}"
     if item.ready > now:
-        return f"is due {exactly(item.ready, now)}"
+        return f"is due {phrases.exactly(item.ready, now)}"
     try:
         settings = settings_of(board, item, item.spec)
     except (BadInput, ValueError):

@@ -11,14 +11,7 @@ from datetime import datetime
 
 import click
 
-from blackboard.cli.declarations import (
-    Declaration,
-    ItemFile,
-    check_against,
-    check_declared,
-    read_file,
-    session_for,
-)
+from blackboard.cli import declarations
 from blackboard.cli.many import add_all, for_each, recording
 from blackboard.cli.options import Chosen, cli_command, reason_option
 from blackboard.cli.output import emit, few_of, first_of_each, note, warn, wrapped
@@ -87,8 +80,8 @@ def apply_command(
     with keeping_all():
         item_files = _read(chosen, files, source=source, prune=prune)
         declared = [each for file in item_files for each in file.declarations]
-        session = session_for(chosen, item_files).with_defaults(changes=True)
-        check_declared(session, declared)
+        session = declarations.session_for(chosen, item_files).with_defaults(changes=True)
+        declarations.check_declared(session, declared)
         apply = _Apply(
             session=session,
             declared=declared,
@@ -101,12 +94,12 @@ def apply_command(
 
 def _read(
     chosen: Chosen, names: Sequence[str], *, source: str | None, prune: bool
-) -> Sequence[ItemFile]:
+) -> Sequence[declarations.ItemFile]:
     """The files. Raises BadInput where one cannot be read, or cannot be pruned by."""
     field, names = ("file", names) if names else ("config", (chosen.config or FILE_NAME,))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadInput(field, f"{twice} is given twice", "name it once")
-    files = [read_file(name, source, field=field) for name in names]
+    files = [declarations.read_file(name, source, field=field) for name in names]
     if prune and not all(file.by for file in files):
         remedy = "say what its items belong to: --source"
         raise BadInput("source", "--prune needs a name for what is not a file", remedy)
@@ -121,7 +114,7 @@ def _read(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Apply:
     session: Session
-    declared: Sequence[Declaration]
+    declared: Sequence[declarations.Declaration]
     prune: Collection[str]
     """The files and sources whose items are removed where they are not declared."""
     yes: bool
@@ -146,7 +139,7 @@ class _Apply:
 
     def _plan(self, items: Mapping[str, Item], *, now: datetime, limit: int) -> ApplyPlan:
         """The plan for the items of a board. Raises BadInput with the line of a file."""
-        check_against(items, self.declared, limit=limit)
+        declarations.check_against(items, self.declared, limit=limit)
         plan = make_plan(
             self.declared, items, prune=self.prune, resolve=self.session.resolve, now=now
         )

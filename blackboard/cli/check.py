@@ -6,14 +6,7 @@ from datetime import timedelta
 
 import click
 
-from blackboard.cli.options import (
-    Chosen,
-    as_typed,
-    cli_command,
-    ids_argument,
-    overdue_option,
-    types_option,
-)
+from blackboard.cli import options
 from blackboard.cli.output import emit, first_of_each, paused_words, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
@@ -23,17 +16,17 @@ from blackboard.display.queries import read_selected
 from blackboard.phrases import plural
 
 
-@cli_command("""\
+@options.cli_command("""\
 Examples:
   blackboard check
   blackboard check --overdue 10m --type calendars
   blackboard check --json || send-an-alarm
 """)
-@ids_argument(required=False)
-@overdue_option("10m")
-@types_option
+@options.ids_argument(required=False)
+@options.overdue_option("10m")
+@options.types_option
 def check_command(
-    *, chosen: Chosen, ids: tuple[str, ...], overdue: timedelta, types: tuple[str, ...]
+    *, chosen: options.Chosen, ids: tuple[str, ...], overdue: timedelta, types: tuple[str, ...]
 ) -> int:
     """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, has a
     time that cannot be right, was left half renamed, or cannot be read or run, or when the store's
@@ -83,7 +76,7 @@ def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
     if not alarms:
         yield f"all well: {plural(items, 'item')}"
     for alarm, more in first_of_each(alarms, lambda each: each.kind):
-        problem = alarm.problem if alarm.kind == "failing" else as_typed(alarm.problem)
+        problem = alarm.problem if alarm.kind == "failing" else options.as_typed(alarm.problem)
         words = f"{shown(alarm.id)}  {shown(problem)}"
         yield wrapped(words, first=f"{alarm.kind:<9}")
         if more:

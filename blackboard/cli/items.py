@@ -9,15 +9,7 @@ from typing import Any
 import click
 
 from blackboard.board import mark_now
-from blackboard.cli.many import (
-    GONE,
-    add_all,
-    change_each,
-    naming,
-    note_pause,
-    print_answers,
-    record,
-)
+from blackboard.cli import many
 from blackboard.cli.options import (
     Chosen,
     Decorator,
@@ -144,7 +136,7 @@ async def _add(
         new = [additions.New(id=item_id, type=item_type, spec=spec, first=when) for item_id in ids]
         added: dict[str, Item] = {}
         try:
-            left = await add_all(
+            left = await many.add_all(
                 board,
                 new,
                 tombstones=tombstones,
@@ -159,8 +151,8 @@ async def _add(
                 Answer(item=item, words=f"is added ({item_type}) and {_due(board, item, now)}")
                 for item in (added[item_id] for item_id in ids if item_id in added)
             ]
-            code = await print_answers(session, board, answers)
-        await note_pause(board)
+            code = await many.print_answers(session, board, answers)
+        await many.note_pause(board)
         return code
 
 
@@ -235,7 +227,7 @@ def edit_command(
         now=SystemClock().now(),
     )
     warn_idle_steps([edited(Spec(), with_times(options, Spec(), lambda _: "UTC", edit.now))])
-    return completed(change_each(session, ids, edit.change, verb="edit", check=edit.check))
+    return completed(many.change_each(session, ids, edit.change, verb="edit", check=edit.check))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -263,7 +255,7 @@ class _Edit:
         checkpoint = self._checkpoint(board)
         for item in items:
             edits.check_ended(item, item_type=self.item_type, checkpoint=checkpoint)
-            with naming(item, among=items):
+            with many.naming(item, among=items):
                 self._check(board, item)
 
     def _check(self, board: BoardTable, item: Item) -> None:
@@ -355,11 +347,11 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
             done = await rename(board, item_id, new_id, await mark_now(board, ""))
             if done.changed:
                 session.wake_workers()
-                await record(session, board, "rename", [item_id], detail=f"to {new_id}")
+                await many.record(session, board, "rename", [item_id], detail=f"to {new_id}")
             paused = " and is paused, as it was" if done.item.is_paused else ""
             words = f"is the name of {shown(item_id)} now{paused}"
             answer = Answer(item=done.item, words=words, changed=done.changed)
-            return await print_answers(session, board, [answer])
+            return await many.print_answers(session, board, [answer])
 
     return completed(work())
 
@@ -390,11 +382,11 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
             lost = f"its checkpoint {one_line(item.checkpoint)[:60]} is lost"
             words += f"; {lost}: a pump that still names it begins it anew"
         if not removed.changed:
-            words = GONE
+            words = many.GONE
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)
-    work = change_each(session, ids, remove, verb="remove", check=check, damaged=True)
+    work = many.change_each(session, ids, remove, verb="remove", check=check, damaged=True)
     return completed(work)
 
 

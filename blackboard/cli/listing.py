@@ -13,6 +13,7 @@ from blackboard.cli.options import Chosen, absolute_option, as_typed, cli_comman
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session
 from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
+from blackboard.display import sharing
 from blackboard.display.columns import (
     GROUP_COLUMNS,
     LEADER_COLUMNS,
@@ -27,12 +28,6 @@ from blackboard.display.columns import (
 )
 from blackboard.display.health import worker_words
 from blackboard.display.layout import Column, Line, paragraph, table
-from blackboard.display.sharing import (
-    election_record,
-    group_record,
-    unreadable_election,
-    unreadable_words,
-)
 from blackboard.model import Member, replace
 from blackboard.phrases import plural
 from blackboard.protocol.board_table import BoardTable
@@ -153,16 +148,16 @@ def leader_command(*, chosen: Chosen, name: str | None) -> int:
 async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
     elections = await read_elections(board, name)
     times = ShownTimes(elections.now, absolute)
-    records = [election_record(status, elections.now) for status in elections.statuses]
+    records = [sharing.election_record(status, elections.now) for status in elections.statuses]
     leaders = leaders_board(board.name)
     doctor = f"`blackboard --board {leaders} doctor`"
     problems = [f"{record.problem} ({doctor})" for record in records if record.problem]
-    lost = unreadable_words(leaders, elections.unreadable)
+    lost = sharing.unreadable_words(leaders, elections.unreadable)
     problems += [lost] if lost else []
     return Listing(
         columns=times.columns(LEADER_COLUMNS),
         rows=[leader_cells(status, times) for status in elections.statuses],
-        records=[*records, *map(unreadable_election, elections.unreadable)],
+        records=[*records, *map(sharing.unreadable_election, elections.unreadable)],
         empty="; ".join(problems) or NO_ELECTIONS,
         summary="; ".join([plural(len(records), "election"), *problems]),
         prints_summary=bool(problems),
@@ -191,7 +186,7 @@ def leases_command(*, chosen: Chosen, group: str | None) -> int:
 
 async def leases_of(board: BoardTable, group: str | None) -> Listing:
     groups = await read_groups(board, group)
-    records = [group_record(listed) for listed in groups]
+    records = [sharing.group_record(listed) for listed in groups]
     is_well = all(record.well for record in records)
     problems = [problem for record in records if (problem := record.problem)]
     if group is None:

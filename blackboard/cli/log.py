@@ -12,15 +12,7 @@ from functools import partial
 
 import click
 
-from blackboard.cli.options import (
-    Chosen,
-    absolute_option,
-    cli_command,
-    ids_argument,
-    number_option,
-    refuse_beside,
-    types_option,
-)
+from blackboard.cli import options
 from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_lines, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
@@ -58,7 +50,7 @@ BEHIND = timedelta(minutes=10)
 OUTCOMES = [outcome.value for outcome in Outcome]
 
 
-@cli_command("""\
+@options.cli_command("""\
 Examples:
   blackboard log
   blackboard log westlafcals -n 5 --output
@@ -69,8 +61,8 @@ Examples:
   blackboard log --actions -n 50
   blackboard log --json | jq '.[] | [.id, .lag]'
 """)
-@ids_argument(required=False)
-@number_option("-n", "number", most=MOST, line=f"At most [{USUAL}].")
+@options.ids_argument(required=False)
+@options.number_option("-n", "number", most=MOST, line=f"At most [{USUAL}].")
 @click.option(
     "--outcome",
     "outcomes",
@@ -78,21 +70,21 @@ Examples:
     type=click.Choice(OUTCOMES),
     help="Only runs with this outcome.",
 )
-@types_option
+@options.types_option
 @click.option(
     "--since", metavar="WHEN", help="Stopped since: 1h (ago), yesterday, 2026-11-21T09:00."
 )
 @click.option("--until", metavar="WHEN", help="Stopped until then.")
 @click.option("--grep", metavar="REGEX", help="In result, error, warnings, output, log; any case.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with runs as they end, until Ctrl-C.")
-@number_option("--fence", most=LARGEST, line="The run with this fence, in full.")
+@options.number_option("--fence", most=LARGEST, line="The run with this fence, in full.")
 @click.option("--output", is_flag=True, help="With what handlers printed.")
 @click.option("--full", is_flag=True, help="All of each run: result, traceback, output, log.")
 @click.option("--actions", is_flag=True, help="What people did, in place of runs.")
-@absolute_option
+@options.absolute_option
 def log_command(
     *,
-    chosen: Chosen,
+    chosen: options.Chosen,
     ids: tuple[str, ...],
     number: int | None,
     outcomes: tuple[str, ...],
@@ -115,7 +107,7 @@ def log_command(
     number = number or (USUAL if fence is None else MOST)
     if actions:
         problem = "all actions of the board are shown"
-        refuse_beside("actions", problem, allowed=("number", "absolute"))
+        options.refuse_beside("actions", problem, allowed=("number", "absolute"))
         asyncio.run(_print_actions(session, number=number))
         return 0
     asked = _RunsAsked(
@@ -131,7 +123,9 @@ def log_command(
     )
     if follow:
         chosen_by = ("ids", "exact", "number", "outcomes", "types", "since", "grep")
-        refuse_beside("follow", "it shows a line for each run, until Ctrl-C", allowed=chosen_by)
+        options.refuse_beside(
+            "follow", "it shows a line for each run, until Ctrl-C", allowed=chosen_by
+        )
         show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
             asyncio.run(_follow(asked, show))

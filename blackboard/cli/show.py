@@ -5,16 +5,7 @@ from datetime import timedelta
 
 import click
 
-from blackboard.cli.options import (
-    Chosen,
-    absolute_option,
-    as_typed,
-    cli_command,
-    ids_argument,
-    number_option,
-    overdue_option,
-    types_option,
-)
+from blackboard.cli import options
 from blackboard.cli.output import colour, echo_paged, emit, paused_words, width, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
@@ -36,7 +27,7 @@ from blackboard.rules.status import STATES
 EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
 
 
-@cli_command("""\
+@options.cli_command("""\
 Examples:
   blackboard show
   blackboard show 'us-*' --state failed --sort stop --reverse
@@ -45,21 +36,21 @@ Examples:
   blackboard show --plain westlafcals
   blackboard show --json | jq '.[] | select(.overdue) | .id'
 """)
-@ids_argument(required=False)
-@types_option
+@options.ids_argument(required=False)
+@options.types_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state.")
 @click.option(
     "--sort", type=click.Choice(list(SORTS)), default="id", help="The column to sort by [id]."
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
-@number_option("--limit", most=1_000_000, line="Show N items at the most.")
-@overdue_option("1m")
-@absolute_option
+@options.number_option("--limit", most=1_000_000, line="Show N items at the most.")
+@options.overdue_option("1m")
+@options.absolute_option
 @click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")
 @watch_option
 def show_command(
     *,
-    chosen: Chosen,
+    chosen: options.Chosen,
     ids: tuple[str, ...],
     types: tuple[str, ...],
     states: tuple[str, ...],
@@ -121,7 +112,7 @@ async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain:
     elif plain:
         echo_paged("\n\n".join(map(plain_record, listed.items)))
     elif not (listed.total or listed.paused):
-        click.echo(wrapped(as_typed(EMPTY)))
+        click.echo(wrapped(options.as_typed(EMPTY)))
     else:
         echo_paged(picture(listed, absolute=session.chosen.absolute))
 

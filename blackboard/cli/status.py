@@ -10,14 +10,8 @@ from blackboard.cli.output import JSON, colour, emit, paused_words, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
 from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
+from blackboard.display import health
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
-from blackboard.display.health import (
-    Overview,
-    coordinator_record,
-    read_overview,
-    worker_count,
-    worker_words,
-)
 from blackboard.display.layout import Line, Style, paragraph, shown, table, texts_of
 from blackboard.errors import BadInput
 from blackboard.model import ItemCounts, Statistics
@@ -53,14 +47,14 @@ def status_command(*, chosen: Chosen, line: bool) -> int:
             raise BadInput("watch", "it shows the whole screen", "leave out --line")
 
         async def drawn(board: BoardTable) -> Drawn:
-            overview = await read_overview(board, exact=chosen.exact)
+            overview = await health.read_overview(board, exact=chosen.exact)
             return lambda columns: WatchedPage(body=[*_lines(overview, session, columns)])
 
         return watched_page(session, drawn)
 
-    async def read() -> Overview:
+    async def read() -> health.Overview:
         async with reading(session.board(), "counting items") as board:
-            return await read_overview(board, exact=chosen.exact)
+            return await health.read_overview(board, exact=chosen.exact)
 
     with keeping_all():
         overview = asyncio.run(read())
@@ -73,7 +67,7 @@ def status_command(*, chosen: Chosen, line: bool) -> int:
     return 0
 
 
-def _lines(overview: Overview, session: Session, columns: int | None) -> Iterator[Line]:
+def _lines(overview: health.Overview, session: Session, columns: int | None) -> Iterator[Line]:
     """The lines of the screen, in at most so many columns."""
     if overview.paused:
         yield from paragraph(paused_words(overview.paused, overview.now), columns, style=Style.LATE)
@@ -89,8 +83,8 @@ def _lines(overview: Overview, session: Session, columns: int | None) -> Iterato
         yield [(f"... and {plural(others, 'item')} of other types", Style.PLAIN)]
 
 
-def _facts(overview: Overview, session: Session) -> Iterator[tuple[str, str]]:
-    counted, present = overview.counted, worker_count(overview.present)
+def _facts(overview: health.Overview, session: Session) -> Iterator[tuple[str, str]]:
+    counted, present = overview.counted, health.worker_count(overview.present)
     yield "board", f"{shown(session.name)} in {shown(session.store)}"
     by_state = ", ".join(_numbers(counted, "active", "paused", "done"))
     yield "items", f"{plural(counted.items, 'item')}: {by_state}"
@@ -111,7 +105,7 @@ def _numbers(counted: Statistics, *states: str) -> list[str]:
     return [f"{getattr(counted, state):,} {state}" for state in states]
 
 
-def _line(overview: Overview, session: Session) -> str:
+def _line(overview: health.Overview, session: Session) -> str:
     """The board in one line, without counts that are zero."""
     counted = overview.counted
     states = ("running", "stale", "overdue", "failing", "warned", "paused")
@@ -120,11 +114,11 @@ def _line(overview: Overview, session: Session) -> str:
     bad = [name for name in ("unowned", "failing") if shares[name]]
     partitions = "".join(f"; {plural(shares[name], 'partition')} {name}" for name in bad)
     paused = "; the board is paused" if overview.paused else ""
-    workers = worker_words(overview.present)
+    workers = health.worker_words(overview.present)
     return f"{shown(session.name)}: {items}{partitions}; {workers}{paused}"
 
 
-def _partitions(overview: Overview) -> Mapping[str, int]:
+def _partitions(overview: health.Overview) -> Mapping[str, int]:
     return {
         "held": sum(sum(group.counts) for group in overview.groups),
         "unowned": sum(len(group.unowned) for group in overview.groups),
@@ -142,7 +136,7 @@ def _earliest(counted: Statistics) -> str:
     return f"ready {relative(counted.earliest, counted.at)}"
 
 
-def _coordinator(overview: Overview) -> str:
+def _coordinator(overview: health.Overview) -> str:
     coordinator, trouble = overview.elections.coordinator, overview.elections.trouble
     if trouble:
         return f"not known: {shown(trouble)}"
@@ -153,7 +147,7 @@ def _coordinator(overview: Overview) -> str:
     return f"{shown(worker_name(item.owner))} for {span(max(since, 0.0))}, term {item.fence}"
 
 
-def _view(overview: Overview, session: Session) -> JSON:
+def _view(overview: health.Overview, session: Session) -> JSON:
     """For programs. `earliest` is when the first waiting item is ready, or has been since."""
     counted = overview.counted
     return {
@@ -166,8 +160,8 @@ def _view(overview: Overview, session: Session) -> JSON:
             {"type": type_counts.type, **_counts(type_counts)} for type_counts in counted.by_type
         ],
         "partitions": _partitions(overview),
-        "workers": worker_count(overview.present),
-        "coordinator": coordinator_record(overview.elections.coordinator),
+        "workers": health.worker_count(overview.present),
+        "coordinator": health.coordinator_record(overview.elections.coordinator),
         "counted": {
             "at": counted.at,
             "age": round(overview.age, 3),

@@ -6,16 +6,8 @@ from typing import Literal
 import click
 
 from blackboard.board import mark_now
+from blackboard.cli import options
 from blackboard.cli.many import change_each, record
-from blackboard.cli.options import (
-    Chosen,
-    Decorator,
-    bare_command,
-    cli_command,
-    common,
-    ids_argument,
-    reason_option,
-)
 from blackboard.cli.output import emit, paused_words
 from blackboard.cli.session import Session, completed
 from blackboard.errors import BadInput
@@ -28,7 +20,7 @@ PLANNED = {"resume", "cancel"}
 """After these verbs an item is planned anew, by its schedule."""
 
 
-def _act(verb: str, chosen: Chosen, ids: Sequence[str], *, fence: int | None = None) -> int:
+def _act(verb: str, chosen: options.Chosen, ids: Sequence[str], *, fence: int | None = None) -> int:
     """Do one of `VERBS` to each item, and print the answers; the exit code. Raises BadInput where
     no item is named, or a fence for several.
     """
@@ -48,16 +40,16 @@ def _act(verb: str, chosen: Chosen, ids: Sequence[str], *, fence: int | None = N
     return completed(change_each(session, ids, change, verb=verb, check=check))
 
 
-@bare_command("""\
+@options.bare_command("""\
 Examples:
   blackboard pause westlafcals --reason "feeds are being moved"
   blackboard pause "town*"
   blackboard pause --board --reason "moving to the new database"
 """)
-@ids_argument(required=False)
-@reason_option
-@common(whole=True)
-def pause_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
+@options.ids_argument(required=False)
+@options.reason_option
+@options.common(whole=True)
+def pause_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
     What runs may finish. Workers learn that the board is paused at their next walk. The items' own
     pauses stay as they are, and pumps and elections go on: on their own boards, pause '*'.
@@ -92,15 +84,15 @@ async def _change_board(session: Session, verb: Literal["pause", "resume"]) -> i
     return 0 if bool(paused) is (verb == "pause") else 1
 
 
-@bare_command("""\
+@options.bare_command("""\
 Examples:
   blackboard resume westlafcals
   blackboard resume "*" --reason "the feeds are back"
 """)
-@ids_argument(required=False)
-@reason_option
-@common(whole=True)
-def resume_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
+@options.ids_argument(required=False)
+@options.reason_option
+@options.common(whole=True)
+def resume_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
     """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
     once, unless the item wants no missed runs (`--missed none`).
     """
@@ -109,34 +101,34 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     return _act("resume", chosen, ids)
 
 
-@cli_command("""\
+@options.cli_command("""\
 Examples:
   blackboard ack westlafcals --reason "the feed is gone for good"
 """)
-@ids_argument()
-@reason_option
-def ack_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
+@options.ids_argument()
+@options.reason_option
+def ack_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
     """Acknowledge the failure of items: `check` passes over it until an item runs again. Exit code
     1 if one of the items has not failed, or runs, or has run meanwhile.
     """
     return _act("ack", chosen, ids)
 
 
-def _fence_option(noun: str) -> Decorator:
+def _fence_option(noun: str) -> options.Decorator:
     line = f"Only the {noun} with this fence, as `why` shows it."
     return click.option("--fence", type=int, metavar="N", help=line)
 
 
-@cli_command("""\
+@options.cli_command("""\
 Examples:
   blackboard cancel westlafcals --reason "wrong feeds"
   blackboard cancel "town*" --json
   blackboard cancel westlafcals --fence 41
 """)
-@ids_argument()
+@options.ids_argument()
 @_fence_option("run")
-@reason_option
-def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None) -> int:
+@options.reason_option
+def cancel_command(*, chosen: options.Chosen, ids: tuple[str, ...], fence: int | None) -> int:
     """End the running runs of items; each item waits for its next time. The handler is stopped
     when its worker renews the lock: on this host, at once; else within a minute, or a third of
     `stale_after`.
@@ -146,15 +138,15 @@ def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None) -
     return _act("cancel", chosen, ids, fence=fence)
 
 
-@cli_command("""\
+@options.cli_command("""\
 Examples:
   blackboard unlock westlafcals --reason "the host is gone"
   blackboard unlock westlafcals --fence 41
 """)
-@ids_argument()
+@options.ids_argument()
 @_fence_option("lock")
-@reason_option
-def unlock_command(*, chosen: Chosen, ids: tuple[str, ...], fence: int | None) -> int:
+@options.reason_option
+def unlock_command(*, chosen: options.Chosen, ids: tuple[str, ...], fence: int | None) -> int:
     """Take the locks of running items from their holders. Each item is due again at once; a late
     result of its holder is recorded as superseded. The locks of a dead worker go stale without
     this command.

@@ -25,16 +25,10 @@ from blackboard.board_worker import (
     identity,
     worker_settings,
 )
+from blackboard.cli import supervisor
 from blackboard.cli.options import Chosen, cli_command, jobs_option, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom
-from blackboard.cli.supervisor import (
-    STOPPING,
-    SUPERVISED,
-    ignore_signals,
-    supervise,
-    when_abandoned,
-)
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
@@ -126,7 +120,7 @@ def worker_command(
         note(f"{problem}; it starts again when that changes")
         asyncio.run(_change())
         return _start_again(session.cwd)
-    if SUPERVISED not in os.environ:  # else its supervisor has warned
+    if supervisor.SUPERVISED not in os.environ:  # else its supervisor has warned
         session.warn_misspelt()
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     work = _Work(
@@ -135,7 +129,7 @@ def worker_command(
     if processes > 1:
         asyncio.run(work.check(processes))
         os.chdir(session.cwd)  # jobs may have changed it
-        return supervise(processes, restart=until == "stopped", endpoint=endpoint)
+        return supervisor.supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     return work.run(level, "json" if chosen.json else form)
 
@@ -255,12 +249,12 @@ class _Work:
             )
             stopping = _Stopping(worker)
             loop = asyncio.get_running_loop()
-            for number in STOPPING:
+            for number in supervisor.STOPPING:
                 loop.add_signal_handler(number, stopping.asked)
             with stopping.at_changes() if self.reload else nullcontext():
                 await worker.work(self.until)
         if not stopping.restarts:  # else signals would be ignored in the process that follows, too
-            ignore_signals()
+            supervisor.ignore_signals()
         return stopping.restarts
 
     async def _opened(self, stack: AsyncExitStack, events: EventEmitter) -> BoardTable:
@@ -358,7 +352,7 @@ def _supervised(worker: Callable[[], BoardWorker | None]) -> Iterator[None]:
         is_abandoned = True
         opening.cancel()
 
-    when_abandoned(abandoned)
+    supervisor.when_abandoned(abandoned)
     try:
         yield
     except asyncio.CancelledError:

@@ -10,20 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
-from blackboard.display.columns import (
-    ITEM_COLUMNS,
-    LEADER_COLUMNS,
-    PARTITION_COLUMNS,
-    RUN_COLUMNS,
-    ShownTimes,
-    item_cells,
-    leader_cells,
-    leases_summary,
-    partition_cells,
-    run_cells,
-    summary,
-    worker_name,
-)
+from blackboard.display import columns
 from blackboard.display.layout import ANSI, RESET, Line, Style, table, text_of, titled
 from blackboard.display.layout import cropped as cut
 from blackboard.model import Run
@@ -189,35 +176,37 @@ def listed(names: Iterable[str]) -> str:
 
 def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The board as in `show`, without the columns that are the same for all items."""
-    cells = [item_cells(status, ShownTimes(board.now)) for status in board.statuses]
+    cells = [columns.item_cells(status, columns.ShownTimes(board.now)) for status in board.statuses]
     rows = _rows(cells, [status.item.owner for status in board.statuses], name_of)
-    total = summary(board.statuses, total=len(board.statuses), now=board.now)
-    lines = table(*titled(ITEM_COLUMNS, rows, _BOARD), width=width)
+    total = columns.summary(board.statuses, total=len(board.statuses), now=board.now)
+    lines = table(*titled(columns.ITEM_COLUMNS, rows, _BOARD), width=width)
     return [*lines, [], [(total, Style.TITLE)]]
 
 
 def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[Line]:
     """The partitions of a group as in `leases`."""
-    cells = [partition_cells(group, partition) for partition in group.partitions]
+    cells = [columns.partition_cells(group, partition) for partition in group.partitions]
     rows = _rows(cells, [partition.item.owner for partition in group.partitions], name_of)
-    lines = table(PARTITION_COLUMNS, rows, width=width)
-    return [*lines, [], [(leases_summary(group), Style.TITLE)]]
+    lines = table(columns.PARTITION_COLUMNS, rows, width=width)
+    return [*lines, [], [(columns.leases_summary(group), Style.TITLE)]]
 
 
 def leaders_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
     """The elections of a board as in `leader`."""
-    cells = [leader_cells(status, ShownTimes(board.now)) for status in board.statuses]
+    cells = [
+        columns.leader_cells(status, columns.ShownTimes(board.now)) for status in board.statuses
+    ]
     rows = _rows(cells, [status.item.owner for status in board.statuses], name_of)
-    return table(LEADER_COLUMNS, rows, width=width)
+    return table(columns.LEADER_COLUMNS, rows, width=width)
 
 
 def history_picture(
     runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf, width: int
 ) -> list[Line]:
     """Runs as in `log`."""
-    cells = [run_cells(run, ShownTimes(board.now)) for run in runs]
+    cells = [columns.run_cells(run, columns.ShownTimes(board.now)) for run in runs]
     rows = _rows(cells, [run.worker for run in runs], name_of)
-    return table(*titled(RUN_COLUMNS, rows, _HISTORY), width=width)
+    return table(*titled(columns.RUN_COLUMNS, rows, _HISTORY), width=width)
 
 
 def _rows(cells: Sequence[Line], owners: Sequence[str], name_of: NameOf) -> list[Line]:
@@ -226,5 +215,5 @@ def _rows(cells: Sequence[Line], owners: Sequence[str], name_of: NameOf) -> list
 
 
 def _renamed(line: Line, owner: str, name_of: NameOf) -> Line:
-    long = worker_name(owner)
+    long = columns.worker_name(owner)
     return [(name_of(owner) if text == long and owner else text, style) for text, style in line]

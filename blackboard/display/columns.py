@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from blackboard import phrases
 from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import last_move
@@ -23,17 +24,6 @@ from blackboard.model import (
     Statistics,
     TypeCounts,
     replace,
-)
-from blackboard.phrases import (
-    brief,
-    first_line,
-    iso,
-    last_seen,
-    plural,
-    relative,
-    some,
-    span,
-    stamp,
 )
 from blackboard.protocol.groups import GroupLeases
 from blackboard.records import decoded
@@ -150,14 +140,14 @@ class ShownTimes(Struct, frozen=True):
         if moment is None:
             return NOTHING, Style.PLAIN
         if self.absolute:
-            return stamp(moment), Style.PLAIN
-        return _ahead(moment, self.now) or relative(moment, self.now), Style.PLAIN
+            return phrases.stamp(moment), Style.PLAIN
+        return _ahead(moment, self.now) or phrases.relative(moment, self.now), Style.PLAIN
 
 
 def _ahead(moment: datetime, now: datetime) -> str:
     """By how much a time of the past is still to come; "" where it is past."""
     is_wrong = is_ahead(moment, now=now)
-    return f"{span((moment - now).total_seconds())} ahead (clock)" if is_wrong else ""
+    return f"{phrases.span((moment - now).total_seconds())} ahead (clock)" if is_wrong else ""
 
 
 def item_cells(status: ItemStatus, times: ShownTimes, *, held: bool = False) -> Line:
@@ -196,7 +186,8 @@ def _schedule(item: Item) -> str:
 def plain_record(status: ItemStatus) -> str:
     """An item in four lines, as elmcity showed it in 2009."""
     start, stop = (
-        iso(moment) if moment else "never" for moment in (status.item.start, status.item.stop)
+        phrases.iso(moment) if moment else "never"
+        for moment in (status.item.start, status.item.stop)
     )
     return (
         f"id: {shown(status.item.id)}\nstart: {start}\nstop: {stop}\nrunning: {status.item.running}"
@@ -224,10 +215,10 @@ def next_words(status: ItemStatus, times: ShownTimes) -> str:
     if item.running:
         return "again" if item.requests else NOTHING
     if times.absolute:
-        return stamp(item.ready)
+        return phrases.stamp(item.ready)
     if status.overdue:
-        return f"overdue {brief(int((times.now - item.ready).total_seconds()))}"
-    words = "now" if item.ready <= times.now else relative(item.ready, times.now)
+        return f"overdue {phrases.brief(int((times.now - item.ready).total_seconds()))}"
+    words = "now" if item.ready <= times.now else phrases.relative(item.ready, times.now)
     return f"retry {words}" if item.attempt > 1 else words
 
 
@@ -241,9 +232,9 @@ def _running(status: ItemStatus, *, now: datetime) -> Cell:
     if not status.running or status.item.start is None:
         return NOTHING, Style.PLAIN
     if status.silent is not None and not status.stale:
-        lasts = "" if math.isinf(status.silent) else f" {brief(status.silent)}"
+        lasts = "" if math.isinf(status.silent) else f" {phrases.brief(status.silent)}"
         return f"silent{lasts}", Style.LOST
-    words = brief(max(int((now - status.item.start).total_seconds()), 0))
+    words = phrases.brief(max(int((now - status.item.start).total_seconds()), 0))
     share = percent(decoded(status.lock.progress)) if status.lock else ""
     words = f"{words} {share}" if share else words
     return (f"stale {words}", Style.LOST) if status.stale else (words, Style.BUSY)
@@ -325,11 +316,11 @@ def found_summary(listed: ItemsFound) -> str:
 
 
 def _summary(counted: Statistics, *, total: int, now: datetime) -> str:
-    items = plural(counted.items, "item")
+    items = phrases.plural(counted.items, "item")
     if counted.items != total:
-        items = f"{counted.items:,} of {plural(total, 'item')}"
+        items = f"{counted.items:,} of {phrases.plural(total, 'item')}"
     words = ", ".join([items, *_counts(counted, now=now)])
-    return f"{words} (counted {relative(counted.at, now)})" if counted.by else words
+    return f"{words} (counted {phrases.relative(counted.at, now)})" if counted.by else words
 
 
 def _counts(counted: Statistics, *, now: datetime) -> list[str]:
@@ -346,7 +337,7 @@ def _counts(counted: Statistics, *, now: datetime) -> list[str]:
     parts = [f"{count:,} {name}" for name, count in counts.items() if count]
     if counted.earliest is not None:
         coming = counted.earliest
-        parts.append(f"next {'now' if coming <= now else relative(coming, now)}")
+        parts.append(f"next {'now' if coming <= now else phrases.relative(coming, now)}")
     return parts
 
 
@@ -374,7 +365,7 @@ def run_outcome(run: Run) -> Cell:
 
 def run_words(run: Run) -> str:
     """A run in a line: its error, else its warnings, else its result."""
-    return first_line(run.error) or "; ".join(run.warnings) or run.result
+    return phrases.first_line(run.error) or "; ".join(run.warnings) or run.result
 
 
 def run_cells(run: Run, times: ShownTimes) -> Line:
@@ -386,8 +377,8 @@ def run_cells(run: Run, times: ShownTimes) -> Line:
         (run.id, Style.PLAIN),
         (run.type, Style.PLAIN),
         outcome,
-        (brief(run.duration), Style.PLAIN),
-        (brief(run.lag), Style.PLAIN),
+        (phrases.brief(run.duration), Style.PLAIN),
+        (phrases.brief(run.lag), Style.PLAIN),
         (str(run.attempt), Style.PLAIN),
         (str(run.fence), Style.PLAIN),
         (worker_name(run.worker), Style.QUIET),
@@ -410,7 +401,7 @@ def _named(action: Action) -> str:
     """The items of an action, some of them by name."""
     if not action.count:
         return "the board"
-    return some(action.ids, FEW_ITEMS, total=action.count)
+    return phrases.some(action.ids, FEW_ITEMS, total=action.count)
 
 
 def worker_cells(member: Member, times: ShownTimes) -> Line:
@@ -439,7 +430,10 @@ def leader_cells(status: ItemStatus, times: ShownTimes) -> Line:
         times.past(since),
         (str(item.fence), Style.PLAIN),
         (item.type, Style.PLAIN),
-        (last_seen(lock.age) if lock else NOTHING, Style.LOST if status.stale else Style.PLAIN),
+        (
+            phrases.last_seen(lock.age) if lock else NOTHING,
+            Style.LOST if status.stale else Style.PLAIN,
+        ),
     )
 
 
@@ -454,7 +448,7 @@ def group_cells(group: GroupLeases) -> Line:
         (f"{held:,}", Style.GOOD if held == len(group.partitions) else Style.LATE),
         (str(len(counts)), Style.PLAIN),
         (each or NOTHING, Style.PLAIN),
-        (span(group.lease.total_seconds()), Style.QUIET),
+        (phrases.span(group.lease.total_seconds()), Style.QUIET),
         _free_cell(group, group.free),
     )
 
@@ -462,7 +456,7 @@ def group_cells(group: GroupLeases) -> Line:
 def _free_cell(group: GroupLeases, free: timedelta) -> tuple[str, Style]:
     if not free:
         return NOTHING, Style.PLAIN
-    return span(free.total_seconds()), Style.BAD if free > group.lease else Style.LATE
+    return phrases.span(free.total_seconds()), Style.BAD if free > group.lease else Style.LATE
 
 
 def partition_cells(group: GroupLeases, partition: Partition) -> Line:
@@ -470,7 +464,7 @@ def partition_cells(group: GroupLeases, partition: Partition) -> Line:
     held = NOTHING
     if owner and item.start is not None:
         seconds = max((group.now - item.start).total_seconds(), 0.0)
-        held = _ahead(item.start, group.now) or span(seconds)
+        held = _ahead(item.start, group.now) or phrases.span(seconds)
     if owner:
         who = (worker_name(owner), Style.BUSY)
     elif partition.state in {PartitionState.FAILING, PartitionState.PAUSED}:
@@ -484,7 +478,7 @@ def partition_cells(group: GroupLeases, partition: Partition) -> Line:
         who,
         (held, Style.PLAIN),
         (str(item.fence), Style.QUIET),
-        (last_seen(partition.lock.age) if partition.lock else NOTHING, Style.PLAIN),
+        (phrases.last_seen(partition.lock.age) if partition.lock else NOTHING, Style.PLAIN),
         (item.checkpoint or NOTHING, Style.PLAIN),
         (last_move(partition) or NOTHING, Style.QUIET),
     )
@@ -492,6 +486,8 @@ def partition_cells(group: GroupLeases, partition: Partition) -> Line:
 
 def leases_summary(group: GroupLeases) -> str:
     held = sum(group.counts)
-    workers = plural(len(group.counts), "worker")
-    free = f", free for {span(group.free.total_seconds())}" if group.free else ""
-    return f"{held:,} of {plural(len(group.partitions), 'partition')} held by {workers}{free}"
+    workers = phrases.plural(len(group.counts), "worker")
+    free = f", free for {phrases.span(group.free.total_seconds())}" if group.free else ""
+    return (
+        f"{held:,} of {phrases.plural(len(group.partitions), 'partition')} held by {workers}{free}"
+    )

@@ -14,15 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from operator import attrgetter
 
-from blackboard.doctor.diagnosis import (
-    COMPARED,
-    BadCaseRow,
-    Case,
-    Finding,
-    LastRun,
-    Unreadable,
-    judged_in,
-)
+from blackboard.doctor import diagnosis
 from blackboard.model import VERSION, Item, Lock, Run, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
@@ -36,7 +28,7 @@ LOOKS = 5
 NAMELESS = "does not say which item it is of: it is damaged, or of another program"
 FAMILIES = (keys.ITEM, keys.LOCK, keys.NEXT, keys.RUN)
 """The families of rows in a shard; the row of a pause has none."""
-_said = attrgetter("id", "born", *COMPARED)
+_said = attrgetter("id", "born", *diagnosis.COMPARED)
 """Returns what a token has to say as its item does."""
 
 
@@ -70,20 +62,20 @@ class Shard:
     def __init__(self, board: BoardTable, number: int) -> None:
         self._board = board
         self.number = number
-        self._left: dict[str, Lock | LastRun | int] = {}
+        self._left: dict[str, Lock | diagnosis.LastRun | int] = {}
         """By key what no item was found for: locks, the newest run of each id under the fence 0,
         and digests of tokens."""
         self.doubtful: dict[str, set[str]] = {}
         """Ids with a row that cannot be judged, or that does not agree with another; and the keys
         of such tokens."""
-        self.foreign: list[Finding] = []
+        self.foreign: list[diagnosis.Finding] = []
         """Findings about rows that belong to no id."""
         self.rows = Counter[str]()
         """How many rows there are of each family."""
         self.paused = False
         """Whether the shard has the row of a board that is paused."""
 
-    async def cases(self, request: Examination) -> AsyncIterator[tuple[Case, Item]]:
+    async def cases(self, request: Examination) -> AsyncIterator[tuple[diagnosis.Case, Item]]:
         """The items that can be read, each with a case of those of its rows that agree with it.
         After the last one `doubtful` has all ids with a row that is left over.
         """
@@ -115,7 +107,7 @@ class Shard:
         self.rows[f"{row.key.partition(':')[0]}:"] += 1
         try:
             record = _record_in(self._board, row)
-        except Unreadable:
+        except diagnosis.Unreadable:
             self.doubt(row.key)
             return None
         match record:
@@ -126,25 +118,25 @@ class Shard:
             case Token():
                 self._left[row.key] = hash(_said(record))
             case Run():
-                self._left.setdefault(keys.run_key(record.id, 0), LastRun.of(record))
+                self._left.setdefault(keys.run_key(record.id, 0), diagnosis.LastRun.of(record))
         return None
 
-    def _case_of(self, item: Item) -> Case:
+    def _case_of(self, item: Item) -> diagnosis.Case:
         lock = self._left.pop(keys.lock_key(item.id), None)
         newest = self._left.pop(keys.run_key(item.id, 0), None)
         key, tokens = keys.next_key(item.ready, item.id), dict[str, Token]()
         if item.waits and self._left.get(key) == hash(_said(item)):
             del self._left[key]
             tokens[key] = token_of(item)
-        return Case(
+        return diagnosis.Case(
             part=keys.encode_id(item.id),
             id=item.id,
             shard=self.number,
             item=item,
             lock=lock if isinstance(lock, Lock) else None,
             tokens=tokens,
-            newest=newest if isinstance(newest, LastRun) else None,
-            highest=newest.fence if isinstance(newest, LastRun) else 0,
+            newest=newest if isinstance(newest, diagnosis.LastRun) else None,
+            highest=newest.fence if isinstance(newest, diagnosis.LastRun) else 0,
         )
 
     def _add_pause(self, row: Row) -> None:
@@ -155,25 +147,27 @@ class Shard:
                 "cannot be read: the board is paused, by whom and why is lost "
                 "(`blackboard resume --board` ends it)"
             )
-            self.foreign.append(Finding(code="D7", subject=subject, problem=problem, grave=False))
+            self.foreign.append(
+                diagnosis.Finding(code="D7", subject=subject, problem=problem, grave=False)
+            )
 
     def _add_foreign(self, row: Row) -> None:
         in_the_way = keys.LOCK < row.key < keys.end_of(keys.NEXT)
         means = "each walk reads it" if in_the_way else "nothing reads it"
         problem = f"no row of {self._board.shard(self.number)} has such a key: {means} (delete it)"
-        finding = Finding(code="D9", subject=row.key, problem=problem, grave=in_the_way)
+        finding = diagnosis.Finding(code="D9", subject=row.key, problem=problem, grave=in_the_way)
         self.foreign.append(finding)
 
 
 async def look(
     board: BoardTable, shard: int, part: str, tokens: Collection[str], request: Examination
-) -> Case | None:
+) -> diagnosis.Case | None:
     """The rows of an id, as it stands in keys, at one moment; `tokens` are keys of its tokens
     beside the one that the item names. None when the item keeps changing, as healthy ones do.
     """
     partition, item_key = board.shard(shard), f"{keys.ITEM}{part}"
     for _ in range(LOOKS):
-        case = Case(part=part, id=part, shard=shard)
+        case = diagnosis.Case(part=part, id=part, shard=shard)
         first = await read(board.table, partition, item_key)
         if first is not None:
             case = _with(board, case, first)
@@ -193,7 +187,7 @@ async def look(
     return None
 
 
-def _with(board: BoardTable, case: Case, row: Row) -> Case:
+def _with(board: BoardTable, case: diagnosis.Case, row: Row) -> diagnosis.Case:
     """The case with one more of its rows, whatever the columns of that say."""
     item_id = row.data.get("item")
     if isinstance(item_id, str) and keys.encode_id(item_id) == case.part:
@@ -203,8 +197,8 @@ def _with(board: BoardTable, case: Case, row: Row) -> Case:
         case = replace(case, highest=max(case.highest, keys.fence_in(row.key) or 0))
     try:
         record = _record_in(board, row)
-    except Unreadable as trouble:
-        bad = BadCaseRow(
+    except diagnosis.Unreadable as trouble:
+        bad = diagnosis.BadCaseRow(
             etag=row.etag,
             code=trouble.code,
             problem=trouble.problem,
@@ -220,23 +214,23 @@ def _with(board: BoardTable, case: Case, row: Row) -> Case:
         case Token():
             return replace(case, tokens={**case.tokens, row.key: record})
         case Run():
-            return replace(case, newest=case.newest or LastRun.of(record))
+            return replace(case, newest=case.newest or diagnosis.LastRun.of(record))
 
 
 def _record_in(board: BoardTable, row: Row) -> Item | Lock | Token | Run:
     """The record in a row of an item. Raises Unreadable."""
     if version_of(row.data) <= VERSION:
         if not isinstance(row.data.get("item"), str):
-            raise Unreadable("D9", NAMELESS)
+            raise diagnosis.Unreadable("D9", NAMELESS)
         if row.key.startswith(keys.RUN) and not keys.fence_in(row.key):
-            raise Unreadable("D9", "no run has such a fence")
+            raise diagnosis.Unreadable("D9", "no run has such a fence")
     if row.key.startswith(keys.ITEM):
-        return judged_in(Item, row)
+        return diagnosis.judged_in(Item, row)
     if row.key.startswith(keys.LOCK):
-        return judged_in(Lock, row, age=board.table.age(row))
+        return diagnosis.judged_in(Lock, row, age=board.table.age(row))
     if row.key.startswith(keys.NEXT):
-        return judged_in(Token, row)
-    return judged_in(Run, row)
+        return diagnosis.judged_in(Token, row)
+    return diagnosis.judged_in(Run, row)
 
 
 def _part(key: str) -> str:

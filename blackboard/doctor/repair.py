@@ -20,15 +20,7 @@ is an item that has a lock or a token of a newer version. A row that cannot be r
 of its item from repair only if it is the item itself, or a lock that may be held.
 """
 
-from blackboard.doctor.diagnosis import (
-    Bounds,
-    Case,
-    differences,
-    has_lease,
-    is_astray,
-    may_be_held,
-    speaks_for,
-)
+from blackboard.doctor import diagnosis
 from blackboard.model import Item, Lock, State, one_more, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import changed_columns, insert_next
@@ -37,13 +29,13 @@ from blackboard.rules.transitions import brought_back
 from blackboard.table import Delete, Merge, Op, Replace
 
 
-def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
+def repair_ops(case: diagnosis.Case, bounds: diagnosis.Bounds) -> list[Op]:
     """The batch that repairs a case; empty when nothing can be repaired."""
     if case.is_sealed:
         return []
     if case.item is None:
         return _without_item(case)
-    if is_astray(case, bounds) or may_be_held(case, bounds):
+    if diagnosis.is_astray(case, bounds) or diagnosis.may_be_held(case, bounds):
         return []
     kept = case.lock if case.lock is not None and may_live(case.lock, case.item) else None
     after = _following(case.item, kept) if kept else _freed(case, case.item, bounds)
@@ -61,7 +53,7 @@ def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
 def may_live(lock: Lock, item: Item) -> bool:
     """Whether the holder of a lock may still be at work, and under a valid fence."""
     is_of_it = lock.born == item.born and lock.fence >= item.fence
-    return item.state is not State.REMOVED and is_of_it and has_lease(lock)
+    return item.state is not State.REMOVED and is_of_it and diagnosis.has_lease(lock)
 
 
 def _following(item: Item, lock: Lock) -> Item:
@@ -71,7 +63,7 @@ def _following(item: Item, lock: Lock) -> Item:
     return replace(item, running=True, owner=lock.owner, fence=lock.fence, start=lock.since)
 
 
-def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
+def _freed(case: diagnosis.Case, item: Item, bounds: diagnosis.Bounds) -> Item:
     """The item without a lock, planned by the present time. Its fence rises above that of the lock
     that is taken away.
     """
@@ -80,14 +72,14 @@ def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
         fence = one_more(case.lock.fence)
     after = replace(item, running=False, fence=max(fence, case.highest))
     run = case.newest
-    if run is not None and speaks_for(run, case, item):
+    if run is not None and diagnosis.speaks_for(run, case, item):
         after = replace(after, outcome=run.outcome, stop=run.stop)
     if bounds.planning is None or item.state is State.REMOVED:
         return after
     return brought_back(after, bounds.planning, now=bounds.now)
 
 
-def _token_ops(case: Case, after: Item) -> list[Op]:
+def _token_ops(case: diagnosis.Case, after: Item) -> list[Op]:
     others = dict(case.etags)
     ops: list[Op] = []
     if after.waits:
@@ -95,12 +87,12 @@ def _token_ops(case: Case, after: Item) -> list[Op]:
         etag, token = others.pop(named.key, None), case.tokens.get(named.key)
         if etag is None:
             ops.append(named)
-        elif token is None or token.born != after.born or differences(token, after):
+        elif token is None or token.born != after.born or diagnosis.differences(token, after):
             ops.append(Replace(named.key, named.data, etag))
     return ops + [Delete(key, etag) for key, etag in others.items()]
 
 
-def _without_item(case: Case) -> list[Op]:
+def _without_item(case: diagnosis.Case) -> list[Op]:
     ops: list[Op] = [Delete(key, etag) for key, etag in case.etags.items()]
     if (lock := case.lock or case.bad_lock) is not None:
         ops.append(Delete(f"{keys.LOCK}{case.part}", lock.etag))

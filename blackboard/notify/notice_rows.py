@@ -32,15 +32,8 @@ from blackboard.errors import BadRow
 from blackboard.model import LONG_AGO, VERSION
 from blackboard.notify.notices import Notice
 from blackboard.notify.settings import NoticeKind
+from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable, Pause
-from blackboard.protocol.keys import (
-    NOTICE,
-    NOTICES_LOOKED,
-    end_of,
-    notice_key,
-    notices_partition,
-    notices_range,
-)
 from blackboard.protocol.rows import version_of
 
 TRIES = 5
@@ -111,8 +104,8 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
     """Write that the notice is being sent. The etag of the row; None: it was sent, or another
     worker is sending it. Raises what a store raises when it does not answer.
     """
-    partition = notices_partition(board.name)
-    key = notice_key(notice.id, notice.event.value)
+    partition = keys.notices_partition(board.name)
+    key = keys.notice_key(notice.id, notice.event.value)
     nonce, now = board.chance.nonce(), await board.table.now()
     for _ in range(TRIES):
         stored = await table.read(board.table, partition, key)
@@ -147,8 +140,8 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
 
 async def settle(board: BoardTable, notice: Notice, etag: table.Etag, *, accepted: bool) -> None:
     """Write what became of a notice. If this is lost, it is sent once more."""
-    partition = notices_partition(board.name)
-    key = notice_key(notice.id, notice.event.value)
+    partition = keys.notices_partition(board.name)
+    key = keys.notice_key(notice.id, notice.event.value)
     data: dict[str, table.Value] = (
         {"state": ACCEPTED, "heard": True} if accepted else {"state": UNSENT}
     )
@@ -169,7 +162,7 @@ async def end(board: BoardTable, item_id: str) -> bool:
     """Delete the rows that the recovery of an item ends. Whether this call did, and a notice of
     theirs was accepted or may be.
     """
-    partition, (first, last) = notices_partition(board.name), notices_range(item_id)
+    partition, (first, last) = keys.notices_partition(board.name), keys.notices_range(item_id)
     was_heard = was_asked = False
     for _ in range(TRIES):
         stored = [
@@ -195,15 +188,15 @@ async def end(board: BoardTable, item_id: str) -> bool:
 
 async def may_look(board: BoardTable) -> bool:
     """Whether it is time to look after the rows, and for this worker."""
-    partition = notices_partition(board.name)
-    row = await table.read(board.table, partition, NOTICES_LOOKED)
+    partition = keys.notices_partition(board.name)
+    row = await table.read(board.table, partition, keys.NOTICES_LOOKED)
     data: dict[str, table.Value] = {"at": await board.table.now(), "version": VERSION}
     if row is None:
-        write: table.Insert | table.Replace = table.Insert(NOTICES_LOOKED, data)
+        write: table.Insert | table.Replace = table.Insert(keys.NOTICES_LOOKED, data)
     elif board.table.age(row) < HANDOVER or version_of(row.data) > VERSION:
         return False
     else:
-        write = table.Replace(NOTICES_LOOKED, data, row.etag)
+        write = table.Replace(keys.NOTICES_LOOKED, data, row.etag)
     try:
         await board.table.commit(partition, [write])
     except (table.Conflict, table.Unknown):
@@ -215,7 +208,9 @@ async def notice_rows(board: BoardTable) -> AsyncIterator[NoticeRow]:
     """The rows of all items, but those of a newer version, and those that do not say whose they
     are.
     """
-    async for stored in board.table.scan(notices_partition(board.name), NOTICE, end_of(NOTICE)):
+    async for stored in board.table.scan(
+        keys.notices_partition(board.name), keys.NOTICE, keys.end_of(keys.NOTICE)
+    ):
         row = notice_row_of(board, stored)
         if row.id and row.version <= VERSION:
             yield row
@@ -225,7 +220,7 @@ async def forget_removed(board: BoardTable, *, pause: Pause) -> int:
     """Delete the rows of items that were removed; their number. A row that was written since it was
     read stays: it is of a new life of the id.
     """
-    forgotten, partition = 0, notices_partition(board.name)
+    forgotten, partition = 0, keys.notices_partition(board.name)
     async for row in notice_rows(board):
         await pause()
         with suppress(BadRow, table.Conflict, table.Unknown):

@@ -54,18 +54,9 @@ from blackboard.protocol.groups import ELECTION_EVERY, LONGEST_ELECTION_LEASE, c
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
+from blackboard.rules import election
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import Move, decide_lock, decide_token
-from blackboard.rules.election import (
-    Candidacy,
-    ElectionKind,
-    ElectionTimes,
-    Event,
-    Looked,
-    Received,
-    Undelivered,
-    step,
-)
 from blackboard.rules.next_run import is_ahead
 from blackboard.runners.signals import LoopSignal
 from blackboard.schedule.times import duration_of, format_duration
@@ -160,11 +151,11 @@ class Election:
         """The candidate, as `blackboard leader` and the history name it."""
         self._main = board
         self._clock = board.clock
-        self._state = Candidacy(
+        self._state = election.Candidacy(
             kind=self.kind,
             id=self.name,
             me=Identifier(_checked_rank(rank, self.kind), self.owner),
-            times=ElectionTimes(lease=self.lease.total_seconds()),
+            times=election.ElectionTimes(lease=self.lease.total_seconds()),
             preempt=preempt,
         )
         self._stand = False
@@ -224,7 +215,7 @@ class Election:
         self._check_board()
         self._board = await leaders.open_elections(self._main, create=True)
         await self._added()
-        if self.kind is not ElectionKind.MUTEX:
+        if self.kind is not election.ElectionKind.MUTEX:
             with suppress(TableError):  # the coordinator deletes it, too
                 await mail.forget_old(self._board)
         now = await self._board.table.now()
@@ -285,7 +276,7 @@ class Election:
         await asyncio.wait([self._working], timeout=self._patience)
         self._working.cancel()
         await asyncio.wait([self._working])
-        if self.kind is not ElectionKind.MUTEX:
+        if self.kind is not election.ElectionKind.MUTEX:
             with suppress(TableError, TimeoutError):
                 async with asyncio.timeout(self._state.times.check):
                     await forget(self._board, self.owner)
@@ -360,12 +351,12 @@ class Election:
         self._others, self._hurries = None, False
         if (term := self._term) is not None:  # over by itself from one look to the next
             await self._renew(term)
-        if self.kind is not ElectionKind.MUTEX:
+        if self.kind is not election.ElectionKind.MUTEX:
             await self._exchange()
         if not self.is_leader:
             await self._compete()
             return
-        await self._step(Looked(others=self._state.others, leader=self._state.me))
+        await self._step(election.Looked(others=self._state.others, leader=self._state.me))
         if not self._stand:
             await self._resign()
 
@@ -381,12 +372,12 @@ class Election:
                 await self._found_own(row)
                 return
         owner, leader, others = self._leader_of(row), None, self._state.others
-        has_ranks = self.kind is not ElectionKind.MUTEX
+        has_ranks = self.kind is not election.ElectionKind.MUTEX
         if has_ranks and (owner is None or owner not in self._ranks):
             others = await self._candidates()
         if owner is not None:
             leader = Identifier(self._ranks.get(owner, self._state.me.rank), owner)
-        await self._step(Looked(others=others, leader=leader))
+        await self._step(election.Looked(others=others, leader=leader))
         if self._stand and leader is None and not self._leaving.is_set():
             await self._take(row)
         self._hurries = has_ranks and not self.is_leader and (leader is None or self._stand)
@@ -421,12 +412,12 @@ class Election:
             self._state = replace(self._state, others=await self._candidates())
         for message in messages:
             if message.id == self.name:
-                await self._step(Received(message))
+                await self._step(election.Received(message))
         for key, (message, late) in tuple(self._unfetched.items()):
             if now >= late:
                 del self._unfetched[key]
                 if await mail.take_back(self._board, key):
-                    await self._step(Undelivered(message))
+                    await self._step(election.Undelivered(message))
 
     async def _candidates(self) -> tuple[Identifier, ...]:
         """All other candidates that have announced themselves within a lease."""
@@ -441,13 +432,13 @@ class Election:
             self._ranks = {worker.owner: worker.rank for worker in candidates}
         return self._others
 
-    async def _step(self, event: Event) -> None:
-        done = step(self._state, event, now=self._clock.monotonic())
+    async def _step(self, event: election.Event) -> None:
+        done = election.step(self._state, event, now=self._clock.monotonic())
         self._state, self._stand = done.after, done.stand
         if not done.sends:
             return
         for key, message in (await mail.send(self._board, done.sends)).items():
-            if self.kind is ElectionKind.RING and message.kind is MessageKind.ELECTION:
+            if self.kind is election.ElectionKind.RING and message.kind is MessageKind.ELECTION:
                 late = self._clock.monotonic() + self._state.times.answer
                 self._unfetched[key] = (message, late)
 
@@ -517,7 +508,7 @@ class Election:
         """Lets checks follow this lease from now on, as far as an election may have it."""
         shortest = SHORTEST_LEASE.total_seconds()
         longest = LONGEST_ELECTION_LEASE.total_seconds()
-        times = ElectionTimes(lease=min(max(shortest, lease), longest))
+        times = election.ElectionTimes(lease=min(max(shortest, lease), longest))
         self._state = replace(self._state, times=times)
 
     async def _renew(self, term: Term) -> None:
@@ -564,11 +555,11 @@ class Election:
 # ---- arguments, checked
 
 
-def _checked_kind(kind: str) -> ElectionKind:
+def _checked_kind(kind: str) -> election.ElectionKind:
     try:
-        return ElectionKind(kind)
+        return election.ElectionKind(kind)
     except ValueError:
-        kinds = ", ".join(each.value for each in ElectionKind)
+        kinds = ", ".join(each.value for each in election.ElectionKind)
         raise BadInput("kind", f"there is no kind {kind!r}", f"one of {kinds}") from None
 
 
@@ -578,9 +569,9 @@ def _checked_lease(lease: str | float | timedelta) -> timedelta:
     return checked
 
 
-def _checked_rank(rank: int, kind: ElectionKind) -> int:
+def _checked_rank(rank: int, kind: election.ElectionKind) -> int:
     if type(rank) is not int or not 0 <= rank <= HIGHEST_RANK:
         raise BadInput("rank", f"{rank!r} is out of range", f"0 to {HIGHEST_RANK}")
-    if rank and kind is ElectionKind.MUTEX:
+    if rank and kind is election.ElectionKind.MUTEX:
         raise BadInput("rank", "a mutex has no ranks: the first leads", 'kind="bully" or "ring"')
     return rank

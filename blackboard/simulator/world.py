@@ -18,16 +18,9 @@ from blackboard.settings import resolver
 from blackboard.simulator.changes import AppliedChange, Saved, Shadows, saved_in
 from blackboard.simulator.faults import FaultInjector, Operators
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
+from blackboard.simulator.invariants import rows
 from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
 from blackboard.simulator.invariants.requests import OperatorChanges, RequestedRuns
-from blackboard.simulator.invariants.rows import (
-    Etags,
-    History,
-    Locks,
-    Versions,
-    check_deleted,
-    check_whole,
-)
 from blackboard.simulator.invariants.runs import Checkpoints, HandlerInvariants, LimitInvariants
 from blackboard.simulator.invariants.transitions import ClaimedSlots, CutShort, Transitions
 from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
@@ -141,19 +134,19 @@ class World:
         )
         cut_short = CutShort(scenario.shared_ids)
         self._of_batches: list[Callable[[AppliedBatch], None]] = [
-            Etags(),
-            Versions(),
+            rows.Etags(),
+            rows.Versions(),
             self._refusals.written,
             self._limits.written,
         ]
         """Called with every batch that was applied, before its changes."""
         self._of_changes: list[Callable[[AppliedChange], None]] = [
             RequestedRuns(),
-            check_whole,
-            check_deleted,
-            Locks(),
+            rows.check_whole,
+            rows.check_deleted,
+            rows.Locks(),
             self._checkpoints,
-            History(settings_of),
+            rows.History(settings_of),
             ClaimedSlots(settings_of),
             Transitions(settings_of, cut_short.holds, scenario.shared_ids),
             OperatorChanges(settings_of, cut_short.holds),

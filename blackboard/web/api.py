@@ -26,14 +26,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blackboard import __version__
+from blackboard.display import sharing
 from blackboard.display.health import coordinator_record, worker_count
 from blackboard.display.queries import RunQuery
-from blackboard.display.sharing import (
-    election_record,
-    group_record,
-    read_leaders,
-    unreadable_election,
-)
 from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
 from blackboard.inputs import check_keys
 from blackboard.protocol.actions import actions
@@ -51,24 +46,12 @@ from blackboard.records import (
     worker_record,
 )
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.web import shapes
+from blackboard.web import refusals, shapes
 from blackboard.web.actions import do
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.health import LARGEST_EXAMINED, examined
 from blackboard.web.openapi import JSON_TYPE, Operation, description
 from blackboard.web.pages import next_times
-from blackboard.web.refusals import (
-    API,
-    REFUSED,
-    NotAllowed,
-    WrongType,
-    body_of,
-    client_gone,
-    json_answer,
-    refusal,
-    retry_after,
-    root_of,
-)
 from blackboard.web.runs import cursor_in, page_of
 from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
@@ -121,7 +104,7 @@ async def _shown(site: Site, item_id: str) -> BoardItem:
 async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:
     await _fresh(site)
     snapshot = site.snapshot
-    elections = await read_leaders(site.board)
+    elections = await sharing.read_leaders(site.board)
     return shapes.BoardAnswer(
         board=site.board.name,
         store=site.store,
@@ -216,14 +199,14 @@ async def _workers(site: Site, request: Request, query: shapes.NoQuery) -> shape
 
 async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeasesAnswer:
     return shapes.LeasesAnswer(
-        groups=[group_record(group) for group in await read_groups(site.board)]
+        groups=[sharing.group_record(group) for group in await read_groups(site.board)]
     )
 
 
 async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:
-    elections = await read_leaders(site.board)
-    shown = [election_record(status, elections.now) for status in elections.statuses]
-    shown += map(unreadable_election, elections.unreadable)
+    elections = await sharing.read_leaders(site.board)
+    shown = [sharing.election_record(status, elections.now) for status in elections.statuses]
+    shown += map(sharing.unreadable_election, elections.unreadable)
     return shapes.LeadersAnswer(elections=shown, problem=elections.trouble or None)
 
 
@@ -250,7 +233,7 @@ async def _actions(
 
 
 async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
-    root = f"{root_of(request.scope)}{API}{VERSION}"
+    root = f"{refusals.root_of(request.scope)}{refusals.API}{VERSION}"
     return description(OPERATIONS, root=root, board=site.board.name)
 
 
@@ -325,9 +308,9 @@ def api_app(site: Site) -> Starlette:
             for path, methods in by_path.items()
         ],
         exception_handlers={
-            **{kind: _refuses(status) for kind, (status, _) in REFUSED.items()},
-            WrongType: _refuses(415),
-            ClientDisconnect: client_gone,
+            **{kind: _refuses(status) for kind, (status, _) in refusals.REFUSED.items()},
+            refusals.WrongType: _refuses(415),
+            ClientDisconnect: refusals.client_gone,
             HTTPException: _of_http,
             Exception: _fails,
         },
@@ -340,13 +323,13 @@ async def _answer(site: Site, methods: dict[str, Operation], request: Request) -
     operation = methods["GET" if request.method == "HEAD" else request.method]
     if operation.has_body:
         if not site.access.operator:
-            raise NotAllowed(
+            raise refusals.NotAllowed(
                 "this board is read-only: `blackboard serve --operator` allows changes"
             )
         decoded = await _body(request, operation.request)
     else:
         decoded = _query(request, operation.request)
-    return json_answer(await operation.act(site, request, decoded))
+    return refusals.json_answer(await operation.act(site, request, decoded))
 
 
 def _query(request: Request, struct: Any) -> Any:
@@ -370,7 +353,7 @@ def _query(request: Request, struct: Any) -> Any:
 async def _body(request: Request, struct: Any) -> Any:
     """The body of a request. Raises BadInput."""
     remedy = f"at most {LONGEST_BODY:,} bytes"
-    body = await body_of(request, JSON_TYPE, most=LONGEST_BODY, remedy=remedy)
+    body = await refusals.body_of(request, JSON_TYPE, most=LONGEST_BODY, remedy=remedy)
     try:
         decoded = msgspec.json.decode(body, type=struct)
         check_keys(body, "body")
@@ -403,9 +386,9 @@ def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]
     async def answer(request: Request, problem: Exception) -> Response:
         if isinstance(problem, BadInput):
             remedy = REMEDIES.get(type(problem), problem.remedy)
-            return refusal(status, problem.problem, field=problem.field, remedy=remedy)
-        headers = retry_after(problem) if status == 503 else None
-        return refusal(status, str(problem), headers=headers)
+            return refusals.refusal(status, problem.problem, field=problem.field, remedy=remedy)
+        headers = refusals.retry_after(problem) if status == 503 else None
+        return refusals.refusal(status, str(problem), headers=headers)
 
     return answer
 
@@ -414,14 +397,14 @@ async def _of_http(request: Request, problem: Exception) -> Response:
     """No such path, or no such method of a path."""
     assert isinstance(problem, HTTPException)
     if problem.status_code == 404:
-        remedy = f"see {root_of(request.scope)}{API}{VERSION}/openapi.json"
-        return refusal(404, "there is no such address", remedy=remedy)
+        remedy = f"see {refusals.root_of(request.scope)}{refusals.API}{VERSION}/openapi.json"
+        return refusals.refusal(404, "there is no such address", remedy=remedy)
     allowed = (problem.headers or {}).get("Allow", "")
     remedy = f"one of {allowed}" if allowed else ""
     text = f"{request.method} is not answered here" if allowed else problem.detail
-    return refusal(problem.status_code, text, remedy=remedy, headers=problem.headers)
+    return refusals.refusal(problem.status_code, text, remedy=remedy, headers=problem.headers)
 
 
 async def _fails(request: Request, problem: Exception) -> Response:
     """A fault of this program: the log has it."""
-    return refusal(500, "an error of the server", remedy="see the log of the server")
+    return refusals.refusal(500, "an error of the server", remedy="see the log of the server")

@@ -24,7 +24,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.status import CURRENT, counts_of
 from blackboard.settings import Settings
 from blackboard.table import Replaced, TableError
-from blackboard.web import actions, health, pages, runs
+from blackboard.web import actions, health, pages, refusals, runs
 from blackboard.web.access import (
     LONGEST_VISITOR,
     TOKEN_VARIABLE,
@@ -36,17 +36,6 @@ from blackboard.web.access import (
 from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
-from blackboard.web.refusals import (
-    API,
-    REFUSED,
-    client_gone,
-    is_api,
-    path_of,
-    query_of,
-    refusal,
-    retry_after,
-    root_of,
-)
 from blackboard.web.site import PageFunction, Signature, Site, WebPage, is_live, trouble_page
 from blackboard.web.snapshot import Snapshot
 
@@ -108,9 +97,9 @@ def web_app(
     app = Starlette(
         routes=routes,
         exception_handlers={
-            **{kind: _trouble(site, *about) for kind, about in REFUSED.items()},
-            ClientDisconnect: client_gone,
-            404: _trouble(site, *REFUSED[Missing]),
+            **{kind: _trouble(site, *about) for kind, about in refusals.REFUSED.items()},
+            ClientDisconnect: refusals.client_gone,
+            404: _trouble(site, *refusals.REFUSED[Missing]),
         },
     )
     app.router.redirect_slashes = False
@@ -134,7 +123,7 @@ def _routes(site: Site, bulk: actions.BulkChanges, fragments: Fragments) -> list
         Route("/healthz", partial(_healthz, site)),
         Route("/readyz", partial(_readyz, site)),
         Route("/metrics", partial(_metrics, site)),
-        Mount(API, api_app(site)),
+        Mount(refusals.API, api_app(site)),
         Mount("/static", StaticFiles(directory=str(files("blackboard.web") / "static"))),
     ]
 
@@ -170,7 +159,7 @@ def _page_routes(
     async def whole(request: Request) -> Response:
         web_page = await page(site, request)
         has_stream = signature is not None and is_live(request)
-        live_path = f"{root_of(request.scope)}/live/{name}{query_of(request)}"
+        live_path = f"{refusals.root_of(request.scope)}/live/{name}{refusals.query_of(request)}"
         return site.answer(request, web_page, stream=live_path if has_stream else "")
 
     routes = [Route(whole_path, whole)]
@@ -192,7 +181,7 @@ def _trouble(
         item_id = getattr(request.state, "item_id", "") if status != 404 else ""
         page = trouble_page(text or title, title=title, status=status, item_id=item_id)
         answer = site.answer(request, page)
-        answer.headers.update(retry_after(problem) if status == 503 else {})
+        answer.headers.update(refusals.retry_after(problem) if status == 503 else {})
         return answer
 
     return answer
@@ -204,12 +193,16 @@ def _trouble(
 def _unknown(site: Site, request: Request) -> Response:
     """The answer to a request without a visitor: the page to sign in, or a refusal."""
     headers = {"www-authenticate": "Bearer"} if site.access.token else {}
-    if is_api(request.scope):
-        return refusal(401, "sign in first", remedy=SIGN_IN, headers=headers)
+    if refusals.is_api(request.scope):
+        return refusals.refusal(401, "sign in first", remedy=SIGN_IN, headers=headers)
     accepts = request.headers.get("accept", "")
     if not site.access.token or "text/html" not in accepts or request.method not in {"GET", "HEAD"}:
         return PlainTextResponse("blackboard: sign in first\n", 401, headers)
-    page = _login(back=f"{path_of(request.scope)}{query_of(request)}", problem="", status=401)
+    page = _login(
+        back=f"{refusals.path_of(request.scope)}{refusals.query_of(request)}",
+        problem="",
+        status=401,
+    )
     answer = site.answer(request, page)
     answer.headers.update(headers)
     return answer
@@ -222,7 +215,7 @@ def _login(*, back: str, problem: str, status: int) -> WebPage:
 
 async def _sign_out(site: Site, request: Request) -> Response:
     form = await actions.read_form(request)
-    answer = RedirectResponse(f"{root_of(request.scope)}/login", 303)
+    answer = RedirectResponse(f"{refusals.root_of(request.scope)}/login", 303)
     if site.is_form_ours(request, form.get("csrf", "")):
         site.sessions.end(site.session(request))
         site.set_cookie(request, answer, "")
@@ -230,7 +223,7 @@ async def _sign_out(site: Site, request: Request) -> Response:
 
 
 async def _sign_in(site: Site, request: Request) -> Response:
-    root = root_of(request.scope)
+    root = refusals.root_of(request.scope)
     if request.method != "POST":
         if visitor_of(request) is not None:
             return RedirectResponse(f"{root}/", 303)
@@ -280,7 +273,7 @@ async def _readyz(site: Site, request: Request) -> Response:
         await site.shared(BoardTable.check_shards, site.board, at_least=READY_LASTS)
     except (BlackboardError, TableError) as problem:
         why = "the board cannot be read" if visitor_of(request) is None else problem
-        return PlainTextResponse(f"store: {why}\n", 503, retry_after(problem))
+        return PlainTextResponse(f"store: {why}\n", 503, refusals.retry_after(problem))
     return PlainTextResponse("ready\n")
 
 
@@ -289,7 +282,7 @@ async def _metrics(site: Site, request: Request) -> Response:
     try:
         read_at, overview = await site.shared(_figures, site, at_least=FIGURES_LAST)
     except (BlackboardError, TableError) as problem:
-        return PlainTextResponse(f"store: {problem}\n", 503, retry_after(problem))
+        return PlainTextResponse(f"store: {problem}\n", 503, refusals.retry_after(problem))
     overview = replace(overview, age=overview.age + site.board.clock.monotonic() - read_at)
     accepted = request.headers.get("accept", "")
     exposition = metrics.exposition(board_metrics(overview), accepted)

@@ -26,16 +26,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from blackboard import __version__
-from blackboard.display.columns import (
-    ShownTimes,
-    next_words,
-    outcome_cell,
-    percent,
-    run_outcome,
-    run_words,
-    style_of,
-    worker_name,
-)
+from blackboard.display import columns
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, iso, last_seen, span, stamp
@@ -130,16 +121,16 @@ class Site:
             "elapsed": elapsed_element,
             "wall": wall_text,
             "brief": brief,
-            "style": style_of,
-            "outcome": outcome_cell,
+            "style": columns.style_of,
+            "outcome": columns.outcome_cell,
             "progress": progress_of,
             "next_words": next_text,
-            "run_outcome": run_outcome,
-            "run_words": run_words,
+            "run_outcome": columns.run_outcome,
+            "run_words": columns.run_words,
             "last_seen": last_seen,
             "span": span,
             "shown": shown,
-            "worker": worker_name,
+            "worker": columns.worker_name,
             "json": json_text,
             "share": lambda value: "–" if value is None else f"{100 * value:.1f} %",
             "number": lambda value: f"{value:,}",
@@ -357,7 +348,9 @@ def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
 
 def next_text(status: ItemStatus) -> str:
     """When an item runs next, where that is not a time: "paused", "again"; "" where it is one."""
-    return "" if status.waiting else next_words(status, ShownTimes(status.item.ready))
+    return (
+        "" if status.waiting else columns.next_words(status, columns.ShownTimes(status.item.ready))
+    )
 
 
 def progress_of(status: ItemStatus) -> tuple[str, float | None]:
@@ -366,7 +359,7 @@ def progress_of(status: ItemStatus) -> tuple[str, float | None]:
     match progress:
         case [int() | float() as done, int() | float() as total] if total > 0:
             share = min(max(done / total, 0.0), 1.0)
-    return percent(progress), share
+    return columns.percent(progress), share
 
 
 def json_text(value: Any) -> str:
