@@ -148,7 +148,9 @@ def simulate_command(
     if items is None:
         board = asyncio.run(_read(session.with_defaults(), length))
     else:
-        board = _made_up(items, every=parse_duration(every or "8h", "every"), takes=length)
+        interval = parse_duration(every or "8h", "every")
+        made_up = synthetic(items, every=interval, takes=length, spread=True)
+        board = Simulable(items=made_up, runs=items * (HOUR / interval))
     scenario = Scenario(
         seed=seed,
         items=tuple(board.items),
@@ -195,11 +197,6 @@ def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
     if hours < DAY:
         note(f"a large board: {hours:g} h are simulated; --hours sets the time")
     return hours
-
-
-def _made_up(count: int, *, every: timedelta, takes: float | None) -> Simulable:
-    items = synthetic(count, every=every, takes=takes, spread=True)
-    return Simulable(items=items, runs=count * (HOUR / every))
 
 
 async def _read(session: Session, takes: float | None) -> Simulable:

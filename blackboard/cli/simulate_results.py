@@ -266,7 +266,7 @@ def view(simulated: Simulated) -> dict[str, Any]:
         "violation": violation
         and {
             "kind": violation.kind,
-            "what": violation.what,
+            "what": violation.problem,
             "item": violation.item,
             "at": figures.seconds,
         },

@@ -12,7 +12,7 @@ import shlex
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -116,14 +116,11 @@ class DemoFolder:
 
 def pages(today: date) -> dict[str, Page]:
     """The pages of the web server: every feed of every town."""
-    towns = zip(TOWNS, cycle(_STEPS), strict=False)
-    return dict(page for town, step in towns for page in _pages_of(town, step, today))
-
-
-def _pages_of(town: Town, step: float, today: date) -> Iterator[tuple[str, Page]]:
-    for number, feed in enumerate(feeds_of(town, today)):
-        delay = _QUICKEST + step * number
-        yield path_of(town, feed), Page(body=feed.body, kind=feed.kind, delay=delay)
+    return {
+        path_of(town, feed): Page(body=feed.body, kind=feed.kind, delay=_QUICKEST + step * number)
+        for town, step in zip(TOWNS, cycle(_STEPS), strict=False)
+        for number, feed in enumerate(feeds_of(town, today))
+    }
 
 
 def path_of(town: Town, feed: GroupCalendar) -> str:

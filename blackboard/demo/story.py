@@ -205,7 +205,8 @@ class _Story(Story):
         self._history(runs, board)
         self._records(board, town)
         self._files()
-        self._week(town, today)
+        self.output.title(f"The next days in {town}, and who announced what")
+        self.output.rows(week_in(self.folder.out / f"{town}.json", today=today))
         self.output.title("Three commands to try next")
         commands = ("show", f"log {town}", f"why {town}")
         self.output.lines(f"{program} {self.folder.options} {command}" for command in commands)
@@ -230,10 +231,6 @@ class _Story(Story):
                 f"""The broken feed affects no other: {town} has all of the others, and its report
                 has the error of {name}: "{problem}"."""
             )
-
-    def _week(self, town: str, today: date) -> None:
-        self.output.title(f"The next days in {town}, and who announced what")
-        self.output.rows(week_in(self.folder.out / f"{town}.json", today=today))
 
 
 def _in_full_swing(board: BoardStatus) -> bool:

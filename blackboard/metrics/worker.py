@@ -151,7 +151,8 @@ class WorkerMetrics:
             case events.StoreAway():
                 self._counters["store_away_reports"].inc()
             case events.StoreChanged(board=board, away=away):
-                self._is_away(board, away=away)
+                (self._boards_away.add if away else self._boards_away.discard)(board)
+                self._gauges["store_away"].set(bool(self._boards_away))
             case events.WorkerStarted():
                 self._begins(event)
             case _:
@@ -262,7 +263,3 @@ class WorkerMetrics:
             if kind != "total":
                 self._counters["store_requests"].labels(kind).inc(count)
         self._counters["cost_dollars"].inc(requests.get("total", 0) / MILLION * self._price)
-
-    def _is_away(self, board: str, *, away: bool) -> None:
-        (self._boards_away.add if away else self._boards_away.discard)(board)
-        self._gauges["store_away"].set(bool(self._boards_away))

@@ -142,11 +142,6 @@ class Notifier:
         is_end = event is NoticeKind.RECOVERED
         return any(route.channels and (is_end or event in route.on) for route in self.routes)
 
-    def _senders_for(self, notice: Notice) -> tuple[Route, tuple[NoticeSender, ...]]:
-        """Its route, and the senders of that."""
-        item = notice.id, notice.type, notice.labels
-        return next(line for line in self._routes if line[0].matches(*item))
-
     def on_event(self, event: BoardEvent) -> None:
         """Subscribed to the events of the worker."""
         match event:
@@ -273,7 +268,8 @@ class Notifier:
         if news is None:
             return
         etag = None
-        route, senders = self._senders_for(news)
+        item = news.id, news.type, news.labels
+        route, senders = next(line for line in self._routes if line[0].matches(*item))
         is_wanted = news.event in route.on
         since = self.board.clock.monotonic()
         if news.event is NoticeKind.RECOVERED:

@@ -121,8 +121,8 @@ class AppliedChange(Struct, frozen=True, kw_only=True):
         """The run that it writes into the history under the fence of a lock."""
         return next((run for run in self.recorded if run.fence == lock.fence), None)
 
-    def violation(self, kind: str, what: str) -> Violation:
-        return Violation(kind, what, item=self.id)
+    def violation(self, kind: str, problem: str) -> Violation:
+        return Violation(kind, problem, item=self.id)
 
     def of(self, record_type: type[ItemRecord]) -> Sequence[Touch]:
         return self.touches.get(record_type, ())

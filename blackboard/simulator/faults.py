@@ -106,7 +106,8 @@ class Operators:
                     emptied = "" if detail * 100 % 1 < EMPTYING else None
                     await edits.edit(board, item.id, lambda *_: spec, checkpoint=emptied)
                 case "run_now":
-                    await edits.run_now(board, item.id, once=own_params(sender, detail))
+                    own_params = {"request": sender.name} if detail < HALF else None
+                    await edits.run_now(board, item.id, once=own_params)
                 case "remove":
                     await edits.remove(board, item.id)
                 case _:
@@ -123,11 +124,6 @@ async def _mark(board: BoardTable, sender: Sender, item_id: str) -> None:
     if item is not None and item.running:
         sender.fence = item.fence
         await _FREES[sender.verb](board, item_id, mark, fence=item.fence)
-
-
-def own_params(sender: Sender, detail: float) -> dict[str, object] | None:
-    """Params that no other request has, for half of the requests; None for the others."""
-    return {"request": sender.name} if detail < HALF else None
 
 
 def other_spec(items: Sequence[SimulatedItem], detail: float, now: datetime) -> Spec:
@@ -207,8 +203,8 @@ class FaultInjector:
                 if when is TrapPoint.NOW:
                     self.trigger(process, process.trap)
             case Fault.JUMP:
-                what = f"its wall clock jumps {injection.seconds:+.0f} s"
-                self._record(process.name, what, "jumped")
+                words = f"its wall clock jumps {injection.seconds:+.0f} s"
+                self._record(process.name, words, "jumped")
                 process.clock.offset += injection.seconds
             case Fault.PARTITION:
                 faults, how = self.network.link_faults, LinkFault(injection.how)
@@ -275,8 +271,8 @@ class FaultInjector:
         self.timeline.at(self.timeline.now + injection.seconds, faults.pop, name, None)
 
     def _record_failing(self, who: str, injection: Injection) -> None:
-        what = f"{injection.how}, for {injection.seconds:.1f} s"
-        self._record(who, what, _FAILING[injection.fault])
+        words = f"{injection.how}, for {injection.seconds:.1f} s"
+        self._record(who, words, _FAILING[injection.fault])
 
     # ---- seats
 
@@ -313,8 +309,8 @@ class FaultInjector:
         places = self.workers.scenario.places
         return places[number % len(places)]
 
-    def _record(self, who: str, what: str, counted: str = "") -> None:
-        self.trace.add(self.timeline.now, who, what)
+    def _record(self, who: str, words: str, counted: str = "") -> None:
+        self.trace.add(self.timeline.now, who, words)
         if counted:
             self.figures.count(counted)
 

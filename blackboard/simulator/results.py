@@ -109,8 +109,8 @@ class Trace:
         self.lines = 0
         self.last: deque[str] = deque(maxlen=KEPT_LINES)
 
-    def add(self, moment: float, who: str, what: str) -> None:
-        line = f"{moment:13.3f}  {who:<12}  {what}"
+    def add(self, moment: float, who: str, words: str) -> None:
+        line = f"{moment:13.3f}  {who:<12}  {words}"
         self._digest.update(line.encode())
         self._digest.update(b"\n")
         self.lines += 1

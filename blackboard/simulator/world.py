@@ -292,7 +292,7 @@ class World:
         """Checks outside the worker, which must not catch a violation."""
         self.timeline.at(self.timeline.now, judge, handler_run)
 
-    def _on_fault(self, request: StoreRequest, what: str) -> None:
+    def _on_fault(self, request: StoreRequest, fault: str) -> None:
         process = request.process
         self.figures.count("faults")
         for work in self.scenario.shared:
@@ -300,7 +300,7 @@ class World:
                 self.parts[work.name].troubled()
         self._priority.troubled(process, request.ops)
         self._refusals.troubled(process)
-        self.trace.add(self.timeline.now, process.name, what)
+        self.trace.add(self.timeline.now, process.name, fault)
 
     def _on_refused(
         self, process: Process, sender: str, ops: Sequence[Op], problem: TableError
@@ -328,8 +328,8 @@ class World:
         elif isinstance(
             event, events.LockLost | events.LockAdopted | events.ItemLeftAlone | events.SlotSkipped
         ):
-            what = f"{event.kind} {event.id}: {event.message}".rstrip(": ")
-            self.trace.add(self.timeline.now, process.name, what)
+            words = f"{event.kind} {event.id}: {event.message}".rstrip(": ")
+            self.trace.add(self.timeline.now, process.name, words)
 
 
 def _store_clock(scenario: Scenario, timeline: Timeline) -> StoreClock:

@@ -2,7 +2,7 @@
 what people did.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from math import inf
@@ -333,7 +333,7 @@ async def report_page(site: Site, request: Request) -> WebPage:
             "problem": problem,
             "numbers": report_numbers(report),
             "columns": [
-                (column, _is_numeric(row.values[n] for row in rows))
+                (column, all(type(row.values[n]) in {int, float, type(None)} for row in rows))
                 for n, column in enumerate(columns)
             ],
             "lines": [
@@ -342,11 +342,6 @@ async def report_page(site: Site, request: Request) -> WebPage:
             ],
         },
     )
-
-
-def _is_numeric(values: Iterable[Any]) -> bool:
-    """Whether a column has numbers and nothing else."""
-    return all(value is None or type(value) in {int, float} for value in values)
 
 
 def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str]:

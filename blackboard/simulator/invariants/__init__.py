@@ -15,8 +15,8 @@ the fences that were used, the runs that completed, the requests of people.
 class Violation(AssertionError):
     """An invariant does not hold. `kind` is the name of the invariant; `item` is the id, if any."""
 
-    def __init__(self, kind: str, what: str, *, item: str = "") -> None:
-        super().__init__(f"{kind}: {what}" + (f" ({item})" if item else ""))
+    def __init__(self, kind: str, problem: str, *, item: str = "") -> None:
+        super().__init__(f"{kind}: {problem}" + (f" ({item})" if item else ""))
         self.kind = kind
-        self.what = what
+        self.problem = problem
         self.item = item

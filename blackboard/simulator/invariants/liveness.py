@@ -100,8 +100,8 @@ class Liveness:
             return
         handler_run = self.handler_runs.of(process, old.fence, change.id)
         if handler_run is not None and handler_run.notified is None:
-            what = f"{old.owner} was not notified before {sender.name} took fence {old.fence}"
-            raise change.violation("NOT NOTIFIED", what)
+            problem = f"{old.owner} was not notified before {sender.name} took fence {old.fence}"
+            raise change.violation("NOT NOTIFIED", problem)
 
     # ---- every cycle
 
@@ -121,8 +121,8 @@ class Liveness:
             unheld.add(lock.nonce)
             walks = self._unknown.setdefault(lock.nonce, holder.process.walks)
             if holder.process.runs and holder.process.walks >= walks + WALKS:
-                what = f"{lock.owner} has fence {lock.fence} and does not hold it"
-                raise Violation("ORPHAN", what, item=item_id)
+                orphan = f"{lock.owner} has fence {lock.fence} and does not hold it"
+                raise Violation("ORPHAN", orphan, item=item_id)
         for nonce in self._unknown.keys() - unheld:
             del self._unknown[nonce]
 
@@ -138,10 +138,10 @@ class Liveness:
                 continue
             since = max(claim.moment, handler_run.began, process.went_on)
             if not process.loop.stopped and self.timeline.now > since + lock.stale_after + NOTICE:
-                what = (
+                problem = (
                     f"{lock.owner} goes on with fence {lock.fence}, taken at {claim.moment:.3f} s"
                 )
-                raise Violation("NOT NOTIFIED", what, item=lock.id)
+                raise Violation("NOT NOTIFIED", problem, item=lock.id)
             waiting.append(claim)
         self._taken = waiting
 
@@ -188,13 +188,13 @@ class Liveness:
             if member.worker.stopping:
                 yield process.name, f"{process.name} was asked to stop, and has not ended"
             else:
-                what = f"{process.name} has ended no walk since {process.walked:.1f} s"
-                yield f"{process.name} {process.walked}", what
+                problem = f"{process.name} has ended no walk since {process.walked:.1f} s"
+                yield f"{process.name} {process.walked}", problem
             for held in member.worker.holdings:
                 claim = held.claim
                 if self.handler_runs.of(process, claim.fence, claim.id) is None:
-                    what = f"{process.name} holds fence {claim.fence}, which nothing runs under"
-                    yield claim.nonce, f"{claim.id}: {what}"
+                    problem = f"{process.name} holds fence {claim.fence}, which nothing runs under"
+                    yield claim.nonce, f"{claim.id}: {problem}"
 
     def _left_on_the_board(self) -> Iterator[tuple[str, str]]:
         """Where a slot is free: all stale locks, and the token that has been ready for longest."""
@@ -297,8 +297,8 @@ class Priority:
                 continue  # its run goes on here, or is being stopped
             if shadow.item is not None and self._limits.freed(shadow.item) > when:
                 continue  # there may have been none when it was read
-            what = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
-            raise Violation("PRIORITY", what, item=item_id)
+            problem = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
+            raise Violation("PRIORITY", problem, item=item_id)
 
     def _is_limited_apart(self, *ids: str) -> bool:
         """Whether the items have different limits, so that only one of them may have a permit."""
@@ -350,8 +350,8 @@ class Refusals:
         expected = (process.name, sender, "" if isinstance(op, Insert) else op.etag)
         times[expected] += 1
         if times[expected] > MOST_REFUSALS:
-            what = f"{times[expected]} times for {op.key}: {problem.kind.value}"
-            raise Violation("REFUSED", f"{sender} {what}")
+            refused = f"{times[expected]} times for {op.key}: {problem.kind.value}"
+            raise Violation("REFUSED", f"{sender} {refused}")
 
     def troubled(self, process: Process) -> None:
         """A request of a process met a fault: it may repeat what it sent."""
@@ -409,5 +409,5 @@ class Walks:
             + A_SECOND * seconds
         )
         if asked > most:
-            what = f"{process.name} asked {asked} times in {seconds:.1f} s, about {runs} runs"
-            raise Violation("REQUESTS", what)
+            problem = f"{process.name} asked {asked} times in {seconds:.1f} s, about {runs} runs"
+            raise Violation("REQUESTS", problem)

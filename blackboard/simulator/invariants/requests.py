@@ -41,8 +41,8 @@ class OperatorChanges:
         if not sender.is_person or after is None or not change.of(Item):
             return
         if sender.verb in BOUND and before is not None and sender.born not in {None, before.born}:
-            what = f"{sender.verb} of a life born at {sender.born} met one born at {before.born}"
-            raise change.violation("RETRY", what)
+            problem = f"{sender.verb} of a life born at {sender.born} met one born at {before.born}"
+            raise change.violation("RETRY", problem)
         check_equal(change, self._differences(change, before, after), f"{sender.verb}: ")
 
     def _differences(
@@ -60,7 +60,8 @@ class OperatorChanges:
             case "resume":
                 yield from same(before, after, f"{PLAN} requests {OUTCOME}")
                 yield from _no_later(after.ready, max(before.ready, change.batch.latest))
-                yield from _no_earlier(after.ready, before.ready)
+                if after.ready < before.ready:
+                    yield "SLOT", "it", f"{before.ready} at the earliest", after.ready
             case "run_now":
                 yield from same(before, after, f"{OUTCOME} spec")
                 yield from self._asked(change, before, after)
@@ -181,11 +182,6 @@ def _no_later(moment: datetime, latest: datetime) -> Iterator[Difference]:
         yield "SERVED", "it", f"{latest} at the latest", moment
 
 
-def _no_earlier(moment: datetime, earliest: datetime) -> Iterator[Difference]:
-    if moment < earliest:
-        yield "SLOT", "it", f"{earliest} at the earliest", moment
-
-
 def _one_of(moment: datetime, *allowed: datetime) -> Iterator[Difference]:
     if moment not in allowed:
         yield "SLOT", "slot", allowed[0], moment
@@ -230,8 +226,8 @@ class RequestedRuns:
         for number, request in enumerate(asked):
             if serves(lock.slot, request.slot):
                 if number:
-                    what = f"the run asked for at {request.slot} started before {number} others"
-                    raise change.violation("RUN NOW LOST", what)
+                    problem = f"the run asked for at {request.slot} started before {number} others"
+                    raise change.violation("RUN NOW LOST", problem)
                 del asked[0]
                 return
 
@@ -249,8 +245,8 @@ class RequestedRuns:
             if waiting is None:
                 raise change.violation("RUN NOW LOST", "it was asked for and never started")
             if waiting.once != asked.once:
-                what = f"asked for with {asked.once!r}, and waits with {waiting.once!r}"
-                raise change.violation("PARAMS", what)
+                problem = f"asked for with {asked.once!r}, and waits with {waiting.once!r}"
+                raise change.violation("PARAMS", problem)
 
 
 def _line_of(item: Item) -> list[QueuedRun]:

@@ -44,8 +44,8 @@ REPEATED = [
 
 def check_whole(change: AppliedChange) -> None:
     shadow = change.shadow
-    for kind, what in disagreements(shadow.item, shadow.lock, shadow.tokens):
-        raise change.violation(kind, what)
+    for kind, problem in disagreements(shadow.item, shadow.lock, shadow.tokens):
+        raise change.violation(kind, problem)
 
 
 def disagreements(
@@ -105,8 +105,8 @@ def check_deleted(change: AppliedChange) -> None:
             if old.state is not State.REMOVED or change.sender.is_person:
                 raise change.violation("DELETED", f"an item that is {old.state.value}")
             if touch.age < YOUNGEST_TOMBSTONE.total_seconds():
-                what = f"a tombstone that was written {touch.age:.0f} s ago"
-                raise change.violation("DELETED", what)
+                problem = f"a tombstone that was written {touch.age:.0f} s ago"
+                raise change.violation("DELETED", problem)
     item = change.shadow.item
     if item is None or item.state is State.REMOVED:
         return
@@ -188,13 +188,13 @@ class Locks:
                 raise change.violation("LOCK", f"freed by a person's {sender.verb}")
         elif run is None:
             fences = [other.fence for other in change.recorded]
-            what = f"fence {old.fence} of {old.owner} by {sender.name}, recorded as {fences}"
-            raise change.violation("FOREIGN release", what)
+            problem = f"fence {old.fence} of {old.owner} by {sender.name}, recorded as {fences}"
+            raise change.violation("FOREIGN release", problem)
         elif run.outcome is Outcome.ABANDONED:
             self._must_be_stale(change, old, touch.age)
         elif run.nonce != old.nonce or old.owner != sender.name:
-            what = f"fence {old.fence} of {old.owner} by {sender.name}"
-            raise change.violation("FOREIGN release", what)
+            problem = f"fence {old.fence} of {old.owner} by {sender.name}"
+            raise change.violation("FOREIGN release", problem)
         if run is None and change.of(Item):
             raise change.violation("HISTORY", f"has nothing of fence {old.fence}")
         item, is_its_own = change.shadow.item, old.owner == sender.name
@@ -206,13 +206,13 @@ class Locks:
         if run is None:
             raise change.violation("HISTORY", f"has nothing of fence {old.fence}")
         if run.outcome is not Outcome.ABANDONED:
-            what = f"fence {old.fence} was overridden, and recorded as {run.outcome.value}"
-            raise change.violation("HISTORY", what)
+            problem = f"fence {old.fence} was overridden, and recorded as {run.outcome.value}"
+            raise change.violation("HISTORY", problem)
 
     def _must_be_stale(self, change: AppliedChange, old: Lock, age: float) -> None:
         if age <= old.stale_after:
-            what = f"of a lock untouched for {age:.3f} s, good for {old.stale_after:g} s"
-            raise change.violation("OVERRIDE", what)
+            problem = f"of a lock untouched for {age:.3f} s, good for {old.stale_after:g} s"
+            raise change.violation("OVERRIDE", problem)
 
 
 LATE_COLUMNS = {"result", "result_fence"}
@@ -248,12 +248,12 @@ class History:
             else:
                 self._turned(change, touch.old, new)
             if change.shadow.item is not None and new.fence > change.shadow.item.fence:
-                what = f"run {new.fence} is above the item's {change.shadow.item.fence}"
-                raise change.violation("FENCE", what)
+                problem = f"run {new.fence} is above the item's {change.shadow.item.fence}"
+                raise change.violation("FENCE", problem)
             lock = change.shadow.lock
             if lock is not None and lock.fence == new.fence:
-                what = f"{new.outcome.value} is recorded of fence {new.fence}, which is held"
-                raise change.violation("HISTORY", what)
+                problem = f"{new.outcome.value} is recorded of fence {new.fence}, which is held"
+                raise change.violation("HISTORY", problem)
         self._late(change)
         self._passed_over(change)
 
@@ -266,8 +266,8 @@ class History:
         slot = (run.id, change.before.born, run.slot)
         self._good[slot] += 1
         if self._good[slot] > max(self._asked[slot], 1):
-            what = f"good for {run.slot.isoformat()}, again with fence {run.fence}"
-            raise change.violation("TWICE", what)
+            problem = f"good for {run.slot.isoformat()}, again with fence {run.fence}"
+            raise change.violation("TWICE", problem)
 
     def _turned(self, change: AppliedChange, old: object, new: Run) -> None:
         assert isinstance(old, Run)
@@ -296,8 +296,8 @@ class History:
             raise change.violation("LATE", "wrote more than a result")
         fence = int(str(op.data["result_fence"]))
         if old.result_fence >= fence:
-            what = f"fence {fence} wrote over the result of fence {old.result_fence}"
-            raise change.violation("LATE", what)
+            problem = f"fence {fence} wrote over the result of fence {old.result_fence}"
+            raise change.violation("LATE", problem)
         if any(run.error for run in change.recorded):
             raise change.violation("LATE", f"fence {fence} failed, and wrote to the item")
         if old.born >= fence:
@@ -353,8 +353,8 @@ class Versions:
         }
         for name in () if is_of_another_life else MORE:
             if before.data.get(name) != after.data.get(name):
-                what = f"{name} was {before.data.get(name)}, and is {after.data.get(name)}"
-                raise Violation("VERSIONS", f"{who.name}: {what}", item=item)
+                problem = f"{name} was {before.data.get(name)}, and is {after.data.get(name)}"
+                raise Violation("VERSIONS", f"{who.name}: {problem}", item=item)
         saves = isinstance(op, Merge) and set(op.data) == {"checkpoint"}
         if version_of(before.data) > VERSION and not saves and not _releases(batch, item):
             raise Violation("VERSIONS", f"{who.name} wrote an item of a newer version", item=item)

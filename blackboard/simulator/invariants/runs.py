@@ -118,8 +118,8 @@ class HandlerInvariants:
         member = self._workers.by_name.get(change.sender.name)
         asked = None if member is None else member.asked_to_stop
         if asked is not None and (late := change.batch.sent - asked) > soon:
-            what = f"{change.sender.name} claims, {late:.1f} s after it was to stop"
-            raise change.violation("STOPPED", what)
+            problem = f"{change.sender.name} claims, {late:.1f} s after it was to stop"
+            raise change.violation("STOPPED", problem)
 
     # ---- handlers
 
@@ -130,19 +130,19 @@ class HandlerInvariants:
         if leased is None:
             raise Violation("UNTRUSTED", "it runs without a lock", item=call.item.id)
         if leased.is_called:
-            what = f"a second handler is called under fence {call.fence}"
-            raise Violation("TWO PUMPS", what, item=call.item.id)
+            problem = f"a second handler is called under fence {call.fence}"
+            raise Violation("TWO PUMPS", problem, item=call.item.id)
         leased.is_called = True
         untouched = self._timeline.now - leased.moment
         stood_still = process.went_on > self._timeline.now - SOON
         if untouched > TRUSTED * RATES * leased.stale_after and not stood_still:
-            what = (
+            problem = (
                 f"begins under a lock of {leased.stale_after:g} s, untouched for {untouched:.1f} s"
             )
-            raise Violation("UNTRUSTED", what, item=call.item.id)
+            raise Violation("UNTRUSTED", problem, item=call.item.id)
         if not any(call.item.params == params_of(*given) for given in leased.given):
-            what = f"{call.item.params} were given, and {params_of(*leased.given[-1])} asked for"
-            raise Violation("PARAMS", what, item=call.item.id)
+            problem = f"{call.item.params} were given, and {params_of(*leased.given[-1])} asked for"
+            raise Violation("PARAMS", problem, item=call.item.id)
 
     def extends(self, handler_run: HandlerRun) -> None:
         """The worker trusts the lock for longer, because it was renewed."""
@@ -150,16 +150,16 @@ class HandlerInvariants:
         leased = self._leased[call.item.id, call.fence]
         latest = loop.local(leased.moment) + TRUSTED * leased.stale_after
         if handler_run.deadline > latest + ROUNDING:
-            what = f"trusts a lock {handler_run.deadline - latest:.3f} s beyond its renewal"
-            raise Violation("UNTRUSTED", what, item=call.item.id)
+            problem = f"trusts a lock {handler_run.deadline - latest:.3f} s beyond its renewal"
+            raise Violation("UNTRUSTED", problem, item=call.item.id)
 
     def loses(self, handler_run: HandlerRun) -> None:
         """A handler was notified that its lock was taken away."""
         call = handler_run.call
         lock = self._shadows.of[call.item.id].lock
         if lock is not None and (lock.owner, lock.fence) == (call.worker, call.fence):
-            what = f"{call.worker} takes fence {call.fence} for lost, and has it"
-            raise Violation("NOT LOST", what, item=call.item.id)
+            problem = f"{call.worker} takes fence {call.fence} for lost, and has it"
+            raise Violation("NOT LOST", problem, item=call.item.id)
 
     def check(self, handler_runs: HandlerRuns) -> None:
         """Checks all handlers. To be called every cycle."""
@@ -188,8 +188,8 @@ class HandlerInvariants:
                 continue
             passed = self._timeline.now - max(since, process.went_on, handler_run.began)
             if passed > seconds * RATES + SPARE:
-                what = f"fence {call.fence} goes on, {passed:.1f} s after it {why}"
-                raise Violation("STOPPED", what, item=call.item.id)
+                problem = f"fence {call.fence} goes on, {passed:.1f} s after it {why}"
+                raise Violation("STOPPED", problem, item=call.item.id)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -243,8 +243,8 @@ class LimitInvariants:
         count = 1 + sum(self._limit(other) == limit for other in others)
         if count > limit.most:
             name = " ".join(filter(None, limit.name))
-            what = f"{count} of {name} go on, and {limit.most} may"
-            raise Violation("LIMIT", what, item=handler_run.call.item.id)
+            problem = f"{count} of {name} go on, and {limit.most} may"
+            raise Violation("LIMIT", problem, item=handler_run.call.item.id)
 
     def _limit(self, handler_run: HandlerRun) -> Limit | None:
         item = handler_run.call.item
@@ -287,24 +287,24 @@ class Checkpoints:
         if lock is None or not after.running:
             raise change.violation("CHECKPOINT", f"{who} saves, and nothing runs")
         if (lock.owner, lock.fence) != (change.sender.name, saved.fence):
-            what = f"{who} saves under fence {lock.fence} of {lock.owner}"
-            raise change.violation("CHECKPOINT", what)
+            problem = f"{who} saves under fence {lock.fence} of {lock.owner}"
+            raise change.violation("CHECKPOINT", problem)
         if saved.number < saved_of(before).number:
-            what = f"{who} saves {saved.number}, which was {saved_of(before).number}"
-            raise change.violation("CHECKPOINT", what)
+            problem = f"{who} saves {saved.number}, which was {saved_of(before).number}"
+            raise change.violation("CHECKPOINT", problem)
         self._written[change.id, saved] = self._emptied[change.id]
 
     def _kept_or_emptied(self, change: AppliedChange, before: Item, after: Item) -> None:
         ended_well = change.frees_lock and any(run.outcome is Outcome.OK for run in change.recorded)
         must = ended_well or before.once != after.once
         if must and after.checkpoint:
-            what = f"{after.checkpoint} stays after a good run, or for other params"
-            raise change.violation("CHECKPOINT", what)
+            problem = f"{after.checkpoint} stays after a good run, or for other params"
+            raise change.violation("CHECKPOINT", problem)
         if after.checkpoint == before.checkpoint:
             return
         if after.checkpoint or not (must or change.sender.verb in EMPTYING):
-            what = f"from {before.checkpoint} to {after.checkpoint or 'nothing'}, not by a save"
-            raise change.violation("CHECKPOINT", what)
+            problem = f"from {before.checkpoint} to {after.checkpoint or 'nothing'}, not by a save"
+            raise change.violation("CHECKPOINT", problem)
         self._emptied[change.id] += 1
         self._acknowledged.pop(change.id, None)
 
@@ -323,5 +323,5 @@ class Checkpoints:
             (acknowledged[earlier] for earlier in acknowledged if earlier < fence), default=0
         )
         if last.number < least:
-            what = f"fence {fence} goes on at {last.number}, and {least} was acknowledged"
-            raise Violation("START", what, item=item_id)
+            problem = f"fence {fence} goes on at {last.number}, and {least} was acknowledged"
+            raise Violation("START", problem, item=item_id)

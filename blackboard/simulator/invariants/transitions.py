@@ -345,11 +345,11 @@ def _plan_of(plan: Expected, after: Item, state: State) -> Iterator[Difference]:
     yield "RUN NOW LOST", "requests", plan.queue, after.requests
 
 
-def check_equal(change: AppliedChange, differences: Iterator[Difference], what: str = "") -> None:
-    """Raises Violation, which begins with `what`, for a value that is not the expected one."""
+def check_equal(change: AppliedChange, differences: Iterator[Difference], prefix: str = "") -> None:
+    """Raises Violation, which begins with `prefix`, for a value that is not the expected one."""
     for kind, column, should, is_now in differences:
         if should != is_now:
-            raise change.violation(kind, f"{what}{column} should be {should}, and is {is_now}")
+            raise change.violation(kind, f"{prefix}{column} should be {should}, and is {is_now}")
 
 
 def same(before: Item, after: Item, columns: str) -> Iterator[Difference]:
@@ -426,13 +426,13 @@ class ClaimedSlots:
         is_old = before.slot in claimed or before.slot == self._first[before.id]
         claimed.add(before.slot)
         if not is_old and is_scheduled and not self._has(before):
-            what = f"{before.slot} is not a slot of {before.schedule or 'nothing'}"
-            raise change.violation("SLOT", what)
+            problem = f"{before.slot} is not a slot of {before.schedule or 'nothing'}"
+            raise change.violation("SLOT", problem)
         edited = self._edited.get(before.id, before.slot)
         by_clock = not isinstance(schedule, Every | Once | None)
         if by_clock and not is_old and is_scheduled and before.slot < edited:
-            what = f"{before.slot} lies before the edit of its schedule, at {edited}"
-            raise change.violation("SLOT", what)
+            problem = f"{before.slot} lies before the edit of its schedule, at {edited}"
+            raise change.violation("SLOT", problem)
 
     def _count(self, item: Item) -> None:
         """Notes the slot of an `every` after the item's last start."""
