@@ -13,14 +13,7 @@ from blackboard.cli.log import in_full
 from blackboard.cli.output import paused_words, why_lines
 from blackboard.cli.watch import Work, fitting, key_lines, words_of
 from blackboard.cli.watch_keys import LIST_KEYS, Act, Prompt, Watching, pressed, read, sized
-from blackboard.display.columns import (
-    ITEM_COLUMNS,
-    RUN_COLUMNS,
-    ShownTimes,
-    found_summary,
-    item_cells,
-    run_cells,
-)
+from blackboard.display import columns
 from blackboard.display.layout import Line, Style, fitted, paragraph, shown, table, text_of, titled
 from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
@@ -185,9 +178,11 @@ class BoardView:
             words = "no item matches; Esc takes the filter away" if state.filter else "no items"
             return [[(words, Style.QUIET)]]
         on_screen = state.items[state.top : state.top + state.page]
-        times = ShownTimes(listed.now, self._absolute)
-        rows = [item_cells(status, times, held=listed.held) for status in on_screen]
-        lines = list(table(times.columns(ITEM_COLUMNS), rows, width=max(width - len(MARK), 1)))
+        times = columns.ShownTimes(listed.now, self._absolute)
+        rows = [columns.item_cells(status, times, held=listed.held) for status in on_screen]
+        lines = list(
+            table(times.columns(columns.ITEM_COLUMNS), rows, width=max(width - len(MARK), 1))
+        )
         marked = [_marked(line, " " * len(MARK)) for line in lines]
         at = state.chosen - state.top + 1
         if 0 < at < len(lines):
@@ -201,7 +196,7 @@ class BoardView:
             return ()
         last = min(state.top + state.page, state.total)
         place = f"{state.top + 1:,}-{last:,} of {state.total:,}" if state.total > state.page else ""
-        words = (found_summary(listed) or "0 items").split(", ")
+        words = (columns.found_summary(listed) or "0 items").split(", ")
         while len(words) > 1 and len(f"{', '.join(words)}   {place}") > width:
             words.pop()
         parts = [", ".join(words), place, f"{listed.now:%H:%M:%SZ}"]
@@ -266,10 +261,10 @@ def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
     lines = why_lines(opened.why.headline, opened.why.facts, width)
     if not opened.runs:
         return [*lines, (), [("no runs yet", Style.QUIET)]]
-    times = ShownTimes(opened.now, absolute)
-    cells = [run_cells(run, times) for run in opened.runs]
-    columns, rows = titled(times.columns(RUN_COLUMNS), cells, OF_AN_ITEM)
-    lines += [(), *table(columns, rows, width=width), ()]
+    times = columns.ShownTimes(opened.now, absolute)
+    cells = [columns.run_cells(run, times) for run in opened.runs]
+    titles, rows = titled(times.columns(columns.RUN_COLUMNS), cells, OF_AN_ITEM)
+    lines += [(), *table(titles, rows, width=width), ()]
     for text in in_full(opened.runs[0]):
         indent = " " * (len(text) - len(text.lstrip(" ")))
         lines += paragraph(text, width, margin=indent)

@@ -13,19 +13,7 @@ from blackboard.cli.options import Chosen, absolute_option, as_typed, cli_comman
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session
 from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
-from blackboard.display import sharing
-from blackboard.display.columns import (
-    GROUP_COLUMNS,
-    LEADER_COLUMNS,
-    PARTITION_COLUMNS,
-    WORKER_COLUMNS,
-    ShownTimes,
-    group_cells,
-    leader_cells,
-    leases_summary,
-    partition_cells,
-    worker_cells,
-)
+from blackboard.display import columns, sharing
 from blackboard.display.health import worker_words
 from blackboard.display.layout import Column, Line, paragraph, table
 from blackboard.model import Member, replace
@@ -106,10 +94,11 @@ def workers_command(*, chosen: Chosen) -> int:
 
 
 async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
-    announced, times = await _announced(board), ShownTimes(await board.table.now(), absolute)
+    announced = await _announced(board)
+    times = columns.ShownTimes(await board.table.now(), absolute)
     return Listing(
-        columns=times.columns(WORKER_COLUMNS),
-        rows=[worker_cells(worker, times) for worker in announced],
+        columns=times.columns(columns.WORKER_COLUMNS),
+        rows=[columns.worker_cells(worker, times) for worker in announced],
         records=[worker_record(worker) for worker in announced],
         empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
         summary=worker_words(announced),
@@ -147,7 +136,7 @@ def leader_command(*, chosen: Chosen, name: str | None) -> int:
 
 async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -> Listing:
     elections = await read_elections(board, name)
-    times = ShownTimes(elections.now, absolute)
+    times = columns.ShownTimes(elections.now, absolute)
     records = [sharing.election_record(status, elections.now) for status in elections.statuses]
     leaders = leaders_board(board.name)
     doctor = f"`blackboard --board {leaders} doctor`"
@@ -155,8 +144,8 @@ async def elections_of(board: BoardTable, name: str | None, *, absolute: bool) -
     lost = sharing.unreadable_words(leaders, elections.unreadable)
     problems += [lost] if lost else []
     return Listing(
-        columns=times.columns(LEADER_COLUMNS),
-        rows=[leader_cells(status, times) for status in elections.statuses],
+        columns=times.columns(columns.LEADER_COLUMNS),
+        rows=[columns.leader_cells(status, times) for status in elections.statuses],
         records=[*records, *map(sharing.unreadable_election, elections.unreadable)],
         empty="; ".join(problems) or NO_ELECTIONS,
         summary="; ".join([plural(len(records), "election"), *problems]),
@@ -191,8 +180,8 @@ async def leases_of(board: BoardTable, group: str | None) -> Listing:
     problems = [problem for record in records if (problem := record.problem)]
     if group is None:
         return Listing(
-            columns=GROUP_COLUMNS,
-            rows=[group_cells(listed) for listed in groups],
+            columns=columns.GROUP_COLUMNS,
+            rows=[columns.group_cells(listed) for listed in groups],
             records=records,
             empty="no groups: a worker with a pump makes its group (docs/sharing.md)",
             summary="; ".join([plural(len(groups), "group"), *problems]),
@@ -201,11 +190,11 @@ async def leases_of(board: BoardTable, group: str | None) -> Listing:
         )
     chosen_group = groups[0]
     return Listing(
-        columns=PARTITION_COLUMNS,
-        rows=[partition_cells(chosen_group, each) for each in chosen_group.partitions],
+        columns=columns.PARTITION_COLUMNS,
+        rows=[columns.partition_cells(chosen_group, each) for each in chosen_group.partitions],
         records=records[0],
         empty="no partitions",
-        summary="; ".join([leases_summary(chosen_group), *problems]),
+        summary="; ".join([columns.leases_summary(chosen_group), *problems]),
         prints_summary=True,
         is_well=is_well,
     )

@@ -10,14 +10,7 @@ from blackboard.cli.output import colour, echo_paged, emit, paused_words, width,
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
 from blackboard.cli.watch import time_of_frame, watch_option, watched
-from blackboard.display.columns import (
-    ITEM_COLUMNS,
-    ShownTimes,
-    found_summary,
-    item_cells,
-    plain_record,
-    warning_lines,
-)
+from blackboard.display import columns
 from blackboard.display.layout import Line, Style, paragraph, table, texts_of
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.protocol.board_table import BoardTable
@@ -110,7 +103,7 @@ async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain:
     if session.chosen.json:
         emit([item_record(status, board.labels(status.item)) for status in listed.items])
     elif plain:
-        echo_paged("\n\n".join(map(plain_record, listed.items)))
+        echo_paged("\n\n".join(map(columns.plain_record, listed.items)))
     elif not (listed.total or listed.paused):
         click.echo(wrapped(options.as_typed(EMPTY)))
     else:
@@ -119,20 +112,20 @@ async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain:
 
 def picture(listed: ItemsFound, *, absolute: bool) -> str:
     """Who paused the board, the table, the warnings, and a summary in one line."""
-    columns = width()
+    room = width()
     head: list[Line] = []
     if listed.paused:
         words = paused_words(listed.paused, listed.now)
-        head = paragraph(words, columns, margin="  ", style=Style.LATE)
-    times = ShownTimes(listed.now, absolute)
-    rows = [item_cells(status, times, held=listed.held) for status in listed.items]
-    lines = table(times.columns(ITEM_COLUMNS), rows, width=columns) if rows else []
+        head = paragraph(words, room, margin="  ", style=Style.LATE)
+    times = columns.ShownTimes(listed.now, absolute)
+    rows = [columns.item_cells(status, times, held=listed.held) for status in listed.items]
+    lines = table(times.columns(columns.ITEM_COLUMNS), rows, width=room) if rows else []
     if listed.left:
         lines = [*lines, [(f"... and {listed.left:,} more", Style.QUIET)]]
     warned = [
         line
-        for ((text, style),) in warning_lines(listed.items)
-        for line in paragraph(text, columns, margin="  ", style=style)
+        for ((text, style),) in columns.warning_lines(listed.items)
+        for line in paragraph(text, room, margin="  ", style=style)
     ]
     parts = [texts_of(part, colour=colour()) for part in (head, lines, warned)]
-    return "\n\n".join(filter(None, (*parts, wrapped(found_summary(listed)))))
+    return "\n\n".join(filter(None, (*parts, wrapped(columns.found_summary(listed)))))

@@ -22,26 +22,8 @@ from blackboard.emitter import EventEmitter
 from blackboard.errors import BadRow
 from blackboard.events import BoardCounted, BoardEvent, RunEnded, TimesPutRight, Walked
 from blackboard.model import replace
+from blackboard.notify import notice_rows, notices
 from blackboard.notify.channels import Address, NoticeChannel, Route, dead_man_of, routes_of
-from blackboard.notify.notice_rows import (
-    ENDED_BY_RECOVERY,
-    HANDOVER,
-    NoticeRow,
-    begin,
-    end,
-    may_look,
-    notice_rows,
-)
-from blackboard.notify.notices import (
-    Notice,
-    confirmed,
-    of_item,
-    of_lock,
-    of_overdue,
-    of_run,
-    of_times_put_right,
-    of_warnings,
-)
 from blackboard.notify.sending import BegunNotice, Ending, NoticeSender, Pinger, SendingTrouble
 from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
 from blackboard.protocol.board_table import BoardTable
@@ -62,7 +44,7 @@ TRIES = 3
 """Of a notice that fails for a reason other than the store: it may be the notice itself, which must
 not be retried for ever.
 """
-LOOK_AGAIN = HANDOVER
+LOOK_AGAIN = notice_rows.HANDOVER
 """Seconds until the row of an overdue item is read again, and all rows are looked after: before, no
 other worker takes a notice over.
 """
@@ -75,7 +57,7 @@ _Key = tuple[NoticeKind, str]
 class _WaitingNotice:
     """A notice that the board has not been asked about."""
 
-    notice: Notice
+    notice: notices.Notice
     failed: int = 0
     """Tries that failed."""
     not_before: float = -math.inf
@@ -147,8 +129,8 @@ class Notifier:
         match event:
             case RunEnded():
                 for notice in (
-                    of_run(event, overdue_after=self.overdue_after),
-                    of_warnings(event, after=self.warned_after),
+                    notices.of_run(event, overdue_after=self.overdue_after),
+                    notices.of_warnings(event, after=self.warned_after),
                 ):
                     if notice is not None:
                         self._queue(notice)
@@ -156,18 +138,18 @@ class Notifier:
                 if self._pinger is not None:
                     self._pinger.walked()
                 for lock in freed:
-                    self._queue(of_lock(lock))
-                for notice in self._not_read_lately(map(of_overdue, overdue)):
+                    self._queue(notices.of_lock(lock))
+                for notice in self._not_read_lately(map(notices.of_overdue, overdue)):
                     self._queue(notice)
             case TimesPutRight():
-                self._queue(of_times_put_right(event))
+                self._queue(notices.of_times_put_right(event))
             case BoardCounted(failing=failing):
                 self._failing = failing
                 self._counted.set()
             case _:
                 pass
 
-    def _queue(self, notice: Notice) -> None:
+    def _queue(self, notice: notices.Notice) -> None:
         if not self._is_wanted(notice.event):
             return
         key = notice.event, notice.id
@@ -181,12 +163,12 @@ class Notifier:
         self._waiting[key] = _WaitingNotice(notice)
         self._news.set()
 
-    def _not_read_lately(self, notices: Iterator[Notice]) -> Iterator[Notice]:
+    def _not_read_lately(self, waiting: Iterator[notices.Notice]) -> Iterator[notices.Notice]:
         """Those whose row was not read lately: walks repeat tokens, and each read is a request."""
         now = self.board.clock.monotonic()
         if len(self._looked) > MOST_WAITING:
             self._looked.clear()
-        for notice in notices:
+        for notice in waiting:
             ready, looked = self._looked.get(notice.id, (None, -math.inf))
             if ready != notice.ready or now - looked > LOOK_AGAIN:
                 self._looked[notice.id] = notice.ready, now
@@ -262,9 +244,9 @@ class Notifier:
             waiting.not_before = self.board.clock.monotonic() + NOTICE_ROWS.pause()
             self._waiting[key] = waiting
 
-    async def _begin(self, notice: Notice) -> None:
+    async def _begin(self, notice: notices.Notice) -> None:
         """Hands a notice to its route's channels, if it is true and this worker is to send it."""
-        news = await confirmed(self.board, notice)
+        news = await notices.confirmed(self.board, notice)
         if news is None:
             return
         etag = None
@@ -273,10 +255,10 @@ class Notifier:
         is_wanted = news.event in route.on
         since = self.board.clock.monotonic()
         if news.event is NoticeKind.RECOVERED:
-            was_sent = await end(self.board, news.id)
+            was_sent = await notice_rows.end(self.board, news.id)
             etag = "" if was_sent and is_wanted else None
         elif is_wanted and senders:
-            etag = await begin(self.board, news, again=self.again)
+            etag = await notice_rows.begin(self.board, news, again=self.again)
         if etag is not None:
             begun = BegunNotice(news, etag, since, channels=len(senders))
             for sender in senders:
@@ -292,7 +274,7 @@ class Notifier:
             failing, self._failing = self._failing, ()
             self._counted.clear()
             try:
-                if failing or await may_look(self.board):
+                if failing or await notice_rows.may_look(self.board):
                     await self._look(failing)
             except (Busy, Unavailable):
                 pass  # reported as an event of the store; the next look comes soon enough
@@ -307,12 +289,12 @@ class Notifier:
         counted as failing.
         """
         noted = set[str]()
-        async for row in notice_rows(self.board):
+        async for row in notice_rows.notice_rows(self.board):
             if self._ending.is_set():
                 return
             if row.kind == NoticeKind.FAILED:
                 noted.add(row.id)
-            if row.kind not in ENDED_BY_RECOVERY or row.age <= HANDOVER:
+            if row.kind not in notice_rows.ENDED_BY_RECOVERY or row.age <= notice_rows.HANDOVER:
                 continue  # a worker is sending it, or was a moment ago
             await self._look_at(row.id, row)
         for item_id in failing:
@@ -321,7 +303,7 @@ class Notifier:
             if item_id not in noted:
                 await self._look_at(item_id, None)
 
-    async def _look_at(self, item_id: str, row: NoticeRow | None) -> None:
+    async def _look_at(self, item_id: str, row: notice_rows.NoticeRow | None) -> None:
         """Queues what is to be sent of an item as it is now. Rows that cannot be used are reported.
         `row` is that of its notice, if it has one.
         """
@@ -340,10 +322,12 @@ class Notifier:
     def _report(self, item_id: str, problem: Exception) -> None:
         self._trouble.report("notices", f"{item_id}: {type(problem).__name__}: {problem}")
 
-    async def _missing(self, item_id: str, row: NoticeRow | None) -> Notice | None:
+    async def _missing(
+        self, item_id: str, row: notice_rows.NoticeRow | None
+    ) -> notices.Notice | None:
         """What is to be sent of an item as it is now, with what its last run has said."""
         item = await self.board.existing(item_id)
-        notice = None if item is None else of_item(item)
+        notice = None if item is None else notices.of_item(item)
         if item is None or notice is None:
             return None
         if row is None or (notice.event == row.kind and row.may_be_taken):
@@ -353,7 +337,7 @@ class Notifier:
         else:
             return None
         newest = [run async for run in self.board.runs(item_id, limit=1)]
-        notice = of_item(item, *newest)
+        notice = notices.of_item(item, *newest)
         return notice and replace(notice, failures=failures)
 
 

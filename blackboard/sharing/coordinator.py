@@ -27,19 +27,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from blackboard import events
 from blackboard.doctor import Examination, examine
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput, BadRow, BlackboardError
-from blackboard.events import (
-    BoardCounted,
-    BoardExamined,
-    BoardFinding,
-    CoordinatorElected,
-    CoordinatorEnded,
-    HousekeepingTrouble,
-    Housekept,
-    TimesPutRight,
-)
 from blackboard.model import Statistics
 from blackboard.notify.notice_rows import forget_removed
 from blackboard.protocol import keys, mail
@@ -119,7 +110,7 @@ class Housekeeping:
 
         counted = await count(self.board, by=by, term=self.term, pause=self.pause, each=note)
         self.items = counted.items
-        self.events.emit(BoardCounted, items=counted.items, failing=tuple(failing))
+        self.events.emit(events.BoardCounted, items=counted.items, failing=tuple(failing))
         await self.pause()
         self.written = await write_statistics(self.board, counted, over=self.written)
 
@@ -145,11 +136,13 @@ class Housekeeping:
         try:
             done = await bring_back(self.board, item_id)
         except BlackboardError as refusal:
-            self.events.emit(HousekeepingTrouble, message=f"plan {item_id} anew: {refusal}")
+            self.events.emit(events.HousekeepingTrouble, message=f"plan {item_id} anew: {refusal}")
             return
         if done.changed:
             due, ready = done.item.slot, done.item.ready
-            self.events.emit_of(done.item, TimesPutRight, problem=problem, due=due, ready=ready)
+            self.events.emit_of(
+                done.item, events.TimesPutRight, problem=problem, due=due, ready=ready
+            )
 
     async def examine(self) -> None:
         """Examines the rows, but for histories, unless the board is very large, or it is not known
@@ -160,7 +153,7 @@ class Housekeeping:
         request = Examination(cycle=self.cycle, quick=True, pause=self.pause)
         report = await examine(self.board, request)
         findings = [
-            BoardFinding(
+            events.BoardFinding(
                 code=finding.code,
                 subject=finding.subject,
                 problem=finding.problem,
@@ -168,7 +161,7 @@ class Housekeeping:
             )
             for finding in report.findings[:MOST_REPORTED]
         ]
-        self.events.emit(BoardExamined, items=report.items, findings=tuple(findings))
+        self.events.emit(events.BoardExamined, items=report.items, findings=tuple(findings))
 
     async def prune(self) -> None:
         """Deletes rows that are past their retention, of the board and of those that belong to it,
@@ -196,7 +189,7 @@ class Housekeeping:
                 if done.in_the_way is not None:
                     self._report(board.name, done.in_the_way)
         self.events.emit(
-            Housekept,
+            events.Housekept,
             runs=pruned.runs,
             tombstones=pruned.tombstones,
             notices=notices,
@@ -226,7 +219,7 @@ class Housekeeping:
             self._report(board, problem)
 
     def _report(self, board: str, problem: BadInput | BadRow) -> None:
-        self.events.emit(HousekeepingTrouble, message=f"prune {board}: {problem}")
+        self.events.emit(events.HousekeepingTrouble, message=f"prune {board}: {problem}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -286,7 +279,7 @@ class Coordinator:
             term=term.fence,
             is_over=lambda: bool(term.lost),
         )
-        self.events.emit(CoordinatorElected, term=term.fence)
+        self.events.emit(events.CoordinatorElected, term=term.fence)
         try:
             async with asyncio.TaskGroup() as group:
                 duties = [
@@ -303,7 +296,7 @@ class Coordinator:
                     duty.cancel()
         finally:
             reason = term.lost.reason or "the worker ends"
-            self.events.emit(CoordinatorEnded, term=term.fence, reason=reason)
+            self.events.emit(events.CoordinatorEnded, term=term.fence, reason=reason)
 
     async def _keep(
         self,
@@ -335,4 +328,4 @@ class Coordinator:
     def _trouble(self, work: str, problem: Exception) -> None:
         is_explained = isinstance(problem, BadInput | BadRow)
         text = str(problem) if is_explained else f"{type(problem).__name__}: {problem}"
-        self.events.emit(HousekeepingTrouble, message=f"{work}: {text}")
+        self.events.emit(events.HousekeepingTrouble, message=f"{work}: {text}")

@@ -186,8 +186,8 @@ class Network:
             link is LinkFault.WRITES and request.is_batch
         )
         if fate is not Fate.ANSWERED or link or fault or self.away:
-            what = "the store is away" if self.away else link or fault or f"{fate}"
-            self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {what}")
+            trouble = "the store is away" if self.away else link or fault or f"{fate}"
+            self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {trouble}")
         if self.away or fault is ShardFault.AWAY:
             self._reply(request, Unavailable("the store is away"))
         elif lost or fate is Fate.NEVER:

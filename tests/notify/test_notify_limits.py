@@ -18,8 +18,9 @@ from blackboard.events import (
     TimesPutRight,
 )
 from blackboard.model import Item, Outcome, Run
+from blackboard.notify import notice_rows, sending
+from blackboard.notify import notices as of_notices
 from blackboard.notify import notifier as module
-from blackboard.notify import sending
 from blackboard.notify.channels import Route
 from blackboard.notify.exchange import NotSent
 from blackboard.notify.notice_rows import HANDOVER, begin
@@ -76,7 +77,7 @@ def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
             raise RecursionError
         return await honest(board, notice)
 
-    monkeypatch.setattr(module, "confirmed", odd)
+    monkeypatch.setattr(of_notices, "confirmed", odd)
 
     @with_workers
     async def story(place: Workplace) -> None:
@@ -342,7 +343,7 @@ def begins_away(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
             raise Unavailable("the store is away")
         return await begin(board, notice, again=again)
 
-    monkeypatch.setattr(module, "begin", away)
+    monkeypatch.setattr(notice_rows, "begin", away)
     return tries
 
 
@@ -386,7 +387,7 @@ async def unconfirmed(monkeypatch: pytest.MonkeyPatch) -> Any:
         return notice
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "confirmed", true)
+        patched.setattr(of_notices, "confirmed", true)
         yield
 
 
@@ -619,7 +620,7 @@ async def test_an_error_about_one_item_ends_no_look_at_the_others_and_is_named(
             raise OverflowError("date value out of range")
         return of_item(item, last)
 
-    monkeypatch.setattr(module, "of_item", honest_but_for_bad)
+    monkeypatch.setattr(of_notices, "of_item", honest_but_for_bad)
     box, at = Box(), await place.worker()
     for item_id in ("bad", "davis"):
         await place.add(item_id, every="1h")
@@ -663,7 +664,7 @@ async def test_an_item_that_fails_again_before_its_recovery_is_told_stays_failed
             await busy.wait()
             return await confirmed(board, notice)
 
-        monkeypatch.setattr(module, "confirmed", slowly)
+        monkeypatch.setattr(of_notices, "confirmed", slowly)
         for outcome in (Outcome.OK, Outcome.FAILED, Outcome.OK, Outcome.FAILED):
             await ends(place, at, outcome)
         busy.set()
