@@ -46,9 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Adapts timeouts to this machine. Lets SIGINT and SIGHUP end a process again: a shell ignores
-    one for background processes, nohup the other, and processes that tests start would inherit
-    that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal, and what
+    """Adapts timeouts to this machine. Lets SIGINT, SIGQUIT and SIGHUP end a process again: a shell
+    ignores the first two for background processes, nohup the other, and processes that tests start
+    would inherit that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal, and what
     belongs to who runs the tests: their zone, the proxies on their way to other hosts, and what
     makes Python write without buffers, as most users do not.
     """
@@ -60,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = patience(float(config.getini("timeout")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 

@@ -116,6 +116,10 @@ _SHARED = ("exact", "reason", "absolute", "watch")
 """Options of several commands, which are handed to them in `chosen`."""
 
 
+_COMMON = 4
+"""The number of the options of `common`."""
+
+
 def common(*, whole: bool = False, clears: bool = False) -> Decorator:
     """Adds the options of every command. They are one argument, `chosen`, with those of `_SHARED`.
     With `whole` the command may be about the board as a whole. An option whose text is empty is
@@ -157,7 +161,8 @@ def cli_command(epilog: str) -> Callable[[Callable[..., Any]], click.Command]:
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command = bare_command(epilog)(common()(function))
-        command.params = command.params[4:] + command.params[:4]
+        shared, own = command.params[:_COMMON], command.params[_COMMON:]
+        command.params = own + shared  # click has those first that were added last
         return command
 
     return decorate

@@ -835,7 +835,8 @@ def test_a_leader_that_was_stopped_sees_when_it_goes_on_that_it_was_replaced(
     leader.process.send_signal(signal.SIGCONT)
     eventually(lambda: leader.events[-1]["event"] == "lost", "the first sees it")
     assert follower.leads
-    assert terms([leader, follower]) == [1, 2]
+    assert terms([leader]) == [1]
+    assert terms([follower])[0] == 2  # on a busy machine it may lose that term, too
 
 
 HANDLED = """

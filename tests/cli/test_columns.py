@@ -24,7 +24,7 @@ from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State,
 from blackboard.protocol.members import lost_since, served_types
 from blackboard.records import as_json, item_record, run_record, run_summary, worker_record
 from blackboard.rules.status import ItemStatus
-from blackboard.spec import Labels
+from blackboard.spec import DEEPEST, Labels
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 ITEM = Item(
@@ -228,7 +228,7 @@ def test_a_row_that_holds_no_json_is_shown_as_it_is() -> None:
 
 
 def test_a_result_is_as_deep_in_json_as_it_was_read() -> None:
-    deep = "[" * 900 + "]" * 900
+    deep = "[" * DEEPEST + "]" * DEEPEST
     view = as_json([item_record(stands(result=deep, start=NOW), Labels())])
     assert (view[0]["start"], msgspec.json.encode(view[0]["result"]).decode()) == (
         "2026-11-21T09:00:00.000Z",
