@@ -48,9 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Adapts timeouts to this machine. Lets SIGINT, SIGQUIT and SIGHUP end a process again: a shell
     ignores the first two for background processes, nohup the other, and processes that tests start
-    would inherit that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal, and what
-    belongs to who runs the tests: their zone, the proxies on their way to other hosts, and what
-    makes Python write without buffers, as most users do not.
+    would inherit that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal,
+    and what belongs to who runs the tests: their zone, the proxies on their way to other hosts, and
+    what makes Python write without buffers, as most users do not.
     """
     for name in list(os.environ):
         if name in {"COLUMNS", "TZ", "PYTHONUNBUFFERED"} or name.upper().endswith("_PROXY"):

@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from blackboard.board import mark_now
+from blackboard.board import mark_now, operator
 from blackboard.cli import options
 from blackboard.cli.many import change_each, record
 from blackboard.cli.output import emit, paused_words
@@ -29,13 +29,14 @@ def _act(verb: str, chosen: options.Chosen, ids: Sequence[str], *, fence: int | 
         raise BadInput("id", "no item is named", "ids, globs, or --board for the whole board")
     if verb in PLANNED:
         session = session.with_defaults(changes=True)
+    by = operator()  # a directory of users may be slow
 
     async def check(_: BoardTable, items: Sequence[Item]) -> None:
         if fence is not None and len(items) > 1:
             raise BadInput("fence", "it belongs to one item", "name one id")
 
     async def change(board: BoardTable, item: Item) -> Answer:
-        return await VERBS[verb](board, item, await mark_now(board, chosen.reason), fence)
+        return await VERBS[verb](board, item, await mark_now(board, chosen.reason, by=by), fence)
 
     return completed(change_each(session, ids, change, verb=verb, check=check))
 

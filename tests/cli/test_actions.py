@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -134,6 +135,16 @@ def test_the_name_of_a_user_may_be_no_utf8(
     towns("pause", "davis")
     (only,) = actions(towns)
     assert only["by"].startswith("a\\udcff@")
+
+
+def test_the_user_is_looked_up_once_for_all_items(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a directory on the network has the users, each of these takes long."""
+    look_up = Mock(return_value="ann")
+    monkeypatch.setattr("getpass.getuser", look_up)
+    towns("pause", "*")
+    assert look_up.call_count == 2  # for the items, and for the record of the action
 
 
 def test_a_rename_that_was_done_already_is_one_action(towns: CommandLine) -> None:
