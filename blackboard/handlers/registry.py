@@ -20,7 +20,6 @@ of the type. `check_importable` refuses a function that no child could find: a l
 inside another one, one of a program that has no file.
 """
 
-import ast
 import importlib
 import importlib.util
 import inspect
@@ -176,21 +175,38 @@ def _is_found(name: str, module: ModuleType) -> bool:
 
 
 def _is_below_main(function: Callable[..., Any]) -> bool:
-    """Whether a function of the program's script is defined in an `if` about `__name__`."""
+    """Whether a function of the program's script is defined in an `if` about `__name__`. Reads
+    tokens: `ast.parse` in several threads at once raises SystemError now and then (Python 3.11).
+    """
     compiled = inspect.unwrap(function).__code__
     try:
         with tokenize.open(compiled.co_filename) as file:
-            statements = ast.parse(file.read()).body
-    except (OSError, SyntaxError):
+            first = _first_line(file.readline, compiled.co_firstlineno)
+    except (OSError, SyntaxError, tokenize.TokenError):
         return False
-    conditions = [
-        node.test
-        for node in statements
-        if isinstance(node, ast.If)
-        and node.lineno <= compiled.co_firstlineno <= (node.end_lineno or node.lineno)
-    ]
-    names = [node for test in conditions for node in ast.walk(test) if isinstance(node, ast.Name)]
-    return any(name.id == "__name__" for name in names)
+    return first[:1] == ["if"] and "__name__" in first
+
+
+def _first_line(readline: Callable[[], str], line: int) -> list[str]:
+    """The tokens of the statement at the top level of a script that holds a line: those up to its
+    colon, or to the end of its first logical line. That of an `else` belongs to its `if`.
+    """
+    first, depth, begins, goes_on = list[str](), 0, True, False
+    for token in tokenize.generate_tokens(readline):
+        if token.type in {tokenize.INDENT, tokenize.DEDENT}:
+            depth += 1 if token.type == tokenize.INDENT else -1
+        elif token.type == tokenize.NEWLINE:
+            begins = True
+        elif token.type not in {tokenize.NL, tokenize.COMMENT}:
+            if begins and depth == 0 and token.string not in {"elif", "else"}:
+                if token.start[0] > line:
+                    break
+                first, goes_on = [], True
+            begins = False
+            goes_on = goes_on and token.string != ":"
+            if goes_on:
+                first.append(token.string)
+    return first
 
 
 def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:

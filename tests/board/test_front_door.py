@@ -1275,6 +1275,67 @@ def test_a_function_below_the_guard_is_refused(tmp_path: Path) -> None:
     assert 'it is defined below `if __name__ == "__main__"`' in said
 
 
+def test_threads_of_a_script_make_workers_at_the_same_time(tmp_path: Path) -> None:
+    """Python 3.11 builds the trees of `ast` in a state that all threads share: each collection of
+    garbage may let another thread go on, in the middle of a tree.
+    """
+    long = "".join(
+        f"def f{n}(a, b): return [a + b * {n} for _ in range(a) if a < b]\n" for n in range(400)
+    )
+    body = """
+import gc, threading, time
+def make(n):
+    with blackboard.open_blocking(f"app{n}.db", handlers=[where], create=True) as board:
+        for _ in range(5):
+            board.worker()
+    made.append(n)
+if __name__ == "__main__":
+    made = []
+    gc.set_threshold(100)
+    gc.callbacks.append(lambda *_: time.sleep(0))
+    threads = [threading.Thread(target=make, args=(n,)) for n in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(sorted(made))
+"""
+    (tmp_path / "app.py").write_text(HEAD + long + body)
+    assert program(tmp_path, "app.py") == "[0, 1, 2, 3]\n"
+
+
+LATE = """
+        @handler("late")
+        def late(item, ctx): ...
+if __name__ == '__main__':
+    asyncio.run(main(where, late))
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "if __name__ == '__main__':\n    if True:",
+        "if __name__ != 'x':  # a remark\n# in the first column\n\n    with open(os.devnull):",
+        "if __name__ == 'x':\n    pass\nelse:\n    if True:",
+    ],
+)
+def test_whatever_is_below_an_if_about_the_name_is_refused(tmp_path: Path, before: str) -> None:
+    (tmp_path / "app.py").write_text(HEAD + before + LATE)
+    said = program(tmp_path, "app.py", code=1)
+    assert 'it is defined below `if __name__ == "__main__"`' in said
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "if False:\n    pass\nelif True:\n    if True:",
+        "if __name__ == 'x':\n    pass\nif True:\n    if True:",
+    ],
+)
+def test_what_is_below_another_if_runs_in_a_child_process(tmp_path: Path, before: str) -> None:
+    (tmp_path / "app.py").write_text(HEAD + before + LATE)
+    assert program(tmp_path, "app.py").startswith("ok ")
+
+
 def test_a_script_without_the_guard_starts_no_workers_in_its_children(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(HEAD + "asyncio.run(main(where))\n")
     said = program(tmp_path, "app.py")
