@@ -97,7 +97,9 @@ class BeingRenamed(Unchangeable):
 
 
 class LeaseLost(BlackboardError):
-    """A run cannot save: its lock was lost, or it is over. Another run may have begun."""
+    """A run cannot save: its lock was lost, or it is over. Another run may have begun. A handler
+    that stops because `ctx.lost` is true may raise it.
+    """
 
 
 EXAMINED = (

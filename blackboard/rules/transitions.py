@@ -61,8 +61,9 @@ The end of a run. The first line that applies:
     outcome                              next token
     -----------------------------------  ---------------------------------------------------------
     cancelled by its worker's shutdown,  same slot, at once, same attempt
-    or a partition or election, by a
-    person
+    or for a lock that it trusted no
+    more; or a partition or election,
+    by a person
     failed, its handler asks for a       same slot, at the time asked for, next attempt; unless the
     retry                                schedule's next slot comes first
     failed or timeout, retries left,     same slot, after a backoff, next attempt

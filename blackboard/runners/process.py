@@ -268,8 +268,10 @@ class _ProcessRun:
         if not await child.gone(self._runner.stop_timeout):
             problem = "the child process closed its connection to the worker"
         problem = problem or child.reason()
-        if problem == LEASE_RAN_OUT and "lost" in self._signals:
-            problem = f"stopped: {self._signals['lost']}"
+        if problem == LEASE_RAN_OUT:
+            if "lost" in self._signals:
+                problem = f"stopped: {self._signals['lost']}"
+            return Ended(outcome=Outcome.CANCELLED, error=problem, output=child.output())
         if not child.is_ready:
             return _not_begun(problem, child.output())
         return _failed(problem, child.output())

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from blackboard.emitter import EventEmitter
-from blackboard.errors import BlackboardError, LeaseLost
+from blackboard.errors import BlackboardError
 from blackboard.events import GroupTrouble, LockAdopted, LockOverridden
 from blackboard.handlers.handler import Handler, Pump
 from blackboard.model import Ended, Lock, Member, Outcome, Token, replace
@@ -460,9 +460,7 @@ class GroupWorker:
         """
         returned = ended.outcome is Outcome.OK
         if held.lost and ended.outcome is not Outcome.CANCELLED:
-            raised = "" if ended.error.startswith(LeaseLost.__name__) else ended.error
-            error = "; ".join(filter(None, (held.lost, raised)))
-            ended = replace(ended, outcome=Outcome.CANCELLED, error=error)
+            ended = held.as_stopped(ended)
         elif returned and held.asked_to_end:
             ended = replace(ended, outcome=Outcome.CANCELLED, error=held.asked_to_end)
         elif returned:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from blackboard.model import Outcome
+from blackboard.errors import LeaseLost
+from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.rows import text_of
 from blackboard.rules.due import renew_every
@@ -87,6 +88,14 @@ class Holding:
         """Stops the handler; its item is due again at once, if the lock is still this worker's."""
         self.cut = self.cut or reason
         self.pass_on()
+
+    def as_stopped(self, ended: Ended) -> Ended:
+        """The end of a run that has lost its lock, as that of one that was stopped for it, with
+        what it raised, unless it raised LeaseLost.
+        """
+        raised = "" if ended.error.startswith(LeaseLost.__name__) else ended.error
+        error = "; ".join(filter(None, (self.lost, raised)))
+        return replace(ended, outcome=Outcome.CANCELLED, error=error)
 
     def pass_on(self) -> None:
         """Reports a lost lock or a stop to the handler, if it has been called."""

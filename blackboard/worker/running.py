@@ -122,13 +122,16 @@ class Runs:
         return frozenset(name for name, handler in self.handlers.items() if not handler.is_async)
 
     def _of_begun(self, call: HandlerCall, report: "_Report", how: Ended) -> Ended:
-        """How a run ended. One for which no process could be started is put back, for other
-        workers: this one claims none that needs a process until one can be started. It finds that
-        out without a claim, so what is due becomes overdue, unless others run it.
+        """How a run ended. One that failed because its lock was lost counts as stopped. One for
+        which no process could be started is put back, for other workers: this one claims none that
+        needs a process until one can be started. It finds that out without a claim, so what is due
+        becomes overdue, unless others run it.
         """
         self._limits.drop(report.held)
         if how.begun or not self.waits:
-            return how
+            has_answered = how.final or how.retry_after is not None
+            has_failed = how.outcome is Outcome.FAILED and not has_answered
+            return report.held.as_stopped(how) if report.held.lost and has_failed else how
         if not self._is_probing:
             report.log(logging.ERROR, f"{how.error}; runs that need one wait until it can be")
             probing = self._probe(call.handler.source)

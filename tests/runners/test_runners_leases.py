@@ -60,7 +60,7 @@ def test_a_child_is_killed_when_its_lease_runs_out(how: str) -> None:
         execution, _ = await started(runner, "never-ends", how=how)
         execution.extend(time.monotonic())
         ended = await asyncio.wait_for(execution.wait(), PATIENCE)
-        assert ended.outcome is Outcome.FAILED
+        assert ended.outcome is Outcome.CANCELLED
         assert ended.error == LEASE_RAN_OUT
         assert ended.output == "about to\n"
 
@@ -73,7 +73,7 @@ def test_a_child_whose_lock_was_taken_away_says_so() -> None:
         execution.lose("its lock was unlocked")
         execution.extend(time.monotonic())
         ended = await asyncio.wait_for(execution.wait(), PATIENCE)
-        assert (ended.outcome, ended.error) == (Outcome.FAILED, "stopped: its lock was unlocked")
+        assert (ended.outcome, ended.error) == (Outcome.CANCELLED, "stopped: its lock was unlocked")
 
     with_processes(story)
 

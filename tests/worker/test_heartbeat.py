@@ -10,6 +10,7 @@ import pytest
 
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import LockLost, LocksRenewed, RunEnded, StoreEvent
+from blackboard.model import Ended, Outcome
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, renew_all
 from blackboard.protocol.edits import edit, remove, unlock
@@ -216,6 +217,61 @@ async def test_past_its_deadline_without_an_answer_a_lock_is_given_up(place: Wor
     assert (await place.token()).ready <= place.clock.now()
     (event,) = worker.of(LockLost)
     assert (event.id, event.fence) == ("davis", 1)
+
+
+async def given_up(place: Workplace) -> FakeRun:
+    """A run whose lock was given up because its renewals were not answered; the store is back."""
+    _, run = await held(place, stale_after="30s")
+    place.table.script(*[Fault.AWAY] * 100)
+    await beats(place, 28)
+    assert "not answered" in run.lost
+    place.table._commits.clear()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("LeaseLost: its renewals were not answered\nTraceback", ""),
+        ("OSError: closed", "; OSError: closed"),
+    ],
+)
+def test_a_run_that_failed_because_its_lock_was_given_up_is_due_at_once(
+    raised: str, told: str, open_table: object
+) -> None:
+    @with_workers
+    async def story(place: Workplace) -> None:
+        run = await given_up(place)
+        run.end(Outcome.FAILED, error=raised)
+        assert await tried_again(place, place.ended("davis")) == [(1, "cancelled")]
+        [kept] = [kept async for kept in place.other.runs("davis")]
+        assert kept.error == run.lost + told
+        assert (await place.token()).ready <= place.clock.now()
+        item = await place.item("davis")
+        assert (item.attempt, item.failures) == (1, 0)
+
+    story(open_table=open_table)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Ended(outcome=Outcome.OK, result=1),
+        Ended(outcome=Outcome.FAILED, error="no", final=True),
+        Ended(outcome=Outcome.FAILED, error="later", retry_after=7200.0),
+    ],
+)
+def test_an_answer_that_a_handler_gives_after_its_lock_was_given_up_counts(
+    ended: Ended, open_table: object
+) -> None:
+    @with_workers
+    async def story(place: Workplace) -> None:
+        run = await given_up(place)
+        run.ended.set_result(ended)
+        assert await tried_again(place, place.ended("davis")) == [(1, ended.outcome.value)]
+        assert (await place.token()).ready > place.clock.now()
+
+    story(open_table=open_table)
 
 
 @with_workers

@@ -64,6 +64,24 @@ def test_a_worker_that_stood_still_comes_too_late_with_all_it_had(site: Site) ->
     lives_on(site, first, second)
 
 
+@pytest.mark.timeout(200)
+def test_what_a_worker_ran_that_stood_still_is_made_again_where_no_other_has_done_so(
+    site: Site,
+) -> None:
+    """A plain function, which the guard stops, has not failed."""
+    site.add("child", type_="waits-plain", stale_after="3s", timeout="5m", patient=[1])
+    worker = site.worker("-v")
+    site.begun("child")
+    halt(worker.process, site.store)
+    stopped = time.monotonic()
+    eventually(lambda: time.monotonic() > stopped + 2 * LEASE, "two leases pass")
+    worker.send(signal.SIGCONT)
+    eventually(lambda: site.is_ok("child"), "it is run again")
+    assert site.outcomes("child") == [(1, "cancelled"), (2, "ok")]
+    assert "lease ran out" in site.runs("child")[0].error
+    assert site.doctor()["clean"]
+
+
 def at_work(site: Site) -> Started:
     """A worker that runs all of them. The newer runs wait for a word."""
     for one, late in LATE.items():
