@@ -44,7 +44,8 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
             if ids:
                 chosen_items = await select(board, ids, exact=chosen.exact)
             else:
-                chosen_items = [item async for item in board.items()]
+                every = [item async for item in board.items()]
+                chosen_items = sorted(every, key=lambda item: item.id)  # whatever the shards are
             return chosen_items, await board.table.now(), not board.unreadable and not board.newer
 
     chosen_items, now, is_whole = asyncio.run(read())

@@ -641,6 +641,7 @@ def test_what_is_exported_is_applied_to_the_same_items(blackboard: CommandLine) 
     file = blackboard.write(said, "items.toml")
     assert ": declared by: unset -> /" in blackboard("apply", str(file)).out
     assert blackboard("apply", str(file)).out == "nothing to do: 4 items as declared\n"
+    blackboard("--board", "copy", "init", "--shards", "4")
     blackboard("--board", "copy", "apply", str(file))
     assert blackboard("--board", "copy", "export").out == said
     assert blackboard("--board", "copy", "apply", str(file), "--prune").out.startswith("nothing")
