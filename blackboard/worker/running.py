@@ -26,7 +26,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.keys import shard_of
 from blackboard.rules.breaker import RESTARTS
-from blackboard.rules.due import time_limit
+from blackboard.rules.due import may_take_over, time_limit
 from blackboard.runners.runner import HandlerCall, Runner
 from blackboard.runners.secrets import Mask, mask_of_worker, values_in
 from blackboard.schedule.times import format_duration
@@ -65,6 +65,8 @@ class Runs:
     _limits: "TimeLimits" = field(init=False)
     _mask: Mask = field(init=False)
     """The mask of runs without secrets of their own."""
+    _by_guard: dict[str, int] = field(default_factory=dict)
+    """How often in a row the guard has stopped the run of an item."""
     _probing: asyncio.Task[None] | None = None
     """Tries to start a child process, after none could be started."""
     _failures: int = 0
@@ -122,22 +124,35 @@ class Runs:
         return frozenset(name for name, handler in self.handlers.items() if not handler.is_async)
 
     def _of_begun(self, call: HandlerCall, report: "_Report", how: Ended) -> Ended:
-        """How a run ended. One that failed because its lock was lost counts as stopped. One for
-        which no process could be started is put back, for other workers: this one claims none that
-        needs a process until one can be started. It finds that out without a claim, so what is due
-        becomes overdue, unless others run it.
+        """How a run ended. One for which no process could be started is put back, for other
+        workers: this one claims none that needs a process until one can be started. It finds that
+        out without a claim, so what is due becomes overdue, unless others run it.
         """
         self._limits.drop(report.held)
         if how.begun or not self.waits:
-            has_answered = how.final or how.retry_after is not None
-            has_failed = how.outcome is Outcome.FAILED and not has_answered
-            return report.held.as_stopped(how) if report.held.lost and has_failed else how
+            return self._of_lost(report.held, how)
         if not self._is_probing:
             report.log(logging.ERROR, f"{how.error}; runs that need one wait until it can be")
             probing = self._probe(call.handler.source)
             self._probing = asyncio.get_running_loop().create_task(probing)
             self._probing.add_done_callback(lambda _: self.starts_again())
         return replace(how, outcome=Outcome.CANCELLED, error=f"put back: {how.error}")
+
+    def _of_lost(self, held: Holding, how: Ended) -> Ended:
+        """How a run ended that may have lost its lock. One that failed counts as stopped then. One
+        that the guard has stopped is put back as often in a row as it would be taken over, and
+        fails then: it may be what keeps its worker from renewing, as one that takes all memory.
+        """
+        by_guard = self._by_guard.pop(held.claim.id, 0) + 1
+        if how.outcome is Outcome.CANCELLED and not held.cut:
+            if not may_take_over(by_guard, retries=held.claim.settings.retries):
+                return replace(how, outcome=Outcome.FAILED)
+            self._by_guard[held.claim.id] = by_guard
+            return how
+        has_answered = how.final or how.retry_after is not None
+        if held.lost and how.outcome is Outcome.FAILED and not has_answered:
+            return held.as_stopped(how)
+        return how
 
     @property
     def _is_probing(self) -> bool:

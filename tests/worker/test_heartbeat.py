@@ -15,6 +15,8 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, renew_all
 from blackboard.protocol.edits import edit, remove, unlock
 from blackboard.rules.breaker import LONGEST, SPACING
+from blackboard.rules.due import TAKEOVERS
+from blackboard.runners.child_process import LEASE_RAN_OUT
 from blackboard.runners.loop import EARLY, STANDS
 from blackboard.spec import Spec
 from blackboard.table import Merge, Op
@@ -272,6 +274,26 @@ def test_an_answer_that_a_handler_gives_after_its_lock_was_given_up_counts(
         assert (await place.token()).ready > place.clock.now()
 
     story(open_table=open_table)
+
+
+@with_workers
+async def test_a_run_that_the_guard_stops_again_and_again_fails_as_if_it_was_taken_over(
+    place: Workplace,
+) -> None:
+    """It may be what takes the machine's memory, so that its worker stands still each time."""
+    await place.add("davis", item_type="plain", every="2h", timeout="2h")
+    worker, outcomes = await place.worker(), list[str]()
+    for number in range(2 * TAKEOVERS + 1):
+        run = await worker.run("davis", number)
+        by_guard = number != TAKEOVERS - 1  # after another end it is counted anew
+        outcome = Outcome.CANCELLED if by_guard else Outcome.TIMEOUT
+        run.end(outcome, error=LEASE_RAN_OUT if by_guard else "it ran longer than 2h")
+        outcomes = [one for _, one in await place.ended("davis", runs=number + 1)]
+        place.later(seconds=0 if by_guard else 7200)
+        await worker.walk()
+    cut = ["cancelled"]
+    assert outcomes == [*cut * (TAKEOVERS - 1), "timeout", *cut * TAKEOVERS, "failed"]
+    assert (await place.token()).ready > place.clock.now()
 
 
 @with_workers
