@@ -26,6 +26,7 @@ from blackboard.display.layout import (
     one_line,
     paragraph,
     shown,
+    shown_json,
     table,
     text_of,
     wrap,
@@ -178,6 +179,7 @@ def why_lines(headline: str, facts: Collection[tuple[str, str]], columns: int | 
 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:
-    """Prints a record, or a value that contains records, as JSON."""
+    """Prints a record, or a value that contains records, as JSON in UTF-8."""
     text = msgspec.json.encode(as_json(value))
-    click.echo(msgspec.json.format(text, indent=0 if in_a_line else 2))
+    lines = msgspec.json.format(text, indent=0 if in_a_line else 2)
+    click.echo(shown_json(lines.decode()).encode())

@@ -29,6 +29,7 @@ from typing import Final, Literal, TextIO
 import msgspec
 
 from blackboard.clock import Clock
+from blackboard.display.layout import shown_json
 from blackboard.emitter import Subscriber
 from blackboard.events import BoardEvent
 from blackboard.phrases import iso
@@ -220,4 +221,4 @@ def ascii_json_line(event: BoardEvent, at: datetime) -> str:
 
 def json_line(event: BoardEvent, at: datetime) -> str:
     """An event as one line of JSON. What concerns a run names its item, type, fence and worker."""
-    return msgspec.json.encode({"time": iso(at), **event.line()}).decode() + "\n"
+    return shown_json(msgspec.json.encode({"time": iso(at), **event.line()}).decode()) + "\n"

@@ -12,14 +12,15 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from blackboard.display.layout import escaped
 from blackboard.errors import BadInput
 
 LINE = 88
 """The longest line, in characters: a longer list is written with one value a line."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_ESCAPED = re.compile(r'[\x00-\x1f\x7f"\\]')
-_ESCAPED_IN_LINES = re.compile(r'[\x00-\x09\x0b-\x1f\x7f\\]|"(?="")|"$')
+_ESCAPED = re.compile(r'[\n"\\]')
+_ESCAPED_IN_LINES = re.compile(r'\\|"(?="")|"$')
 
 
 def lines_of(table: Mapping[str, Any]) -> Iterator[str]:
@@ -53,7 +54,7 @@ def value_text(value: Any, where: str) -> str:
 
 def _top_level(value: Any, key: str) -> str:
     if isinstance(value, str) and "\n" in value:
-        inner = _ESCAPED_IN_LINES.sub(_escape, value)
+        inner = escaped(_ESCAPED_IN_LINES.sub(_escape, value), _escape_of)
         return f'"""\n{inner}"""'
     try:
         line = value_text(value, key)
@@ -66,12 +67,16 @@ def _top_level(value: Any, key: str) -> str:
 
 
 def _text(text: str) -> str:
-    return f'"{_ESCAPED.sub(_escape, text)}"'
+    return f'"{escaped(_ESCAPED.sub(_escape, text), _escape_of)}"'
 
 
 def _escape(match: re.Match[str]) -> str:
     char = match[0]
-    return f"\\{char}" if char in '"\\' else f"\\u{ord(char):04X}"
+    return f"\\{char}" if char in '"\\' else _escape_of(char)
+
+
+def _escape_of(char: str) -> str:
+    return f"\\u{ord(char):04X}" if ord(char) < 0x10000 else f"\\U{ord(char):08X}"
 
 
 # ---- lines

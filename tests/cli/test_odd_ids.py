@@ -33,6 +33,7 @@ ODD = {
     "newline": "two\nlines",
     "control": "\x1b[31mred",
     "emoji": "\N{GRINNING FACE} \N{FAMILY}",
+    "control of 8 bits": "\x9b31mred\x7f",
     "right to left": "\u202eabc",
     "dots": "..",
     "an option": "--help",
@@ -96,9 +97,14 @@ def test_the_remedy_for_an_odd_id_can_be_typed(town: CommandLine) -> None:
             town("pause", "--", one)
 
 
-def test_an_odd_id_steers_no_terminal(town: CommandLine) -> None:
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_an_odd_id_steers_no_terminal(town: CommandLine, form: list[str]) -> None:
     town("add", "--type", "hello", "--", *ODD.values())
-    for args in (["show"], ["show", "--plain"], ["why", "--exact", "--", ODD["control"]]):
-        said = town(*args)
-        assert "\x1b" not in said.out
-        assert "\u202e" not in said.out
+    for args in (["show"], ["show", "--plain"], ["next"], ["export"], ["log", "--actions"]):
+        assert printed(town(*args, *form).out) == ""
+    assert printed(town("why", "--exact", *form, "--", *ODD.values()).out) == ""
+
+
+def printed(text: str) -> str:
+    """The characters of an output that steer a terminal, or turn what is beside them."""
+    return "".join(char for char in text if not char.isprintable() and char != "\n")

@@ -13,7 +13,7 @@ from blackboard.errors import BadInput
 from blackboard.protocol.rows import text_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
-AWKWARD = st.text('ab"\\\n\r\t\0 #[]=\x7f\u2028', max_size=12)
+AWKWARD = st.text('ab"\\\n\r\t\0 #[]=\x7f\x9b\u2028\u202e\U000e0001', max_size=12)
 VALUES = st.recursive(
     TEXTS
     | AWKWARD
@@ -46,6 +46,8 @@ def test_any_items_are_read_back_the_same(items: list[tuple[str, dict[str, Any]]
     [
         ("plain", '"plain"'),
         ('"\\\n\x1b', '"\\"\\\\\\u000A\\u001B"'),
+        ("\x9b31m\u202e\U000e0001", '"\\u009B31m\\u202E\\U000E0001"'),
+        ("東京 é\xa0.", '"東京 é\\u00A0."'),
         (1e22, "1e+22"),
         ([], "[]"),
         ({}, "{}"),

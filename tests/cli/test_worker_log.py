@@ -50,6 +50,14 @@ def test_an_event_of_a_run_names_the_run() -> None:
     }
 
 
+def test_an_event_steers_no_terminal_that_shows_the_log() -> None:
+    error = "\x1b[31m\x9b31m\x7f\u202e\U000e0001é"
+    line = json_line(ended(Outcome.FAILED, error=error), START)
+    assert [char for char in line if not char.isprintable()] == ["\n"]
+    assert json.loads(line)["message"] == f"failed: {error}"
+    assert "é" in line
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_line_is_json_whatever_the_stream_takes(encoding: str) -> None:
     bytes_ = io.BytesIO()
