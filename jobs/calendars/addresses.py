@@ -8,8 +8,8 @@ Public ids of Google calendars stay: they are not secret, and name a feed.
 **Fetched.** Public addresses over http and https, and what the settings allow besides. Addresses
 are checked after resolution, so the spelling of a host (decimal, octal, short, IPv6 that carries
 IPv4) makes no difference. Refused are all that are not globally reachable, and some that Python's
-tables call global: the metadata addresses of clouds, and IPv6 prefixes that lead to any IPv4
-address through a gateway (NAT64, 6to4, Teredo).
+tables call global: the metadata addresses of clouds, IPv6 prefixes that lead to any IPv4 address
+through a gateway (NAT64, 6to4, Teredo), and IPv6 addresses that nobody was given yet.
 """
 
 import ipaddress
@@ -217,12 +217,16 @@ _REFUSED: tuple[tuple[Network, str], ...] = tuple(
         ("64:ff9b:1::/48", "a gateway to IPv4 addresses"),
         ("2001::/32", "a gateway to IPv4 addresses"),
         ("2002::/16", "a gateway to IPv4 addresses"),
+        ("3fff::/20", "a reserved address"),
         ("fc00::/7", "a private address"),
         ("fe80::/10", "a link-local address"),
         ("fec0::/10", "a private address"),
         ("ff00::/8", "a multicast address"),
     )
 )
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""The IPv6 addresses that are given out (RFC 4291, 2.4). Among the others, which Python's tables
+mostly call global, are those that a translator turns into IPv4 (RFC 2765)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +261,9 @@ def why_refused(address: Address) -> str:
     for network, why in _REFUSED:
         if plain.version == network.version and plain in network:
             return why
-    return "" if plain.is_global and not plain.is_multicast else "not a public address"
+    is_given_out = plain.version == 4 or plain in _UNICAST
+    is_public = is_given_out and plain.is_global and not plain.is_multicast
+    return "" if is_public else "not a public address"
 
 
 def _plain(address: Address) -> Address:

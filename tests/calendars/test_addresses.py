@@ -59,6 +59,13 @@ ONE = calendar(event("1", "One"))
         "2002:7f00:1::",
         "2001:0:4136:e378:8000:63bf:3fff:fdd2",
         "2001:db8::1",
+        "::ffff:0:169.254.169.254",
+        "64:ff9a::1",
+        "1::1",
+        "3fff::1",
+        "4000::1",
+        "5f00::1",
+        "fe00::1",
     ],
 )
 def test_addresses_that_are_not_public_are_refused(address: str) -> None:
