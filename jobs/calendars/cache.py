@@ -20,6 +20,7 @@ import hashlib
 import logging
 import os
 import secrets
+import stat
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,6 +30,7 @@ import msgspec
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
 
+from .files import bytes_of
 from .records import PARSER, Parsed, Window
 from .responses import Body, Fetched
 
@@ -123,7 +125,7 @@ def load_cache(path: Path, log: logging.Logger) -> Cache:
     Raises BadInput when it cannot be read: it may have the only events of a feed that fails.
     """
     try:
-        cache = msgspec.json.decode(path.read_bytes(), type=Cache)
+        cache = msgspec.json.decode(bytes_of(path), type=Cache)
     except FileNotFoundError:
         return Cache()
     except OSError as problem:
@@ -186,11 +188,16 @@ class FetchCache:
         self._clock = clock or SystemClock()
 
     def tidied(self) -> "FetchCache":
-        """This cache without outdated files; one without a folder if the folder cannot be used."""
+        """This cache without outdated files; one without a folder if the folder cannot be used, or
+        is another user's, or a link: what it leads to is not ours to read, or to delete.
+        """
         if self.folder is None:
             return self
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            status = self.folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                return FetchCache(clock=self._clock)
             oldest = (self._clock.now() - _KEPT).timestamp()
             for path in self.folder.iterdir():
                 with contextlib.suppress(FileNotFoundError):  # other cities remove theirs

@@ -15,8 +15,6 @@ feed may be a file of this machine.
 """
 
 import asyncio
-import os
-import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +25,7 @@ from blackboard.clock import Clock, SystemClock
 
 from .addresses import Policy, file_path, meant, plain_too, scheme_of, without
 from .cache import FetchCache
+from .files import NotAFile, opened
 from .request import NoConnection, Requester, Resolve, host_and_port, url_of
 from .responses import (
     Body,
@@ -144,17 +143,15 @@ _PIECE = 256 * 1024
 
 
 def read_file(path: Path, limit: int, folder: Path | None) -> Body:
-    """A regular file's bytes: opening a pipe or a device would wait, or never end. A gzip file is
-    unpacked.
-    """
+    """A regular file's bytes; a gzip file is unpacked."""
     inflater = Inflater("", limit, Body(folder))
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:
-            if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-                raise FetchFailed("not a file", why=Why.REFUSED)
+        with opened(path) as source:
             while piece := source.read(_PIECE):
                 inflater.feed(piece)
         return inflater.finished()
+    except NotAFile:
+        raise FetchFailed("not a file", why=Why.REFUSED) from None
     except (FileNotFoundError, NotADirectoryError):
         raise FetchFailed("no such file", why=Why.GONE) from None
     except FetchFailed:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -25,6 +26,7 @@ from blackboard.inputs import check_names
 from blackboard.schedule.times import parse_duration
 
 from .addresses import Policy, name_from, policy
+from .files import NotAFile, opened
 from .records import Window
 from .responses import Limits
 
@@ -226,11 +228,10 @@ def _in_file(given: str, allowed: Policy) -> list[Listed]:
     if not allowed.files:
         raise BadInput(field_name, "files are not allowed", 'allow = ["file"] in [jobs.calendars]')
     try:
-        path = Path(given).expanduser()
-        if not path.is_file():
-            raise BadInput(field_name, f"{given!r} is not a file")
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with TextIOWrapper(opened(Path(given).expanduser()), "utf-8", "replace") as file:
             text = file.read(_LONGEST_LIST + 1)
+    except (FileNotFoundError, NotADirectoryError, NotAFile):
+        raise BadInput(field_name, f"{given!r} is not a file") from None
     except (OSError, ValueError, RuntimeError) as problem:
         raise BadInput(field_name, f"{given!r} cannot be read: {problem}") from None
     if len(text) > _LONGEST_LIST:

@@ -24,6 +24,8 @@ from blackboard import BadInput
 from blackboard.errors import BlackboardError
 from blackboard.protocol.keys import encode_id
 
+from .files import bytes_of
+
 REPORT, CALENDAR, EVENTS, CACHE = ".report.json", ".ics", ".json", ".cache.json"
 _ORDER = (REPORT, CALENDAR, EVENTS, CACHE)
 _LOCK_WITHIN = 30.0
@@ -74,7 +76,7 @@ class Output:
 
     def _header_of(self, ending: str) -> _Header:
         try:
-            return msgspec.json.decode(self.path(ending).read_bytes(), type=_Header)
+            return msgspec.json.decode(bytes_of(self.path(ending)), type=_Header)
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeError, RecursionError):
             return _Header()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blackboard import BadInput
+from jobs.calendars import cache
 from jobs.calendars.aggregation import NothingCame
 from jobs.calendars.params import RunContext
 from jobs.calendars.responses import Limits, cut_off, freshness, next_request_at, words_of
@@ -70,7 +71,7 @@ def test_events_of_a_feed_that_fails_stay_where_they_cannot_be_read_for_a_moment
     with serving({"/one": Answer(WHOLE), "/two": Answer(OTHER)}) as site:
         aggregate(tmp_path, town(site))
         site.answers["/one"] = Answer(status=503, etag=False)
-        monkeypatch.setattr(Path, "read_bytes", refuse)
+        monkeypatch.setattr(cache, "bytes_of", refuse)
         with pytest.raises(BadInput, match=r"params\.out: .*\.cache\.json: Too many open files"):
             aggregate(tmp_path, town(site))
         assert aggregate(tmp_path, town(site))["events"] == 21

@@ -149,6 +149,27 @@ def test_a_shelf_that_cannot_be_written_keeps_no_copy_of_what_was_taken_from_it(
     assert not list((tmp_path / FOLDER).glob("*.body"))
 
 
+@pytest.mark.parametrize("owner", ["link", "user"])
+def test_a_shelf_that_leads_elsewhere_or_is_of_another_user_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if owner == "link":
+        (tmp_path / FOLDER).symlink_to(elsewhere)
+    else:
+        elsewhere.rename(tmp_path / FOLDER)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    precious = tmp_path / FOLDER / "precious"
+    precious.touch()
+    os.utime(precious, (1_000_000_000, 1_000_000_000))
+    with serving({"/one": Answer(ONE)}) as site:
+        for name in ("a", "b"):
+            assert aggregate(tmp_path, [site.url("/one")], name=name)["ok"] == 1
+        assert len(site.asked) == 2
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["precious"]
+
+
 def test_the_shelf_is_for_its_owner_alone(tmp_path: Path) -> None:
     with serving({"/one": Answer(ONE)}) as site:
         aggregate(tmp_path, [site.url("/one")])

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import fcntl
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
 from jobs.calendars import publish as write
+from jobs.calendars.cache import load_cache
 from jobs.calendars.publish import CACHE, CALENDAR, EVENTS, REPORT, Overtaken, file_name, output_of
 
 
@@ -73,7 +75,7 @@ def test_a_lower_fence_replaces_nothing_where_it_cannot_be_read_who_has_written_
 
     publish(tmp_path, 7)
     with monkeypatch.context() as context:
-        context.setattr(Path, "read_bytes", refuse)
+        context.setattr(write, "bytes_of", refuse)
         with pytest.raises(OSError, match="Too many open files"):
             publish(tmp_path, 1)
     assert content(tmp_path) == "7"
@@ -133,6 +135,21 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Pa
     assert precious.read_text() == "precious"
     assert not (out / "t.ics").is_symlink()
     assert content(out) == "1"
+
+
+@pytest.mark.parametrize("ending", [REPORT, CACHE])
+@pytest.mark.parametrize("target", ["pipe", "device"])
+def test_what_would_be_read_without_end_in_the_place_of_a_file_is_refused(
+    tmp_path: Path, ending: str, target: str
+) -> None:
+    if target == "pipe":
+        os.mkfifo(tmp_path / f"t{ending}")
+    else:
+        (tmp_path / f"t{ending}").symlink_to("/dev/zero")
+    with pytest.raises(OSError, match=f"not a file.*t{ending}"):
+        publish(tmp_path, 1)
+    with pytest.raises(BadInput, match=f"t{ending}: not a file"):
+        load_cache(tmp_path / f"t{ending}", logging.getLogger())
 
 
 def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path: Path) -> None:
