@@ -1,7 +1,7 @@
 """The channels through which notices are sent: a webhook, a command; and the dead-man address.
 
-`${NAME}` is taken from the worker's environment each time something is sent, and no message about a
-channel repeats its value.
+`${NAME}` in an address is taken from the worker's environment each time something is sent, and no
+message about a channel repeats its value.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from blackboard.errors import BadInput
-from blackboard.handlers.context import expand
+from blackboard.handlers.context import expand, unescaped
 from blackboard.notify.exchange import Exchange, NotSent
 from blackboard.notify.notices import Payload
 from blackboard.notify.settings import NoticeKind, NotifyTable, RouteTable, check_address, place
@@ -95,7 +95,8 @@ class Address:
 class Command:
     """A program that reads JSON from its standard input, and a part of it from BLACKBOARD_EVENT,
     _ITEM, _TYPE, _OUTCOME and _TEXT. It exits with 0 when it accepts the notice. No shell is
-    involved.
+    involved. All users of the host can read its arguments, so none of them has the value of a
+    variable: it finds those of the worker in its environment.
     """
 
     argv: tuple[str, ...]
@@ -104,7 +105,7 @@ class Command:
     name: str = "command"
 
     def check(self) -> None:
-        self._argv()
+        """Nothing of it is taken from the environment."""
 
     def where(self) -> str:
         return self.argv[0]
@@ -116,7 +117,7 @@ class Command:
         }
         try:
             process = await start_command(
-                self._argv(),
+                [unescaped(one) for one in self.argv],
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
@@ -135,9 +136,6 @@ class Command:
                 await end_command(process)
         if process.returncode:
             raise NotSent(f"it ended: {how_it_ended(process.returncode)}")
-
-    def _argv(self) -> list[str]:
-        return [_filled(arg, self.environ) for arg in self.argv]
 
 
 _VARIABLE = re.compile(r"\$\{\w+\}")

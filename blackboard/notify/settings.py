@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from blackboard.errors import BadInput
+from blackboard.handlers.context import variables
 from blackboard.schedule.times import parse_duration
 
 NEVER = "never"
@@ -47,7 +48,9 @@ class RouteTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
 
 
 class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """Who is notified, and of what. `${NAME}` is replaced from the environment of the worker."""
+    """Who is notified, and of what. `${NAME}` in an address is replaced from the environment of the
+    worker.
+    """
 
     webhook: str | None = None
     """An http or https address that is sent each notice as JSON by POST."""
@@ -99,6 +102,10 @@ def _check_ways(table: NotifyTable | RouteTable) -> None:
     _check_address_given(table.webhook, "webhook")
     if table.command and not table.command[0]:
         raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
+    for name in sorted(variables(table.command)):
+        problem = f"${{{name}}} would show in the list of processes"
+        remedy = f"the program finds {name} in its environment; a shell reads it where you write"
+        raise BadInput("command", problem, f"{remedy} $${{{name}}}")
     kinds = [kind.value for kind in NoticeKind]
     for event in table.on or ():
         if event not in kinds:

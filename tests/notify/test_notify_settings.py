@@ -13,7 +13,7 @@ SECRET = "T0PSECRET"
 WHOLE = """
 [notify]
 webhook = "https://hooks.example.org/${KEY}"
-command = ["page-somebody", "--now"]
+command = ["page-somebody", "--now", "$${KEY}"]
 dead_man = "${PING}"
 on = ["failed"]
 overdue = "1h"
@@ -32,7 +32,7 @@ def written(folder: Path, text: str) -> Path:
 def test_a_whole_table_is_read(tmp_path: Path) -> None:
     assert load_settings(written(tmp_path, WHOLE)).notify == NotifyTable(
         webhook="https://hooks.example.org/${KEY}",
-        command=["page-somebody", "--now"],
+        command=["page-somebody", "--now", "$${KEY}"],
         dead_man="${PING}",
         on=("failed",),
         overdue="1h",
@@ -74,6 +74,20 @@ BAD = [
     ("a typo of a route", '[[notify.routes]]\nmatsch = ["a"]', "matsch", 3, "did you mean match?"),
     ("a bad port", f'webhook = "https://a.example:{SECRET}"', "webhook", 2, "such as"),
     ("text for a command", f'command = "page {SECRET}"', "command", 2, "put it in brackets"),
+    (
+        "a secret",
+        'command = ["page", "--key=${K}"]',
+        "command",
+        2,
+        "${K} would show in the list of",
+    ),
+    (
+        "a secret of a route",
+        '[[notify.routes]]\nmatch = ["a"]\ncommand = ["${K}"]',
+        "command",
+        4,
+        "the program finds K in its environment",
+    ),
     ("an empty program", 'command = [""]', "command", 2, "it is empty"),
     ("no such news", 'dead_man = "${X}"\non = ["faild"]', "on", 3, "known here: failed, rec"),
     ("a bad duration", 'dead_man = "${X}"\noverdue = "10"', "overdue", 3, "no unit"),

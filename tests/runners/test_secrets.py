@@ -86,7 +86,7 @@ jobs = ["jobs.py"]
 [notify]
 webhook = "http://127.0.0.1:1/hook?token=${CANARY}"
 dead_man = "http://127.0.0.1:1/${CANARY}"
-command = ["/none/such", "${CANARY}"]
+command = ["sh", "-c", "echo $${CANARY}; exit 1"]
 
 [[items]]
 id = "salem"
