@@ -225,8 +225,9 @@ class Site:
             "has_sessions": bool(self.access.token)
             and visitor is not None
             and not visitor.by_header,
-            "csrf": self.sessions.csrf(self.session(request)),
-            "server": self.sessions.mark,
+            # Nothing signed: by it tokens could be tried out elsewhere, without a pause.
+            "csrf": self.sessions.csrf(self.session(request)) if visitor else "",
+            "server": self.sessions.mark if visitor else "",
             "zone": zone_name(request),
             "zone_cookie": zone_cookie(request),
             "snapshot": self.snapshot,

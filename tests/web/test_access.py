@@ -256,6 +256,18 @@ def test_the_login_page_says_nothing_of_the_board(locked: WebSite) -> None:
         assert "memory:" not in page
 
 
+def test_nothing_that_the_token_signs_is_for_those_who_do_not_have_it(locked: WebSite) -> None:
+    """By it they could try out tokens on a machine of their own, which waits for no answer."""
+    answers = [locked.get(path, accept=HTML) for path in ("/", "/login", "/static/none", "/none")]
+    answers.append(locked.post("/login", {"token": "x" * 20}))
+    assert [answer.status_code for answer in answers] == [401, 200, 404, 401, 401]
+    assert [answer.headers.get("set-cookie") for answer in answers] == [None] * 5
+    signed = re.compile(r'data-server="[^"]|name="csrf"')
+    assert [signed.search(answer.text) for answer in answers] == [None] * 5
+    signed_in(locked)
+    assert signed.search(locked.get("/").text)
+
+
 def test_the_token_in_a_header(locked: WebSite) -> None:
     right = {"authorization": f"Bearer {TOKEN}"}
     assert locked.get("/", **right).status_code == 200
