@@ -45,6 +45,11 @@ def one_line(text: str) -> str:
     return shown(" ".join(text.splitlines()))
 
 
+def shown_text(text: str) -> str:
+    """`text` on as many lines as it has, otherwise as `shown` writes it."""
+    return escaped(text.expandtabs(4), _escaped)
+
+
 def shown_lines(text: str) -> list[str]:
     """The lines of a text, each as `shown` writes it."""
     return [shown(line.expandtabs(4)) for line in text.rstrip("\n").split("\n")]

@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, Response
 
 from blackboard import __version__
 from blackboard.display import columns
-from blackboard.display.layout import shown
+from blackboard.display.layout import shown, shown_json, shown_text
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.board_table import BoardTable
@@ -130,6 +130,7 @@ class Site:
             "last_seen": last_seen,
             "span": span,
             "shown": shown,
+            "shown_text": shown_text,
             "worker": columns.worker_name,
             "json": json_text,
             "share": lambda value: "–" if value is None else f"{100 * value:.1f} %",
@@ -369,4 +370,5 @@ def json_text(value: Any) -> str:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     except (TypeError, ValueError, RecursionError):
         text = json.dumps(str(value))
+    text = shown_json(text)
     return text if len(text) <= MOST_JSON else f"{text[:MOST_JSON]}\n… ({len(text):,} characters)"

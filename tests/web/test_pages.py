@@ -36,7 +36,7 @@ from blackboard.display.queries import (
 )
 from blackboard.errors import BadInput
 from blackboard.inputs import LONGEST_TEXT
-from blackboard.model import Item, Mark, Run, replace
+from blackboard.model import Ended, Item, LogLine, Mark, Outcome, Run, replace
 from blackboard.phrases import iso
 from blackboard.protocol.actions import BEGUN, actions, record_action
 from blackboard.protocol.additions import add_election
@@ -47,6 +47,7 @@ from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import pause, remove, unlock
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
 from blackboard.protocol.leaders import open_elections
+from blackboard.protocol.releases import release
 from blackboard.rules import transitions
 from blackboard.rules import upcoming as upcoming_times
 from blackboard.rules.status import STATES
@@ -67,7 +68,7 @@ from blackboard.web.recent import RecentRuns
 from blackboard.web.site import Site, WebPage, prose
 from blackboard.web.snapshot import Snapshot
 from tests.metrics.test_board_metrics import group
-from tests.support.boards import Scene, story
+from tests.support.boards import Scene, finished, story
 from tests.support.clocks import ManualClock
 from tests.support.expositions import samples
 from tests.support.patience import patience
@@ -125,6 +126,33 @@ def _odd() -> Iterator[WebSite]:
         site.do(ran)
         site.clock.advance(5)
         yield site
+
+
+def test_what_people_and_handlers_say_turns_and_steers_nothing(site: WebSite) -> None:
+    """On the page, and in a terminal into which it is copied."""
+    odd = "\x1b[31m\x9b1m\u202e\U000e0001é"
+    site.add("davis", params={"text": odd})
+
+    async def said() -> None:
+        made = await site.scene.claimed("davis")
+        line = LogLine(at=site.clock.now(), level="INFO", text=f"logged\t{odd}")
+        ended = Ended(
+            outcome=Outcome.FAILED, error=f"failed\n{odd}", output=f"printed\n{odd}", log=(line,)
+        )
+        await release(site.board, [replace(finished(made), ended=ended)])
+        mark = Mark(by=odd, at=site.clock.now(), reason=odd)
+        await pause(site.board, "davis", mark)
+
+    site.do(said)
+    for path in ("/item?id=davis", "/run?id=davis&fence=1", "/runs", "/actions"):
+        page = site.get(path).text
+        assert {char for char in page if not char.isprintable()} == {"\n"}, path
+    page = html.unescape(site.get("/run?id=davis&fence=1").text)
+    for words in ("failed\n", "printed\n", "logged  "):
+        assert rf"{words}\x1b[31m\x9b1m\u202e\U000e0001é" in page
+    assert r'"text": "\u001b[31m\u009b1m\u202e\udb40\udc01é"' in html.unescape(
+        site.get("/item?id=davis").text
+    )
 
 
 def test_the_pages_of_an_empty_board(site: WebSite) -> None:
