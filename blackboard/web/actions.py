@@ -32,7 +32,7 @@ from blackboard.tasks import in_turns, until_one_ends
 from blackboard.web.access import LONGEST_VISITOR, visitor_of
 from blackboard.web.filters import Filter
 from blackboard.web.refusals import NotAllowed, body_of, root_of
-from blackboard.web.site import Site, WebPage
+from blackboard.web.site import Site, WebPage, of_field
 
 _log = logging.getLogger("blackboard.web")
 Form = ImmutableMultiDict[str, str]
@@ -179,7 +179,7 @@ async def checked_form(site: Site, request: Request) -> Form:
     if not site.access.operator:
         raise NotAllowed("this page is read-only: `blackboard serve --operator` allows changes")
     form = await read_form(request)
-    request.state.item_id = form.get("id", "")  # where a refusal leads back to
+    request.state.item_id = of_field(form.get("id", ""))  # where a refusal leads back to
     if not site.is_form_ours(request, form.get("csrf", "")):
         raise NotAllowed(
             "this form is of another visit, or the server was started anew: open the page again,"
@@ -192,7 +192,7 @@ async def act(site: Site, request: Request) -> Response:
     form = await checked_form(site, request)
     verb = request.path_params["verb"]
     check_verb(verb, VERBS)
-    item_id = form.get("id", "")
+    item_id = of_field(form.get("id", ""))
     arguments = arguments_in(verb, form)
     await do(site, request, verb, item_id, arguments)
     shown = urlencode({"id": arguments.get("new_id", item_id), "done": verb})
@@ -336,7 +336,9 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     form = await checked_form(site, request)
     verb = form.get("verb", "")
     check_verb(verb, OF_MANY)
-    picked = list(dict.fromkeys(form.getlist("pick")))  # an empty one does not stand for all items
+    picked = list(
+        dict.fromkeys(map(of_field, form.getlist("pick")))
+    )  # an empty one does not stand for all items
     filters = Filter.of(form)
     await site.snapshot.look()
     chosen = picked or [entry.item.id for entry in await site.chooser.all(filters)]

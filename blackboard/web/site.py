@@ -50,6 +50,8 @@ COMPUTED_AT_ONCE = 2
 """Functions that take long in threads: they share the time of the processor with the event loop."""
 _CODE = re.compile("`([^`]+)`")
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
+_CHANGED = re.compile(r"[\0\r\n]|%(?=00|0A|0D|25)")
+_WRITTEN = re.compile(r"%(00|0A|0D|25)")
 MOST_JSON = 20_000
 """Characters of a value that are shown."""
 
@@ -129,6 +131,7 @@ class Site:
             "run_words": columns.run_words,
             "last_seen": last_seen,
             "span": span,
+            "field": as_field,
             "shown": shown,
             "shown_text": shown_text,
             "worker": columns.worker_name,
@@ -325,6 +328,18 @@ def time_element(moment: datetime | None, missing: str = "–") -> Markup:
     if moment is None:
         return Markup(escape(missing))  # noqa: S704 - escaped
     return Markup('<time datetime="{}">{}</time>').format(iso(moment), stamp(moment))
+
+
+def as_field(item_id: str) -> str:
+    """An id as a field of a form has it: browsers would change some characters, and it would be the
+    id of another item.
+    """
+    return _CHANGED.sub(lambda char: f"%{ord(char[0]):02X}", item_id)
+
+
+def of_field(text: str) -> str:
+    """The id that a field of a form has."""
+    return _WRITTEN.sub(lambda code: chr(int(code[1], 16)), text)
 
 
 def prose(text: str) -> Markup:

@@ -155,6 +155,40 @@ def test_what_people_and_handlers_say_turns_and_steers_nothing(site: WebSite) ->
     )
 
 
+def test_a_form_changes_the_item_that_it_shows_whatever_a_browser_makes_of_an_id(
+    site: WebSite,
+) -> None:
+    ids = ("a\nb", "a\rb", "a\r\nb", "a\0b", "a\ufffdb", "a%0Db", "a%250Db")
+    site.add(*ids)
+    for one in ids:
+        form = forms_of(browsed(site.get(f"/item?{urlencode({'id': one})}").text))[0]
+        said = {name: sent(text) for name, text in form.items()}
+        assert site.post("/act/pause", said).status_code == 303
+        assert paused_ids(site) == [one]
+        assert site.post("/act/resume", said).status_code == 303
+    picks = re.findall(r'name="pick" value="([^"]*)"', browsed(site.get("/").text))
+    picked = [sent(html.unescape(text)) for text in picks]
+    page = browsed(site.post("/confirm", {**said, "verb": "pause", "pick": picked}).text)
+    picks = re.findall(r'name="pick" value="([^"]*)"', page)
+    picked = [sent(html.unescape(text)) for text in picks]
+    fields = {**said, "verb": "pause", "pick": picked, "count": str(len(ids))}
+    answer = site.post("/confirm", fields)
+    for _ in range(1000):
+        if "Done by" in site.get(answer.headers["location"]).text:
+            break
+    assert paused_ids(site) == sorted(ids)
+
+
+def browsed(page: str) -> str:
+    """A page as a browser reads it (HTML, 13.2.3.5 and 13.2.5)."""
+    return page.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+def sent(value: str) -> str:
+    """The value of a field as a browser sends it (HTML, 4.10.21.4)."""
+    return re.sub("\r\n?|\n", "\r\n", value)
+
+
 def test_the_pages_of_an_empty_board(site: WebSite) -> None:
     assert [path.strip("/") or "board" for path in PATHS] == list(PAGES)
     for path in PATHS:
