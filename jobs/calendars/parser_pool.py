@@ -17,6 +17,7 @@ has made them) each run has its own places.
 """
 
 import asyncio
+import errno
 import fcntl
 import os
 import signal
@@ -76,10 +77,14 @@ def _file(folder: Path, number: int) -> Path:
 
 
 def _locked(path: Path) -> int | None:
-    """The file, locked; None when another holds it. Raises OSError when it cannot be used."""
+    """The file, locked; None when another holds it. Raises OSError when it cannot be used: another
+    user who has made it might never give it back.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it is of another user", str(path))
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.lstat()):
             return descriptor

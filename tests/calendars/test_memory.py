@@ -19,6 +19,7 @@ from jobs.calendars.parser_pool import ParserPool, SharedPlaces
 from jobs.calendars.records import Ask
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import LOCAL, aggregate, calendar, event, report, window
+from tests.support.patience import patience
 
 ONE = calendar(event("1", "One"))
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,6 +102,23 @@ def test_a_reader_asks_for_no_more_than_the_system_lets_it_have() -> None:
         check=True,
     )
     assert ended.stdout == f"({1 << 30}, {1 << 30})\n"
+
+
+def test_places_that_another_user_has_made_and_holds_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> int:
+        theirs = SharedPlaces(1, tmp_path)
+        taken = await theirs.take()
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        places = SharedPlaces(1, tmp_path)
+        async with asyncio.timeout(patience(2.0)):
+            held = await places.take()
+        places.free(held)
+        theirs.free(taken)
+        return held
+
+    assert asyncio.run(run()) == -1
 
 
 def test_runs_of_one_host_share_the_places_of_readers(tmp_path: Path) -> None:
