@@ -20,6 +20,8 @@ from .lines import CONTROL
 from .merge import CityEvent
 from .records import Window, is_day, local_of
 
+PRODUCT = "PRODID:-//blackboard//calendars//EN"
+"""The line of a calendar that says who has made it."""
 _SPECIAL = re.compile(r"[\\;,\n]")
 _WIDTH = 75
 _STAMP = "DTSTAMP:19700101T000000Z"
@@ -35,7 +37,7 @@ def calendar_file(name: str, events: Sequence[CityEvent], window: Window) -> byt
     head = [
         "BEGIN:VCALENDAR",
         "VERSION:2.0",
-        "PRODID:-//blackboard//calendars//EN",
+        PRODUCT,
         "CALSCALE:GREGORIAN",
         "METHOD:PUBLISH",
         f"X-WR-CALNAME:{_text(name)}",

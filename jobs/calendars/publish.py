@@ -24,10 +24,13 @@ from blackboard import BadInput
 from blackboard.errors import BlackboardError
 from blackboard.protocol.keys import encode_id
 
-from .files import bytes_of
+from .files import bytes_of, opened
+from .output import PRODUCT
 
 REPORT, CALENDAR, EVENTS, CACHE = ".report.json", ".ics", ".json", ".cache.json"
 _ORDER = (REPORT, CALENDAR, EVENTS, CACHE)
+_HEAD = 1_024
+"""Bytes of a calendar that say who has made it."""
 _LOCK_WITHIN = 30.0
 _PAUSE = 0.05
 
@@ -56,12 +59,14 @@ class Output:
 
     async def publish(self, files: Mapping[str, bytes], *, fence: int, fenced: bool) -> None:
         """Replaces the files with these endings. Raises Overtaken when they belong to a later
-        run, BadInput when they belong to another city, OSError when the folder cannot be written;
-        a crash leaves each file old or new.
+        run, BadInput when they belong to another city or to other software, OSError when the folder
+        cannot be written; a crash leaves each file old or new.
         """
         async with self._locked():
             headers = [self._header_of(ending) for ending in (REPORT, CACHE)]
             self._check_owner(headers)
+            if all(one.id != self.id for one in headers):
+                self._check_others()
             theirs = max(one.fence for one in headers)
             if fenced and fence < theirs:
                 raise Overtaken(
@@ -90,6 +95,22 @@ class Output:
                     f" its name and {self.id!r} for one",
                     "another folder for one of them",
                 )
+
+    def _check_others(self) -> None:
+        """Where no report says that the city was here, its files may be those of other software:
+        `package.json`, or a calendar that a person keeps.
+        """
+        for ending in (CALENDAR, EVENTS):
+            path = self.path(ending)
+            if path.is_symlink() or not path.exists() or not path.stat().st_size:
+                continue
+            with opened(path) as file:
+                is_ours = PRODUCT.encode() in file.read(_HEAD)
+            if ending == EVENTS:
+                is_ours = self._header_of(EVENTS).id == self.id
+            if not is_ours:
+                problem = f"{path} was not made by this job, and is not replaced"
+                raise BadInput("params.out", problem, "another folder, or move it away")
 
     def _replace(self, ending: str, content: bytes) -> None:
         """A link that lies in the file's place is replaced, not followed."""

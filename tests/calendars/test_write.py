@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import os
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ from blackboard import BadInput
 from blackboard.errors import BlackboardError
 from jobs.calendars import publish as write
 from jobs.calendars.cache import load_cache
+from jobs.calendars.output import calendar_file, events_file
 from jobs.calendars.publish import CACHE, CALENDAR, EVENTS, REPORT, Overtaken, file_name, output_of
+from jobs.calendars.records import Window
 
 
 def publish(
     folder: Path, fence: int, *, fenced: bool = True, mark: str = "", name: str = "t"
 ) -> None:
-    head = json.dumps({"fence": fence}).encode()
+    head = json.dumps({"id": name, "fence": fence}).encode()
     text = (mark or str(fence)).encode()
     files = {REPORT: head, CALENDAR: text, EVENTS: text, CACHE: head}
     asyncio.run(output_of(folder, name).publish(files, fence=fence, fenced=fenced))
@@ -135,6 +138,30 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Pa
     assert precious.read_text() == "precious"
     assert not (out / "t.ics").is_symlink()
     assert content(out) == "1"
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [(EVENTS, '{"name": "a package"}'), (EVENTS, "// settings"), (CALENDAR, "BEGIN:VCALENDAR")],
+)
+def test_a_file_of_other_software_is_not_replaced(tmp_path: Path, ending: str, text: str) -> None:
+    file = tmp_path / f"t{ending}"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=rf"t{ending} .*not replaced .*another folder"):
+        publish(tmp_path, 1)
+    assert file.read_text() == text
+    assert not (tmp_path / f"t{REPORT}").exists()
+    file.write_bytes(b"")
+    publish(tmp_path, 1)
+    assert file.read_text() == "1"
+
+
+def test_files_of_the_city_are_replaced_also_where_its_report_was_deleted(tmp_path: Path) -> None:
+    window = Window(date(2026, 8, 21), 9, "UTC")
+    (tmp_path / "t.ics").write_bytes(calendar_file("t", (), window))
+    (tmp_path / "t.json").write_bytes(events_file("t", (), window))
+    publish(tmp_path, 1)
+    assert content(tmp_path) == "1"
 
 
 @pytest.mark.parametrize("ending", [REPORT, CACHE])
