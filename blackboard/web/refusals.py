@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from blackboard.display.layout import shown_json
 from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
 from blackboard.records import as_json
 from blackboard.table import Busy, TableError
@@ -84,8 +85,8 @@ def is_api(scope: Scope) -> bool:
 def json_answer(
     value: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Records, or what has some, as JSON."""
-    body = msgspec.json.encode(as_json(value))
+    """Records, or what has some, as JSON; a terminal may show it."""
+    body = shown_json(msgspec.json.encode(as_json(value)).decode())
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -239,6 +239,18 @@ def test_a_page_after_the_last_is_empty(client: TestClient) -> None:
     assert (found["items"], found["page"], found["pages"], found["total"]) == ([], 2, 1, 3)
 
 
+def test_an_answer_steers_no_terminal() -> None:
+    odd = "\x1b[31m\x9b1m\x7f\u202e\U000e0001é"
+    with served() as site:
+        site.add(odd)
+        shown = site.client.get(f"{ROOT}/item", params={"id": odd})
+        absent = site.client.get(f"{ROOT}/item", params={"id": f"{odd}."})
+    assert shown.json()["id"] == odd
+    assert (shown.status_code, absent.status_code) == (200, 404)
+    assert shown.text.isprintable()
+    assert absent.text.isprintable()
+
+
 def test_an_item_of_any_name_is_found(client: TestClient) -> None:
     found = got(client, "item", id=ODD)
     assert (found["id"], found["labels"]["description"]) == (ODD, "odd")
