@@ -96,7 +96,7 @@ def run(item: Item, ctx: Context) -> dict[str, int]:
         problem = f"there is no folder {params.cwd!r} where this worker runs"
         raise BadInput("params.cwd", problem)
     about = {
-        "BLACKBOARD_ITEM": item.id,
+        "BLACKBOARD_ITEM": item.id.replace("\0", ""),  # which no variable can have
         "BLACKBOARD_DUE": iso(ctx.due),
         "BLACKBOARD_ATTEMPT": str(ctx.attempt),
         "BLACKBOARD_FENCE": str(ctx.fence),

@@ -219,6 +219,14 @@ def test_a_process_that_is_killed_takes_its_command_with_it(tmp_path: Path) -> N
 # ---- what is in the worker's environment
 
 
+def test_a_command_runs_for_an_item_of_any_id(capfd: pytest.CaptureFixture[str]) -> None:
+    """No variable has a NUL: it is left out."""
+    command = {"command": ["printenv", "BLACKBOARD_ITEM"]}
+    for one in ("-rf", "$(date)", "a\nb", "a\0b"):
+        assert called(Item(one, "shell", command)) == {"exit": 0}
+    assert capfd.readouterr().out == "-rf\n$(date)\na\nb\nab\n"
+
+
 def expanded(**written: Any) -> Item:
     """The item as a worker would hand it over."""
     return Item("nightly", "shell", expand(written, os.environ), written=written)
