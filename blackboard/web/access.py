@@ -25,6 +25,7 @@ import hmac
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -199,6 +200,14 @@ def is_address(host: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=16)
+def _key_of(secret: str) -> bytes:
+    """The key that signs sessions. It takes a tenth of a second: a visitor who is signed in without
+    the token, as by a proxy, cannot try out many secrets by what is signed.
+    """
+    return hashlib.pbkdf2_hmac("sha256", secret.encode(), b"blackboard sessions", 300_000)
+
+
 class Sessions:
     """The token, and the sessions of visitors: NAME EXPIRES NONCE, signed."""
 
@@ -206,10 +215,10 @@ class Sessions:
         self.access = access
         self._clock = clock
         self._chance = chance
-        secret = secret or access.token or chance.nonce()
         self._ended: dict[str, float] = {}
         """Sessions that were ended, each with the time at which it expires."""
-        self._secret = hashlib.sha256(f"blackboard sessions {secret}".encode()).digest()
+        chosen = secret or access.token  # by a person, who may have chosen a short one
+        self._key = _key_of(chosen) if chosen else chance.nonce().encode()
         self.mark = self._signature("mark", "")[:16]
         """Another one for another secret, with which no form is valid that was made before."""
 
@@ -260,7 +269,7 @@ class Sessions:
         return _in_session(session)[0] if session else ""
 
     def _signature(self, use: str, text: str) -> str:
-        return hmac.new(self._secret, f"{use} {text}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._key, f"{use} {text}".encode(), hashlib.sha256).hexdigest()
 
 
 class Gate:
