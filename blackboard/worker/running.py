@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -65,8 +65,8 @@ class Runs:
     _limits: "TimeLimits" = field(init=False)
     _mask: Mask = field(init=False)
     """The mask of runs without secrets of their own."""
-    _by_guard: dict[str, int] = field(default_factory=dict)
-    """How often in a row the guard has stopped the run of an item."""
+    _losses: dict[str, tuple[datetime, int]] = field(default_factory=dict)
+    """How often in a row the run of an item has lost its lock, and the slot that it was for."""
     _probing: asyncio.Task[None] | None = None
     """Tries to start a child process, after none could be started."""
     _failures: int = 0
@@ -139,19 +139,22 @@ class Runs:
         return replace(how, outcome=Outcome.CANCELLED, error=f"put back: {how.error}")
 
     def _of_lost(self, held: Holding, how: Ended) -> Ended:
-        """How a run ended that may have lost its lock. One that failed counts as stopped then. One
-        that the guard has stopped is put back as often in a row as it would be taken over, and
-        fails then: it may be what keeps its worker from renewing, as one that takes all memory.
+        """How a run ended that may have lost its lock. One that has lost it is put back as often in
+        a row as it would be taken over, and fails then: it may be what keeps its worker from
+        renewing, as one that takes all memory. A pump is always put back.
         """
-        by_guard = self._by_guard.pop(held.claim.id, 0) + 1
-        if how.outcome is Outcome.CANCELLED and not held.cut:
-            if not may_take_over(by_guard, retries=held.claim.settings.retries):
-                return replace(how, outcome=Outcome.FAILED)
-            self._by_guard[held.claim.id] = by_guard
-            return how
+        claim = held.claim
         has_answered = how.final or how.retry_after is not None
         if held.lost and how.outcome is Outcome.FAILED and not has_answered:
-            return held.as_stopped(how)
+            how = held.as_stopped(how)
+        slot, losses = self._losses.pop(claim.id, (claim.slot, 0))
+        was_cut = held.cut and not held.lost  # by the end of its worker, for instance
+        if how.outcome is not Outcome.CANCELLED or was_cut or claim.settings.endless:
+            return how
+        losses = losses + 1 if slot == claim.slot else 1
+        if not may_take_over(losses, retries=claim.settings.retries):
+            return replace(how, outcome=Outcome.FAILED)
+        self._losses[claim.id] = claim.slot, losses
         return how
 
     @property

@@ -2,9 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -22,6 +22,7 @@ from blackboard.spec import Spec
 from blackboard.table import Merge, Op
 from blackboard.worker import heartbeat
 from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
+from blackboard.worker.running import _Report
 from tests.support.faults import Fault
 from tests.support.workers import FakeRun, WorkerScene, Workplace, until, with_workers
 
@@ -276,24 +277,91 @@ def test_an_answer_that_a_handler_gives_after_its_lock_was_given_up_counts(
     story(open_table=open_table)
 
 
-@with_workers
-async def test_a_run_that_the_guard_stops_again_and_again_fails_as_if_it_was_taken_over(
-    place: Workplace,
+async def run_again(
+    place: Workplace, worker: WorkerScene, number: int, end: Callable[[FakeRun], None]
+) -> Outcome:
+    """The outcome of the next run of davis, which the test ends. The item is due again then."""
+    await worker.walk()
+    end(await worker.run("davis", number))
+    outcome = (await worker.tells(RunEnded, number + 1)).run.outcome
+    place.later(seconds=0 if outcome is Outcome.CANCELLED else 7200)
+    return outcome
+
+
+def stopped_by_the_guard(run: FakeRun) -> None:
+    run.end(Outcome.CANCELLED, error=LEASE_RAN_OUT)
+
+
+def lost_and_killed(run: FakeRun) -> None:
+    """As by a kernel that is out of memory, after renewals that were not answered."""
+    held = cast(_Report, run.report).held
+    held.lose("its renewals were not answered in time")
+    run.end(Outcome.FAILED, error="the child process was killed (out of memory?)")
+
+
+def lost_and_stopped(run: FakeRun) -> None:
+    held = cast(_Report, run.report).held
+    held.lose("its renewals were not answered in time")
+    held.cut_short(held.lost)
+
+
+LOSSES = [stopped_by_the_guard, lost_and_killed, lost_and_stopped]
+
+
+@pytest.mark.parametrize("end", LOSSES)
+def test_a_run_that_loses_its_lock_again_and_again_fails_as_if_it_was_taken_over(
+    end: Callable[[FakeRun], None], open_table: object
 ) -> None:
     """It may be what takes the machine's memory, so that its worker stands still each time."""
+
+    @with_workers
+    async def story(place: Workplace) -> None:
+        await place.add("davis", item_type="plain", every="2h", timeout="2h")
+        worker = await place.worker()
+        outcomes = [await run_again(place, worker, n, end) for n in range(TAKEOVERS + 1)]
+        assert outcomes == [*[Outcome.CANCELLED] * TAKEOVERS, Outcome.FAILED]
+        assert (await place.item("davis")).failures == 1
+
+    story(open_table=open_table)
+
+
+@pytest.mark.parametrize("by", ["me", "another"])
+def test_losses_of_a_lock_are_counted_anew_after_a_run_that_ended_otherwise(
+    by: str, open_table: object
+) -> None:
+    @with_workers
+    async def story(place: Workplace) -> None:
+        await place.add("davis", item_type="plain", every="2h", timeout="2h")
+        worker = await place.worker()
+        for number in range(TAKEOVERS - 1):
+            await run_again(place, worker, number, stopped_by_the_guard)
+        if by == "me":
+            await run_again(place, worker, TAKEOVERS - 1, FakeRun.end)
+        else:
+            await place.let_go(await place.claimed("davis", board=place.other, owner=by))
+            place.later(seconds=7200)
+        already = len(worker.of(RunEnded))
+        for number in range(TAKEOVERS):
+            ended = await run_again(place, worker, already + number, stopped_by_the_guard)
+            assert ended is Outcome.CANCELLED
+
+    story(open_table=open_table)
+
+
+@with_workers
+async def test_a_run_that_is_stopped_with_its_worker_has_not_failed_however_often_it_lost_its_lock(
+    place: Workplace,
+) -> None:
     await place.add("davis", item_type="plain", every="2h", timeout="2h")
-    worker, outcomes = await place.worker(), list[str]()
-    for number in range(2 * TAKEOVERS + 1):
-        run = await worker.run("davis", number)
-        by_guard = number != TAKEOVERS - 1  # after another end it is counted anew
-        outcome = Outcome.CANCELLED if by_guard else Outcome.TIMEOUT
-        run.end(outcome, error=LEASE_RAN_OUT if by_guard else "it ran longer than 2h")
-        outcomes = [one for _, one in await place.ended("davis", runs=number + 1)]
-        place.later(seconds=0 if by_guard else 7200)
-        await worker.walk()
-    cut = ["cancelled"]
-    assert outcomes == [*cut * (TAKEOVERS - 1), "timeout", *cut * TAKEOVERS, "failed"]
-    assert (await place.token()).ready > place.clock.now()
+    worker = await place.worker(grace=timedelta(0))
+    for number in range(TAKEOVERS):
+        await run_again(place, worker, number, stopped_by_the_guard)
+    await worker.walk()
+    run = await worker.run("davis", TAKEOVERS)
+    worker.worker.stop()
+    await until(lambda: run.stopped, "its end")
+    outcomes = await place.ended("davis", runs=TAKEOVERS + 1)
+    assert {outcome for _, outcome in outcomes} == {"cancelled"}
 
 
 @with_workers

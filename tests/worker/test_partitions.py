@@ -33,6 +33,7 @@ from blackboard.protocol.keys import (
 from blackboard.protocol.members import workers
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
+from blackboard.runners.child_process import LEASE_RAN_OUT
 from blackboard.settings import Settings, TypeTable
 from blackboard.sharing import group_rows, partitions
 from blackboard.sharing.group_rows import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
@@ -451,6 +452,22 @@ def test_a_pump_whose_lease_ran_out_has_not_failed_whether_it_saves_then_or_not(
         assert [(await group.item(one)).failures for one in names_of(3)] == [0, 0, 0]
 
     story(open_table)
+
+
+@above_the_store
+@sharing(partitions=1)
+async def test_a_pump_that_the_guard_stops_has_not_failed_however_often(group: Group) -> None:
+    """It never ends otherwise: a machine that sleeps each night stops it each time."""
+    await group.join("ann")
+    times = 7  # one more than a pump has retries
+    for _ in range(times):
+        await group.fleet.turn(4 * ROUND)
+        [held] = group.hands["ann"].worker.holdings
+        assert held.execution is not None
+        held.execution.stop(Outcome.CANCELLED, LEASE_RAN_OUT)
+    await group.fleet.turn(4 * ROUND)
+    outcomes = [run.outcome async for run in group.board.runs("0")]
+    assert outcomes == [Outcome.CANCELLED] * times
 
 
 @above_the_store
