@@ -359,7 +359,9 @@ def _missed(value: str | None) -> Missed:
 
 DEEPEST = 100
 """The most objects and lists within each other, in a value of params."""
-_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]')
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]')
+"""The texts and brackets of JSON. A text may lack its end: each quote in it would be read as the
+beginning of one, else, up to the end of all."""
 
 
 def is_nested_deeper(text: str, levels: int) -> bool:

@@ -188,24 +188,28 @@ def _is_below_main(function: Callable[..., Any]) -> bool:
 
 
 def _first_line(readline: Callable[[], str], line: int) -> list[str]:
-    """The tokens of the statement at the top level of a script that holds a line: those up to its
-    colon, or to the end of its first logical line. That of an `else` belongs to its `if`.
+    """The tokens of the first logical line of the statement, at the top level of a script, that
+    holds a line. An `elif` and an `else` belong to their `if`.
     """
-    first, depth, begins, goes_on = list[str](), 0, True, False
+    first, depth, begins, is_first = list[str](), 0, True, False
     for token in tokenize.generate_tokens(readline):
-        if token.type in {tokenize.INDENT, tokenize.DEDENT}:
-            depth += 1 if token.type == tokenize.INDENT else -1
-        elif token.type == tokenize.NEWLINE:
-            begins = True
-        elif token.type not in {tokenize.NL, tokenize.COMMENT}:
-            if begins and depth == 0 and token.string not in {"elif", "else"}:
-                if token.start[0] > line:
-                    break
-                first, goes_on = [], True
-            begins = False
-            goes_on = goes_on and token.string != ":"
-            if goes_on:
-                first.append(token.string)
+        match token.type:
+            case tokenize.INDENT:
+                depth += 1
+            case tokenize.DEDENT:
+                depth -= 1
+            case tokenize.NEWLINE:
+                begins = True
+            case tokenize.NL | tokenize.COMMENT:
+                pass
+            case _:
+                if begins:
+                    begins, is_first = False, depth == 0 and token.string not in {"elif", "else"}
+                    if is_first and token.start[0] > line:
+                        break
+                    first = [] if is_first else first
+                if is_first:
+                    first.append(token.string)
     return first
 
 

@@ -1316,6 +1316,7 @@ if __name__ == '__main__':
         "if __name__ == '__main__':\n    if True:",
         "if __name__ != 'x':  # a remark\n# in the first column\n\n    with open(os.devnull):",
         "if __name__ == 'x':\n    pass\nelse:\n    if True:",
+        "if {0: 1, 'x'[0:]: 2} and (lambda: __name__)() != 'x':\n    if True:",
     ],
 )
 def test_whatever_is_below_an_if_about_the_name_is_refused(tmp_path: Path, before: str) -> None:

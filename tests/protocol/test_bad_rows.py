@@ -24,7 +24,7 @@ from blackboard.protocol.board_table import BoardTable, mark_in
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.rows import data_of, record_of, text_of
 from blackboard.records import decoded, item_record
-from blackboard.spec import DEEPEST, Labels, decode_spec, params_of
+from blackboard.spec import DEEPEST, Labels, decode_spec, is_nested_deeper, params_of
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row, Value
 from blackboard.tables.base import ForwardingTable
 from blackboard.why import explained
@@ -353,6 +353,13 @@ def test_what_is_nested_too_deeply_is_refused_in_one_line() -> None:
         nested = [nested]
     with pytest.raises(BadInput, match="nested too deeply"):
         list(lines_of({"params": nested}))
+
+
+@pytest.mark.timeout(20)
+def test_text_whose_quotes_do_not_end_is_read_once() -> None:
+    text = "[" * DEEPEST + '"' + '\\"' * 16_000 + "[]"
+    for _ in range(100):
+        assert not is_nested_deeper(text, DEEPEST)
 
 
 @pytest.mark.parametrize("levels", [DEEPEST + 3, 16_000])
