@@ -13,9 +13,7 @@ from blackboard.cli import many
 from blackboard.cli.options import (
     Chosen,
     Decorator,
-    bare_command,
     cli_command,
-    common,
     completing,
     ids_argument,
     reason_option,
@@ -174,12 +172,15 @@ def _due(board: BoardTable, item: Item, now: datetime) -> str:
     return f"{words}: its time was {exactly(item.slot, now)}" if is_past else words
 
 
-@bare_command("""\
+@cli_command(
+    """\
 Examples:
   blackboard edit westlafcals --every 4h --set days=60
   blackboard edit crawl --checkpoint '{"page": 57}'
   blackboard edit "town*" --retries 2 --timeout "" --unset debug
-""")
+""",
+    clears=True,
+)
 @ids_argument()
 @_type_option("Of the handler that runs it from now on.")
 @click.option(
@@ -189,7 +190,6 @@ Examples:
 @click.option("--checkpoint", metavar="VALUE", help='Where its next run goes on; "": at the start.')
 @spec_options
 @reason_option
-@common(clears=True)
 def edit_command(
     *,
     chosen: Chosen,

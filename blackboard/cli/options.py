@@ -115,9 +115,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs
 _SHARED = ("exact", "reason", "absolute", "watch")
 """Options of several commands, which are handed to them in `chosen`."""
 
-
-_COMMON = 4
-"""The number of the options of `common`."""
+_COMMON = {"store", "board", "config", "as_json"}
+"""The names of the options of `common`."""
 
 
 def common(*, whole: bool = False, clears: bool = False) -> Decorator:
@@ -154,15 +153,16 @@ def common(*, whole: bool = False, clears: bool = False) -> Decorator:
     return decorate
 
 
-def cli_command(epilog: str) -> Callable[[Callable[..., Any]], click.Command]:
+def cli_command(
+    epilog: str, *, whole: bool = False, clears: bool = False
+) -> Callable[[Callable[..., Any]], click.Command]:
     """A command with the options of `common` behind its own; its `--help` ends with this text as it
     is.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        command = bare_command(epilog)(common()(function))
-        shared, own = command.params[:_COMMON], command.params[_COMMON:]
-        command.params = own + shared  # click has those first that were added last
+        command = bare_command(epilog)(common(whole=whole, clears=clears)(function))
+        command.params.sort(key=lambda param: param.name in _COMMON)
         return command
 
     return decorate
@@ -197,7 +197,7 @@ def refuse_beside(option: str, problem: str, *, allowed: Collection[str]) -> Non
     """Raises BadInput where options were given that do not go with this one. Those that every
     command has do.
     """
-    fitting = {option, *allowed, "as_json", "config", "board", "store"}
+    fitting = {option, *allowed, *_COMMON}
     given = [param for param, _ in typed(click.get_current_context()) if param.name not in fitting]
     if given:
         raise BadInput(option, problem, f"leave out {', '.join(param.opts[0] for param in given)}")

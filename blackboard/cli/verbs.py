@@ -41,15 +41,17 @@ def _act(verb: str, chosen: options.Chosen, ids: Sequence[str], *, fence: int | 
     return completed(change_each(session, ids, change, verb=verb, check=check))
 
 
-@options.bare_command("""\
+@options.cli_command(
+    """\
 Examples:
   blackboard pause westlafcals --reason "feeds are being moved"
   blackboard pause "town*"
   blackboard pause --board --reason "moving to the new database"
-""")
+""",
+    whole=True,
+)
 @options.ids_argument(required=False)
 @options.reason_option
-@options.common(whole=True)
 def pause_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
     What runs may finish. Workers learn that the board is paused at their next walk. The items' own
@@ -85,14 +87,16 @@ async def _change_board(session: Session, verb: Literal["pause", "resume"]) -> i
     return 0 if bool(paused) is (verb == "pause") else 1
 
 
-@options.bare_command("""\
+@options.cli_command(
+    """\
 Examples:
   blackboard resume westlafcals
   blackboard resume "*" --reason "the feeds are back"
-""")
+""",
+    whole=True,
+)
 @options.ids_argument(required=False)
 @options.reason_option
-@options.common(whole=True)
 def resume_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
     """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
     once, unless the item wants no missed runs (`--missed none`).
