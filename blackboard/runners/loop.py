@@ -112,8 +112,16 @@ def _end_with_this_step() -> None:
         ready = getattr(owner.loop, "_ready", deque[Handle]())
         ready.appendleft(Handle(os._exit, (0,), owner.loop))
         owner.loop.call_soon(os._exit, 0)
-        # Since Python 3.14 the step itself fails on its way back: the loop does not run in a fork.
-        owner.loop.set_exception_handler(lambda *_: os._exit(0))
+        owner.loop.set_exception_handler(_on_exception_in_a_fork)
+
+
+def _on_exception_in_a_fork(loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
+    """Since Python 3.14 the step itself fails on its way back: the loop does not run in a fork.
+    What else asyncio reports, such as a future that was dropped, does not end the process.
+    """
+    if "handle" in about:
+        os._exit(0)
+    _on_exception(loop, about)
 
 
 os.register_at_fork(after_in_child=_end_with_this_step)

@@ -248,7 +248,9 @@ async def end_the_worker(item: Item, ctx: Context) -> None:
 
 @handler("a-forks")
 async def fork(item: Item, ctx: Context) -> None:
-    """Forks a process, which goes back to the loop: here, at once, in a task, in a callback."""
+    """Forks a process, which goes back to the loop: here, at once, in a task, in a callback; or
+    which does not, and drops a future that asyncio has something to say about.
+    """
     asyncio.create_task(_clean_up())
     await asyncio.sleep(0)
     match item.params["how"]:
@@ -262,6 +264,15 @@ async def fork(item: Item, ctx: Context) -> None:
         case "in a callback":
             asyncio.get_running_loop().call_soon(os.fork)
             await asyncio.sleep(0.01)
+        case "works on":
+            dropped = asyncio.get_running_loop().create_future()
+            dropped.set_exception(OSError("not retrieved"))
+            if (pid := os.fork()) == 0:
+                del dropped
+                os._exit(7)
+            dropped.exception()
+            _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+            assert os.waitstatus_to_exitcode(status) == 7
 
 
 async def _clean_up() -> None:

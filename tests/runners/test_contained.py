@@ -344,7 +344,7 @@ def test_a_worker_outlives_its_handlers_and_ends_when_it_is_done(place: Place) -
 
 
 def test_a_process_that_a_coroutine_forks_does_not_work_as_the_worker(place: Place) -> None:
-    hows = ("returns", "awaits", "in a task", "in a callback")
+    hows = ("returns", "awaits", "in a task", "in a callback", "works on")
     place.declare({how: ("a-forks", f"{{ how = {how!r} }}") for how in hows})
     done = subprocess.run(
         [*PROGRAM, "worker", "--until-idle", "--log", "json"],
