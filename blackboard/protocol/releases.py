@@ -95,7 +95,7 @@ class FinishedRun(Struct, frozen=True, gc=False, kw_only=True):
     claim: Claim
     ended: Ended
     requeue: bool = False
-    """Cut short by its worker's shutdown, or for its lock: due again at once."""
+    """Cut short because its worker stops, or its lock was lost: due again at once."""
 
 
 class Released(Struct, frozen=True, gc=False, kw_only=True):

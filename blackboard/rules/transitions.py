@@ -60,10 +60,10 @@ The end of a run. The first line that applies:
 
     outcome                              next token
     -----------------------------------  ---------------------------------------------------------
-    cancelled by its worker's shutdown,  same slot, at once, same attempt
-    or for a lock that it trusted no
-    more; or a partition or election,
-    by a person
+    cancelled because its worker stops,  same slot, at once, same attempt
+    or its lock was lost; of a
+    partition or an election, also by
+    a person
     failed, its handler asks for a       same slot, at the time asked for, next attempt; unless the
     retry                                schedule's next slot comes first
     failed or timeout, retries left,     same slot, after a backoff, next attempt
@@ -399,7 +399,7 @@ def released(
     final: bool = False,
 ) -> Item:
     """The item when its holder has released it. `fraction`, drawn in [0, 1), is the jitter of a
-    backoff; `requeue` marks a run that its worker's shutdown cut short; `retry_after` and `final`
+    backoff; `requeue`: if it was cancelled, the same slot is run again; `retry_after` and `final`
     are its handler's answer.
     """
     _check(ItemEvent.RELEASE, item)
