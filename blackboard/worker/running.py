@@ -33,6 +33,7 @@ from blackboard.schedule.times import format_duration
 from blackboard.spec import params_of
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.permits import LOST
 
 NO_PERMIT = "put back: its claim was answered late, and its type has no permit left"
 NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
@@ -139,17 +140,17 @@ class Runs:
         return replace(how, outcome=Outcome.CANCELLED, error=f"put back: {how.error}")
 
     def _of_lost(self, held: Holding, how: Ended) -> Ended:
-        """How a run ended that may have lost its lock. One that has lost it is put back as often in
-        a row as it would be taken over, and fails then: it may be what keeps its worker from
-        renewing, as one that takes all memory. A pump is always put back.
+        """How a run ended that may have lost its lock, or its permit. One that has is put back as
+        often in a row as it would be taken over, and fails then: it may be what keeps its worker
+        from renewing, as one that takes all memory. A pump is always put back.
         """
         claim = held.claim
         has_answered = how.final or how.retry_after is not None
         if held.lost and how.outcome is Outcome.FAILED and not has_answered:
             how = held.as_stopped(how)
         slot, losses = self._losses.pop(claim.id, (claim.slot, 0))
-        was_cut = held.cut and not held.lost  # by the end of its worker, for instance
-        if how.outcome is not Outcome.CANCELLED or was_cut or claim.settings.endless:
+        has_lost = how.outcome is Outcome.CANCELLED and held.cut in {"", held.lost, LOST}
+        if not has_lost or claim.settings.endless:
             return how
         losses = losses + 1 if slot == claim.slot else 1
         if not may_take_over(losses, retries=claim.settings.retries):

@@ -22,6 +22,7 @@ from blackboard.spec import Spec
 from blackboard.table import Merge, Op
 from blackboard.worker import heartbeat
 from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
+from blackboard.worker.permits import LOST
 from blackboard.worker.running import _Report
 from tests.support.faults import Fault
 from tests.support.workers import FakeRun, WorkerScene, Workplace, until, with_workers
@@ -305,7 +306,11 @@ def lost_and_stopped(run: FakeRun) -> None:
     held.cut_short(held.lost)
 
 
-LOSSES = [stopped_by_the_guard, lost_and_killed, lost_and_stopped]
+def without_permit(run: FakeRun) -> None:
+    cast(_Report, run.report).held.cut_short(LOST)
+
+
+LOSSES = [stopped_by_the_guard, lost_and_killed, lost_and_stopped, without_permit]
 
 
 @pytest.mark.parametrize("end", LOSSES)
