@@ -6,11 +6,10 @@ Params and results are not in a notice: they may be long, or not meant to leave 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from blackboard.events import FreedLock, OverdueRun, RunEnded, TimesPutRight
@@ -58,9 +57,6 @@ class Notice:
     failures: int = 0
     """In a row; of an item that recovered: until then."""
     labels: Labels = field(default_factory=Labels)
-
-
-_FIELDS = {each.name for each in fields(Notice)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,36 +150,63 @@ def _of_ended(
     ended: RunEnded, event: NoticeKind, error: str, *, output: str = "", failures: int = 0
 ) -> Notice:
     run = ended.run
-    return _notice(
-        event,
-        run,
+    return Notice(
+        event=event,
+        id=run.id,
+        type=run.type,
+        fence=run.fence,
         outcome=run.outcome.value,
         error=cut_middle(error, LONGEST_ERROR),
         output=output,
+        due=run.due,
         ready=ended.ready,
+        start=run.start,
+        stop=run.stop,
+        attempt=run.attempt,
         failures=failures,
     )
 
 
 def of_lock(lock: FreedLock) -> Notice:
     """The notice of a stale lock that was removed without another attempt."""
-    return _notice(NoticeKind.FAILED, lock, outcome=Outcome.ABANDONED.value, ready=lock.due)
+    return Notice(
+        event=NoticeKind.FAILED,
+        id=lock.id,
+        type=lock.type,
+        fence=lock.fence,
+        outcome=Outcome.ABANDONED.value,
+        due=lock.due,
+        ready=lock.due,
+        start=lock.start,
+        attempt=lock.attempt,
+    )
 
 
 def of_overdue(run: OverdueRun) -> Notice:
     """The notice of a run that is not claimed."""
-    return _notice(NoticeKind.OVERDUE, run)
+    return Notice(
+        event=NoticeKind.OVERDUE,
+        id=run.id,
+        type=run.type,
+        fence=run.fence,
+        due=run.due,
+        ready=run.ready,
+        attempt=run.attempt,
+        failures=run.failures,
+    )
 
 
 def of_times_put_right(event: TimesPutRight) -> Notice:
     """The notice of an item whose times were those of a wrong clock."""
-    return _notice(NoticeKind.CLOCK, event, error=event.message)
-
-
-def _notice(event: NoticeKind, record: Struct, **others: Any) -> Notice:
-    """A notice with what a record says under the same names, but for the `others`."""
-    said = {name: value for name, value in asdict(record).items() if name in _FIELDS}
-    return Notice(**{**said, "event": event, **others})
+    return Notice(
+        event=NoticeKind.CLOCK,
+        id=event.id,
+        type=event.type,
+        fence=event.fence,
+        error=event.message,
+        due=event.due,
+        ready=event.ready,
+    )
 
 
 def of_item(item: Item, last: Run | None = None) -> Notice | None:
