@@ -417,9 +417,11 @@ def test_another_file_that_is_mounted_over_it_stops_its_workers(
     other = tmp_path / "other.db"
     run(opened(other))
     table = run(SqliteTable.open(path, ManualClock()))
-    with mounted(other, path), pytest.raises(Unusable, match="removed or replaced"):
-        run(table.commit(P, [Insert("a", {"n": 1})]))
-    run(table.close())
+    try:
+        with mounted(other, path), pytest.raises(Unusable, match="removed or replaced"):
+            run(table.commit(P, [Insert("a", {"n": 1})]))
+    finally:
+        run(table.close())
 
 
 # --- kinds of file systems
