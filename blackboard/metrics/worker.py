@@ -151,12 +151,18 @@ class WorkerMetrics:
             case events.StoreAway():
                 self._counters["store_away_reports"].inc()
             case events.StoreChanged(board=board, away=away):
-                (self._boards_away.add if away else self._boards_away.discard)(board)
-                self._gauges["store_away"].set(bool(self._boards_away))
+                self._is_away(board, away=away)
             case events.WorkerStarted():
                 self._begins(event)
             case _:
                 self._count_other(event)
+
+    def _is_away(self, board: str, *, away: bool) -> None:
+        if away:
+            self._boards_away.add(board)
+        else:
+            self._boards_away.discard(board)
+        self._gauges["store_away"].set(bool(self._boards_away))
 
     def _count_other(self, event: events.BoardEvent) -> None:
         match event:

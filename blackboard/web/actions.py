@@ -336,9 +336,8 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     form = await checked_form(site, request)
     verb = form.get("verb", "")
     check_verb(verb, OF_MANY)
-    picked = list(
-        dict.fromkeys(map(of_field, form.getlist("pick")))
-    )  # an empty one does not stand for all items
+    # Each once; an empty one does not stand for all items.
+    picked = list(dict.fromkeys(map(of_field, form.getlist("pick"))))
     filters = Filter.of(form)
     await site.snapshot.look()
     chosen = picked or [entry.item.id for entry in await site.chooser.all(filters)]
