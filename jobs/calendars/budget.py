@@ -6,12 +6,16 @@ that does not return to the interpreter is ended from outside: the kernel kills 
 feed has used up its processor time.
 """
 
-import gc
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import process_time
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 SERIES_SECONDS = 2.0
 HURRY_SECONDS = 0.1
@@ -29,8 +33,6 @@ FEED_TEXT = 64 * 1024 * 1024
 
 _AGAIN = 0.05
 """Seconds of processor time until the timer goes off again."""
-_LOSING = frozenset({"__del__", "_remove", "_removeHandlerRef"})
-"""Functions whose exceptions Python reports and drops."""
 
 
 class TooMuch(BaseException):
@@ -68,28 +70,21 @@ class Budget:
             self._used += process_time() - begun
 
 
-def _loses(frame: FrameType | None) -> bool:
-    """Whether Python would drop an exception that is raised in a frame."""
-    callbacks = [getattr(one, "__code__", None) for one in gc.callbacks]
-    while frame is not None:
-        if frame.f_code.co_name in _LOSING or frame.f_code in callbacks:
-            return True
-        frame = frame.f_back
-    return False
-
-
 @contextmanager
 def processor_time(seconds: float, subject: str) -> Iterator[None]:
-    """Ends the block with TooMuch after so many seconds of processor time. In a destructor, or in a
-    callback of a weak reference or of the garbage collector, where an exception would be lost, it
-    waits for the timer again.
+    """Ends the block with TooMuch after so many seconds of processor time. Where Python drops the
+    exception, as in a destructor or in a callback of a weak reference or of the garbage collector,
+    nothing is reported, and the timer goes off again.
     """
 
-    def expired(_signal: int, frame: FrameType | None) -> None:
-        if _loses(frame):
-            return
+    def expired(_signal: int, _frame: FrameType | None) -> None:
         raise TooMuch(f"{subject} takes more than {seconds:g} s to work out")
 
+    def dropped(unraisable: "UnraisableHookArgs") -> None:
+        if not issubclass(unraisable.exc_type, TooMuch):
+            report(unraisable)
+
+    report, sys.unraisablehook = sys.unraisablehook, dropped
     before = signal.signal(signal.SIGVTALRM, expired)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN)
     try:
@@ -97,3 +92,4 @@ def processor_time(seconds: float, subject: str) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+        sys.unraisablehook = report

@@ -1,7 +1,8 @@
 """What takes place in a window, by what a feed says of it."""
 
 import gc
-import logging
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -530,37 +531,76 @@ def test_a_zone_that_is_a_bomb_costs_its_events_no_more_than_their_zone() -> Non
     assert starts(body) == ["2026-09-01T22:00:00Z"]
 
 
-def test_a_series_that_is_in_a_destructor_when_its_time_is_over_ends_after_it() -> None:
-    class Slow:
+def burn(*_: object) -> None:
+    until = process_time() + 0.2
+    while process_time() < until:
+        pass
+
+
+def burn_in_a_destructor() -> None:
+    class Burning:
         def __del__(self) -> None:
-            until = process_time() + 0.2  # in this function itself
-            while process_time() < until:
-                pass
+            burn()
 
-    def work_out() -> None:
-        Slow()
-        sum(1 for _ in count())
-
-    with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
-        work_out()
+    Burning()
 
 
-def test_a_series_that_lets_go_of_a_handler_of_a_log_when_its_time_is_over_ends_after_it() -> None:
-    def burn(_: object) -> None:
-        until = process_time() + 0.2  # in this function itself
-        while process_time() < until:
-            pass
+def burn_in_a_generator_that_is_let_go() -> None:
+    def generate() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            burn()
 
-    burn.__code__ = burn.__code__.replace(co_name=logging._removeHandlerRef.__name__)  # type: ignore[attr-defined]
+    next(generate())
 
-    def work_out() -> None:
-        one = ref(logging.Handler(), burn)
+
+def burn_in_a_callback_of_a_weak_reference() -> None:
+    one: ref[set[object]] = ref(set(), burn)
+    assert one() is None
+
+
+def burn_in_the_garbage_collector() -> None:
+    def callback(phase: str, _about: object) -> None:
+        if phase == "start":
+            burn()
+
+    gc.callbacks.append(callback)
+    try:
         gc.collect()
-        assert one() is None
+    finally:
+        gc.callbacks.remove(callback)
+
+
+@pytest.mark.parametrize(
+    "burn_where_errors_are_dropped",
+    [
+        burn_in_a_destructor,
+        burn_in_a_generator_that_is_let_go,
+        burn_in_a_callback_of_a_weak_reference,
+        burn_in_the_garbage_collector,
+    ],
+)
+def test_a_series_whose_time_is_over_where_errors_are_dropped_ends_after_it(
+    burn_where_errors_are_dropped: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a report of it; errors of others are reported as ever."""
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: reported.append(one.exc_type))
+
+    class Failing:
+        def __del__(self) -> None:
+            raise OSError
+
+    def work_out() -> None:
+        Failing()
+        burn_where_errors_are_dropped()
         sum(1 for _ in count())
 
     with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
         work_out()
+    Failing()
+    assert reported == [OSError, OSError]
 
 
 def test_no_code_that_drops_its_errors_drops_the_end_of_its_time() -> None:
@@ -578,27 +618,3 @@ def test_a_rule_without_times_ends_with_the_time_that_its_series_is_given() -> N
     endless = {"FREQ": "SECONDLY", "BYMONTH": "2", "BYMONTHDAY": "30"}
     with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
         fits([endless], datetime(2026, 12, 1, 10, tzinfo=UTC).replace(tzinfo=None))
-
-
-def test_a_series_that_is_in_the_garbage_collector_when_its_time_is_over_ends_after_it() -> None:
-    """In what a callback of the collector calls, too."""
-
-    def burn() -> None:
-        until = process_time() + 0.2
-        while process_time() < until:
-            pass
-
-    def callback(phase: str, _about: object) -> None:
-        if phase == "start":
-            burn()
-
-    def work_out() -> None:
-        gc.collect()
-        sum(1 for _ in count())
-
-    gc.callbacks.append(callback)
-    try:
-        with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
-            work_out()
-    finally:
-        gc.callbacks.remove(callback)
