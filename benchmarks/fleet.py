@@ -28,12 +28,12 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import LOCK, NEXT
 from blackboard.protocol.members import workers
 from blackboard.table import Conflict, Delete, Etag, Op
-from blackboard.worker.membership import ANNOUNCE_AGAIN
+from blackboard.worker.membership import ANNOUNCE_SOON
 from blackboard.worker.worker import Mode
 
 HERD, HERD_OF = 1_000, 8
 HERD_SLOTS = 8
-MEETING = ANNOUNCE_AGAIN + 1.0
+MEETING = sum(ANNOUNCE_SOON) + 1.0
 """Seconds in which workers that have announced themselves get to know each other."""
 APART = timedelta(milliseconds=20)
 """From one item to the next, where items are due one by one."""

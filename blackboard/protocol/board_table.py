@@ -65,6 +65,8 @@ Pause = Callable[[], Awaitable[None]]
 """A long operation awaits it again and again: it may take time, or raise to end the operation."""
 PAGE = 500
 """Rows that a long operation reads between two calls of `pause`."""
+FEW_ROWS = 250
+"""Rows that cost less than another request."""
 
 
 class Breaker(Protocol):
@@ -381,17 +383,25 @@ class BoardTable:
                 yield record
 
     async def read_shard(
-        self, shard: int, *, until: datetime
+        self, shard: int, *, until: datetime, first: str = keys.LOCK, expected: int | None = None
     ) -> AsyncIterator[Lock | Token | Mark]:
-        """As `walk`; where the board is paused, the mark of the pause comes after the locks."""
-        last = keys.next_until(until)
-        async for row in self.table.scan(self.shard(shard), keys.LOCK, last):
-            if row.key == keys.MAINTENANCE:
-                yield mark_in(row)
-                continue
-            record = self._lock_or_token(row)
-            if record is not None and keys.shard_of(record.id, self.shards) == shard:
-                yield record
+        """As `walk`, from the key `first` on; where the board is paused, the mark of the pause
+        comes after the locks. Of many rows, those beyond the number that is `expected` to be read
+        are fetched only once they are asked for.
+        """
+        last, limit = keys.next_until(until), expected and max(expected, FEW_ROWS)
+        while first:
+            before, count, first = first, 0, ""
+            async for row in self.table.scan(self.shard(shard), before, last, limit):
+                count += 1
+                if count == limit:
+                    first, limit = just_after(row.key), None
+                if row.key == keys.MAINTENANCE:
+                    yield mark_in(row)
+                    continue
+                record = self._lock_or_token(row)
+                if record is not None and keys.shard_of(record.id, self.shards) == shard:
+                    yield record
 
     def _lock_or_token(self, row: Row) -> Lock | Token | None:
         if row.key.startswith(keys.LOCK):

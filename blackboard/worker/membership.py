@@ -22,10 +22,11 @@ from blackboard.rules.breaker import REFUSED
 from blackboard.table import Busy, TableError, Unavailable, units
 from blackboard.worker.peers import Peers
 
-ANNOUNCE_AGAIN = 5.0
-"""Seconds after the first announcement: workers that start together meet."""
+ANNOUNCE_SOON = 1.0, 5.0
+"""Seconds from the first announcement to the second, and from that to the third: workers that start
+together meet."""
 MEETS_EVERY = 5
-"""The number of announcements from one reading of all rows to the next. Each of the first two is
+"""The number of announcements from one reading of all rows to the next. Each of the first three is
 followed by a reading."""
 SHUTDOWN_TIMEOUT = 3.0
 """Seconds that a worker which ends waits for its permits to be deleted, and as many for its row."""
@@ -61,7 +62,7 @@ class Membership:
                 board, replace(self._member, running=running, types=types)
             )
             self._announced += 1
-            if self._announced <= 2 or self._announced % MEETS_EVERY == 0:
+            if self._announced <= len(ANNOUNCE_SOON) + 1 or self._announced % MEETS_EVERY == 0:
                 await self._meet_peers()
         except Remade:
             raise
@@ -74,7 +75,9 @@ class Membership:
             await board.clock.sleep(REFUSED.pause())
         else:
             self._refused = ""
-            await board.clock.sleep(ANNOUNCE_AGAIN if self._announced == 1 else ANNOUNCE_EVERY)
+            is_new = self._announced <= len(ANNOUNCE_SOON)
+            pause = ANNOUNCE_SOON[self._announced - 1] if is_new else ANNOUNCE_EVERY
+            await board.clock.sleep(pause)
 
     async def _meet_peers(self) -> None:
         members = await workers(self._board)

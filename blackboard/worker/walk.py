@@ -31,11 +31,11 @@ from blackboard.events import StoreAway
 from blackboard.model import LONG_AGO, LOST_AFTER, Lock, Mark, Token
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claims_at_once
-from blackboard.protocol.keys import shard_of
+from blackboard.protocol.keys import next_key, shard_of
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
+from blackboard.worker.backlog import Backlog, Candidate, Rest, Selection, Unread, choose
 from blackboard.worker.claimer import Claimer
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.judge import Judge
@@ -148,6 +148,8 @@ class Walk:
     _tasks: ShardTasks = field(init=False)
     _result: WalkResult = field(init=False)
     """The result of the latest walk."""
+    _locks_read: Counter[int] = field(default_factory=Counter)
+    """How many locks each shard had when it was last read."""
     _claims: int = 0
     """Items claimed since the last walk over the board began."""
     _claims_before: int = 0
@@ -209,10 +211,11 @@ class Walk:
             return None
         now = await self.board.table.now()
         result = self._result = WalkResult(now=now, whole=False)
-        for ready, number in self.backlog.to_read(now):
-            if self._fills_slots(result, before=ready):
-                break
-            await self._in_shards([number], self._read_again, result)
+        for _ in range(2):  # a shard is read on, and then from its beginning if that is due, too
+            for ready, number in self.backlog.to_read(now):
+                if self._fills_slots(result, before=ready):
+                    break
+                await self._in_shards([number], self._read_again, result)
         self._raise_if_all_failed(result)
         moves = (self.judge.decide(candidate, result.now) for candidate in self._chosen(result))
         if any(move is not Move.RUN for move in moves):
@@ -325,7 +328,10 @@ class Walk:
         """
         expected = self.backlog.expects(number, result.now)
         before = result.claims + len(self.stale_locks)
-        await self._read_and_take_over(number, result)
+        if rest := self.backlog.take_rest(number, result.now):
+            await self._read_on(number, rest, result)
+        else:
+            await self._read_and_take_over(number, result)
         took_none = result.claims + len(self.stale_locks) <= before
         if (
             expected
@@ -339,13 +345,11 @@ class Walk:
         for the free slots and some more, or `pace` of them: as many as are claimed in a cycle.
         """
         locks: list[Lock] = []
-        workers = self.peers.most + 1 if self.takes_turns else 1
-        selection = Selection(
-            self.claimer.free_slots, total=self._slots.total, workers=workers, pace=pace
-        )
+        selection = self._selection(pace=pace)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
-        async for row in self.board.read_shard(number, until=result.now + self.cycle):
+        until, expected = result.now + self.cycle, self._locks_read[number] + selection.most
+        async for row in self.board.read_shard(number, until=until, expected=expected):
             if is_first:  # the reply may have moved the store's time on
                 is_first, result.now = False, await self.board.table.now()
             if isinstance(row, Lock):
@@ -358,10 +362,31 @@ class Walk:
                 break
         if mark is not None and not await self.paused.is_paused(number):
             return await self._read(number, result, pace=pace)
+        self._locks_read[number] = len(locks)
         self.paused.note(number, mark)
         self._put_into_backlog(number, selection, result)
         result.locks |= {lock.nonce for lock in locks if lock.type in self.judge.handlers}
         return locks
+
+    async def _read_on(self, number: int, rest: Rest, result: WalkResult) -> None:
+        """Reads the tokens of a shard that come after those that were read, and puts them into the
+        backlog with the candidates that it has.
+        """
+        selection = self._selection()
+        selection.keep(self.backlog.candidates(number), result.now)
+        rows = self.board.read_shard(
+            number, first=rest.key, until=result.now + self.cycle, expected=selection.most
+        )
+        async for row in rows:
+            if isinstance(row, Token) and not self._select(row, selection, result):
+                break
+        self._put_into_backlog(number, selection, result)
+
+    def _selection(self, *, pace: int = 0) -> Selection:
+        workers = self.peers.most + 1 if self.takes_turns else 1
+        return Selection(
+            self.claimer.free_slots, total=self._slots.total, workers=workers, pace=pace
+        )
 
     def _note_peer(self, lock: Lock, now: datetime) -> None:
         if lock.age < min(lock.stale_after, LOST_AFTER):
@@ -374,14 +399,21 @@ class Walk:
         self.backlog.put(number, kept)
         for unread in again:
             self.backlog.expect(number, unread)
-        for ready, claimable in selection.unread:
+        if selection.rest is not None:
+            ready = selection.rest.ready
+            key = next_key(ready, selection.rest.id)
+            self.backlog.expect_rest(number, Rest(key, self._contended(ready)))
+        if selection.later is not None:
+            ready, claimable = selection.later
             self._expect_contended(number, ready, claimable=claimable)
         self.missed.put(number, selection.missed)
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Notes tokens that were not read and that other workers claim as well."""
-        turn = Turn(self.board.chance.fraction(), ready)
-        self.backlog.expect(number, Unread(ready, turn, claimable))
+        self.backlog.expect(number, self._contended(ready, claimable=claimable))
+
+    def _contended(self, ready: datetime, *, claimable: bool = True) -> Unread:
+        return Unread(ready, Turn(self.board.chance.fraction(), ready), claimable)
 
     # ---- selecting a token
 

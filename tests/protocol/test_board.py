@@ -251,6 +251,33 @@ class Watched(ForwardingTable):
         return self.table.scan(partition, first, last, limit)
 
 
+@pytest.mark.of_each_store
+@story
+async def test_a_shard_that_has_more_than_is_expected_is_read_on_and_from_any_key(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_table, "FEW_ROWS", 2)
+    for name in ("a", "b", "c", "d", "e"):
+        await scene.add(name)
+        scene.later(seconds=1)
+    await scene.claimed("a")
+    watched = Watched(scene.board.table)
+    board, until = scene.board.using(watched), await scene.board.table.now()
+    whole = [row async for row in board.walk(0, until=until)]
+    assert [row.id for row in whole] == ["a", "b", "c", "d", "e"]
+    for expected in range(1, 7):
+        rows = board.read_shard(0, until=until, expected=expected)
+        assert [row async for row in rows] == whole
+    _, second, third, *_ = whole
+    assert isinstance(third, Token)
+    key = keys.next_key(third.ready, third.id)
+    assert [row async for row in board.read_shard(0, until=until, first=key)] == whole[2:]
+    watched.begun.clear()
+    rows = board.read_shard(0, until=until, expected=2)
+    assert [await anext(rows), await anext(rows)] == [whole[0], second]
+    assert watched.begun == [keys.LOCK]
+
+
 @story
 async def test_of_one_item_the_lock_is_read_alone(scene: Scene) -> None:
     for name in ("a", "b", "c"):

@@ -30,7 +30,7 @@ from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Etag, Insert, Merge, Op, Row
-from blackboard.worker.membership import ANNOUNCE_AGAIN
+from blackboard.worker.membership import ANNOUNCE_SOON
 from blackboard.worker.wake import Wake
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import Scene, Test, disagreements, on_each_store
@@ -360,8 +360,9 @@ class Workplace(Scene):
 
     async def announced(self) -> None:
         """Let a worker that was just started announce itself again: next in a minute."""
-        await self.sleeps(ANNOUNCE_AGAIN)
-        self.later(seconds=ANNOUNCE_AGAIN)
+        for seconds in ANNOUNCE_SOON:
+            await self.sleeps(seconds)
+            self.later(seconds=seconds)
         await self.sleeps(ANNOUNCE_EVERY)
 
     async def ended(self, item_id: str, *, runs: int = 1) -> list[tuple[int, str]]:

@@ -20,6 +20,7 @@ from blackboard.worker.backlog import (
     PREFERENCE,
     Backlog,
     Candidate,
+    Rest,
     Selection,
     Unread,
     choose,
@@ -120,6 +121,23 @@ def test_shards_with_more_are_read_again_most_overdue_first() -> None:
     assert [shard for _, shard in backlog.to_read(START + 15 * SECOND)] == [1, 0]
     backlog.expect_none(1)
     assert [shard for _, shard in backlog.to_read(START + 20 * SECOND)] == [0]
+
+
+def test_a_shard_is_read_on_before_what_else_is_unread_in_it_is_read_again() -> None:
+    backlog = walked()
+    backlog.expect(0, Unread(START))
+    backlog.expect_rest(0, Rest("next:c", Unread(START + 30 * SECOND)))
+    assert backlog.to_read(START + 29 * SECOND) == []
+    assert backlog.take_rest(0, START + 29 * SECOND) is None
+    assert backlog.next_at(START + 20 * SECOND) == START + 30 * SECOND
+    assert backlog.to_read(START + 30 * SECOND) == [(START + 30 * SECOND, 0)]
+    rest = backlog.take_rest(0, START + 30 * SECOND)
+    assert rest is not None
+    assert rest.key == "next:c"
+    assert backlog.to_read(START + 30 * SECOND) == [(START, 0)]
+    backlog.expect_rest(0, rest)
+    backlog.expect_none(0)
+    assert backlog.to_read(START + 30 * SECOND) == []
 
 
 def test_another_walk_forgets_the_last() -> None:
@@ -292,7 +310,8 @@ def test_a_shard_is_read_until_the_slots_are_filled_and_some_ahead() -> None:
     made = selection(slots=2)
     assert read(made, many(500)) == 2 + AHEAD + 1
     assert len(made.settle(NOW)[0]) == 2 + AHEAD
-    assert made.unread == [(START, True)]
+    assert made.rest is not None
+    assert made.rest.ready == START
 
 
 def test_many_slots_use_up_the_larger_pages_that_they_need() -> None:
@@ -317,7 +336,7 @@ def test_no_more_than_a_thousand_are_read_for_that() -> None:
     assert MOST_READ - (8 + AHEAD) < read(made, many(5000, turn=second(begins=1))) <= MOST_READ + 1
     kept, ((ready, turn, claimable),) = made.settle(NOW)
     assert (kept, ready, turn, claimable) == ([], START, second(begins=1), True)
-    assert made.unread == [(START, True)], "there are more"
+    assert made.rest is not None, "there are more"
 
 
 def test_as_many_are_read_as_were_claimed_in_the_cycle_before() -> None:
@@ -341,6 +360,15 @@ def test_without_a_free_slot_its_own_are_kept_for_those_that_become_free() -> No
     read(none_of_its_own, many(3, turn=second()))
     kept, ((ready, turn, _),) = none_of_its_own.settle(NOW)
     assert (kept, ready, turn.begins) == ([], START, NOW)
+
+
+def test_where_a_shard_is_read_on_what_the_backlog_has_stays_and_takes_its_slots() -> None:
+    made = selection(slots=2)
+    made.keep([token("a", after=0), token("z", after=2000)], NOW)
+    assert read(made, many(500)) == 1 + AHEAD + 1
+    kept, _ = made.settle(NOW)
+    assert len(kept) == 2 + AHEAD + 1
+    assert {one.id for one in kept} >= {"a", "z", "n0"}
 
 
 def test_others_are_kept_for_free_slots_alone_the_last_of_them_first() -> None:

@@ -22,7 +22,7 @@ from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Refused, Valu
 from blackboard.tables.base import ForwardingTable
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
-from blackboard.worker.membership import ANNOUNCE_AGAIN, types_as_text
+from blackboard.worker.membership import ANNOUNCE_SOON, types_as_text
 from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
@@ -276,7 +276,7 @@ async def test_a_worker_of_more_types_than_a_value_holds_is_seen_with_some_of_th
 ) -> None:
     names = [f"{'tenant-type-' * 9}{number:04d}" for number in range(300)]
     await place.worker(handlers={name: replace(HANDLERS["feed"], type=name) for name in names})
-    await place.sleeps(ANNOUNCE_AGAIN)
+    await place.sleeps(ANNOUNCE_SOON[0])
     (seen,) = await workers(place.other)
     types = seen.types.removesuffix(",*").split(",")
     assert types == names[: len(types)]
@@ -308,5 +308,5 @@ async def test_a_row_that_the_store_refuses_is_reported_once_until_it_is_written
     assert said == ["the row of this worker: operation 0: a bad row"]
     table.refuses = False
     place.later(seconds=REFUSED.pause())
-    await place.sleeps(ANNOUNCE_AGAIN)
+    await place.sleeps(ANNOUNCE_SOON[0])
     assert [one.owner for one in await workers(place.other)] == ["me"]

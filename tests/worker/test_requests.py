@@ -1,14 +1,17 @@
 """How little is asked of a store, by its own counters; and that no promise is broken for it."""
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from blackboard.events import SlotSkipped, Walked
-from blackboard.model import ANNOUNCE_EVERY, Outcome, replace
+from blackboard.model import ANNOUNCE_EVERY, Lock, Mark, Outcome, Token, replace
 from blackboard.protocol.additions import add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import lock_key
 from blackboard.settings import Settings
@@ -130,6 +133,34 @@ async def test_a_backlog_in_one_slot_costs_two_requests_a_run(place: Workplace) 
     await all_done(worker, 100)
     assert worker.order == ids
     assert spent().total / 100 <= SINGLY
+
+
+def tokens_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many times the token of each item is read, from now on."""
+    honest, times = BoardTable.read_shard, Counter[str]()
+
+    async def counted(
+        board: BoardTable, shard: int, **how: Any
+    ) -> AsyncIterator[Lock | Token | Mark]:
+        async for row in honest(board, shard, **how):
+            times.update([row.id] if isinstance(row, Token) else [])
+            yield row
+
+    monkeypatch.setattr(BoardTable, "read_shard", counted)
+    return times
+
+
+@with_workers
+async def test_of_a_long_backlog_a_worker_reads_on_from_where_it_ended(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again and again what another worker is the first to take."""
+    await place.fill(3000)
+    times = tokens_read(monkeypatch)
+    worker = await place.worker(slots=20, at_once=True, cycle=HOUR)
+    worker.worker.walk.peers.note("other", ["feed"])
+    await until(lambda: worker.worker.releases.runs > 1400, "its own have run")
+    assert times.total() <= 3000 * 1.02
 
 
 @with_workers

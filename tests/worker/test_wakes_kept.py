@@ -1,7 +1,8 @@
 """What is ready wakes a worker, whatever else lies on the board; and no odd row ends one."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -33,10 +34,8 @@ def after_the_next_reading(
     """Something happens when the rows of a shard were read, before all of them are judged."""
     honest, actions = BoardTable.read_shard, [action]
 
-    async def walk(
-        board: BoardTable, shard: int, *, until: datetime
-    ) -> AsyncIterator[Lock | Token | Mark]:
-        async for found in honest(board, shard, until=until):
+    async def walk(board: BoardTable, shard: int, **how: Any) -> AsyncIterator[Lock | Token | Mark]:
+        async for found in honest(board, shard, **how):
             yield found
         if actions:
             await actions.pop()()

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -58,9 +59,9 @@ async def test_a_token_that_is_read_twice_is_claimed_once(
     honest = BoardTable.read_shard
 
     async def twice(
-        board: BoardTable, shard: int, *, until: datetime
+        board: BoardTable, shard: int, **how: Any
     ) -> AsyncIterator[Lock | Token | Mark]:
-        async for found in honest(board, shard, until=until):
+        async for found in honest(board, shard, **how):
             yield found
             yield found
 
