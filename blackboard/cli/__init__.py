@@ -19,7 +19,7 @@ import click
 
 from blackboard import __version__
 from blackboard.cli.options import Chosen, as_typed, common
-from blackboard.display.layout import one_line
+from blackboard.display.escaping import one_line
 from blackboard.errors import BlackboardError
 from blackboard.runners.interpreter import reset_signals
 

@@ -19,7 +19,7 @@ from blackboard.cli.plan import ApplyPlan, ItemChange, make_plan
 from blackboard.cli.progress import counted
 from blackboard.cli.session import Session, completed, confirmed, keeping_all
 from blackboard.clock import SystemClock
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.errors import AlreadyThere, BadInput, BadRow, BeingRenamed, BlackboardError, Missing
 from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace

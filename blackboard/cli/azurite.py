@@ -9,7 +9,7 @@ import click
 from blackboard.cli.options import Chosen, bare_command
 from blackboard.cli.output import emit, if_writable, note, writable
 from blackboard.cli.session import interrupted_by
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.errors import StoreProblem
 from blackboard.tables import azurite
 

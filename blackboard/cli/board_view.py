@@ -14,7 +14,8 @@ from blackboard.cli.output import paused_words, why_lines
 from blackboard.cli.watch import Work, fitting, key_lines, words_of
 from blackboard.cli.watch_keys import LIST_KEYS, Act, Prompt, Watching, pressed, read, sized
 from blackboard.display import columns
-from blackboard.display.layout import Line, Style, fitted, paragraph, shown, table, text_of, titled
+from blackboard.display.escaping import shown
+from blackboard.display.layout import Line, Style, fitted, paragraph, table, text_of, titled
 from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
 from blackboard.model import Run, replace

@@ -10,8 +10,8 @@ from blackboard.cli import options
 from blackboard.cli.output import emit, first_of_each, paused_words, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
+from blackboard.display.escaping import shown
 from blackboard.display.health import Alarm, Checked, read_alarms
-from blackboard.display.layout import shown
 from blackboard.display.queries import read_selected
 from blackboard.phrases import plural
 

@@ -15,7 +15,7 @@ from blackboard.cli.options import Chosen
 from blackboard.cli.output import warn
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import warn_idle_steps
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.inputs import check_params_size, check_size, check_utf8, checked_first

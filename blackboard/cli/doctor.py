@@ -10,7 +10,7 @@ from blackboard.cli.options import Chosen, as_typed, cli_command, jobs_option
 from blackboard.cli.output import emit, first_of_each, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, completed
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.doctor import DoctorReport, Examination, examine, unopened
 from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadRow

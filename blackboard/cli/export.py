@@ -12,7 +12,7 @@ from blackboard.cli.options import Chosen, cli_command, ids_argument
 from blackboard.cli.output import emit, few_of, warn
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.display.queries import select
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadSpec, NoTimeLeft

@@ -11,7 +11,7 @@ from blackboard.cli.export import item_text
 from blackboard.cli.options import Chosen, cli_command, completing
 from blackboard.cli.output import emit, note, warn
 from blackboard.crontab import TAKE_ONE, Crontab, zone_of_host
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.errors import BadInput
 from blackboard.phrases import plural
 from blackboard.schedule.cron import idle_steps

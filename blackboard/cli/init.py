@@ -5,7 +5,7 @@ import click
 from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import emit
 from blackboard.cli.session import Session, completed
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.location import is_there
 from blackboard.phrases import plural
 

@@ -32,7 +32,7 @@ from blackboard.cli.spec_options import (
     with_times,
 )
 from blackboard.clock import SystemClock
-from blackboard.display.layout import one_line, shown
+from blackboard.display.escaping import one_line, shown
 from blackboard.errors import AlreadyThere, BadInput, BlackboardError, NoTimeLeft
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_new_id, check_size, checkpoint_text, first_of

@@ -26,7 +26,7 @@ import msgspec
 from blackboard.board_worker import identity
 from blackboard.cli.many import record
 from blackboard.cli.session import Session
-from blackboard.display.layout import one_line, shown
+from blackboard.display.escaping import one_line, shown
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, LockLost, StoreEvent

@@ -26,7 +26,8 @@ from blackboard.display.columns import (
     run_outcome,
     run_words,
 )
-from blackboard.display.layout import Line, Style, shown, shown_lines, table, text_of, titled
+from blackboard.display.escaping import shown, shown_lines
+from blackboard.display.layout import Line, Style, table, text_of, titled
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput
 from blackboard.model import LARGEST, Item, LogLine, Mark, Outcome, Run, decoded_as, replace

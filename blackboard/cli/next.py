@@ -24,7 +24,7 @@ from blackboard.cli.spec_options import (
     with_times,
 )
 from blackboard.clock import SystemClock
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.display.queries import select, soonest_items
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State

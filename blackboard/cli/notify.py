@@ -12,7 +12,7 @@ from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
 from blackboard.clock import SystemClock
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.errors import BadInput
 from blackboard.notify.channels import NoticeChannel, dead_man_of, routes_of
 from blackboard.notify.exchange import NotSent

@@ -18,15 +18,13 @@ import click
 import msgspec
 
 from blackboard.cli.options import as_typed
+from blackboard.display.escaping import one_line, shown, shown_json
 from blackboard.display.layout import (
     Column,
     Line,
     Style,
     folded,
-    one_line,
     paragraph,
-    shown,
-    shown_json,
     table,
     text_of,
     wrap,

@@ -10,7 +10,7 @@ import msgspec
 
 from blackboard.cli.declarations import Declaration
 from blackboard.cli.output import few_of
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.inputs import first_of
 from blackboard.model import Item, State, replace

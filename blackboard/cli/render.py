@@ -17,7 +17,7 @@ from rich.text import Text
 
 from blackboard import events
 from blackboard.display.columns import worker_name
-from blackboard.display.layout import one_line
+from blackboard.display.escaping import one_line
 from blackboard.phrases import brief
 
 LEVELS = {10: "bright_black", 20: "", 30: "yellow", 40: "red", 50: "bold red"}

@@ -13,7 +13,7 @@ from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_optio
 from blackboard.cli.output import emit, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
-from blackboard.display.layout import one_line, shown, shown_lines
+from blackboard.display.escaping import one_line, shown, shown_lines
 from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.inputs import check_params_size

@@ -34,7 +34,8 @@ from typing import Any
 from blackboard import cost
 from blackboard.cli.cost import amount
 from blackboard.cli.output import table_text, wrapped
-from blackboard.display.layout import Column, Line, Style, shown
+from blackboard.display.escaping import shown
+from blackboard.display.layout import Column, Line, Style
 from blackboard.model import Outcome
 from blackboard.phrases import plural, span
 from blackboard.simulator.invariants import Violation

@@ -12,7 +12,8 @@ from blackboard.cli.session import Session, keeping_all
 from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
 from blackboard.display import health
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
-from blackboard.display.layout import Line, Style, paragraph, shown, table, texts_of
+from blackboard.display.escaping import shown
+from blackboard.display.layout import Line, Style, paragraph, table, texts_of
 from blackboard.errors import BadInput
 from blackboard.model import ItemCounts, Statistics
 from blackboard.phrases import plural, relative, span

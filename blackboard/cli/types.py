@@ -6,7 +6,7 @@ import msgspec
 from blackboard.cli.options import Chosen, cli_command, jobs_option
 from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
-from blackboard.display.layout import shown
+from blackboard.display.escaping import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.handlers.manifest import TypeEntry, described, manifest_of
 from blackboard.handlers.params import Params

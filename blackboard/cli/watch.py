@@ -20,7 +20,8 @@ from blackboard.cli.output import is_terminal
 from blackboard.cli.session import Session
 from blackboard.cli.watch_keys import PAGE_KEYS, Scroll
 from blackboard.clock import Clock, SystemClock
-from blackboard.display.layout import Line, Style, measure, one_line, paragraph
+from blackboard.display.escaping import one_line
+from blackboard.display.layout import Line, Style, measure, paragraph
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.protocol.board_table import BoardTable
 from blackboard.schedule.times import parse_duration

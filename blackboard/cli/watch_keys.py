@@ -14,7 +14,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from blackboard.display.layout import Line, shown
+from blackboard.display.escaping import shown
+from blackboard.display.layout import Line
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.errors import BadInput
 from blackboard.model import replace

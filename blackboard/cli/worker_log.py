@@ -29,7 +29,7 @@ from typing import Final, Literal, TextIO
 import msgspec
 
 from blackboard.clock import Clock
-from blackboard.display.layout import shown_json
+from blackboard.display.escaping import shown_json
 from blackboard.emitter import Subscriber
 from blackboard.events import BoardEvent
 from blackboard.phrases import iso

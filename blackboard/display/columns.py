@@ -11,7 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from blackboard import phrases
-from blackboard.display.layout import Cell, Column, Line, Style, shown
+from blackboard.display.escaping import shown
+from blackboard.display.layout import Cell, Column, Line, Style
 from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import last_move
 from blackboard.model import (

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from blackboard.display.layout import escaped
+from blackboard.display.escaping import escaped
 from blackboard.errors import BadInput
 
 LINE = 88

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from blackboard.display.layout import shown_json
+from blackboard.display.escaping import shown_json
 from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
 from blackboard.records import as_json
 from blackboard.table import Busy, TableError

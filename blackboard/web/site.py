@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, Response
 
 from blackboard import __version__
 from blackboard.display import columns
-from blackboard.display.layout import shown, shown_json, shown_text
+from blackboard.display.escaping import shown, shown_json, shown_text
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.board_table import BoardTable
