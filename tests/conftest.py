@@ -18,9 +18,10 @@ from blackboard.tables.azurite import Emulator
 from blackboard.testing import azurite, azurite_board, sqlite_board
 from tests.support.clocks import ManualClock, SeededChance
 from tests.support.patience import patience
+from tests.support.reports import pytest_report_to_serializable
 from tests.support.stores import LASTING, STORES, OpenTable, Run, address
 
-__all__ = ["azurite", "azurite_board", "sqlite_board"]
+__all__ = ["azurite", "azurite_board", "pytest_report_to_serializable", "sqlite_board"]
 
 hypothesis.settings.register_profile(
     "busy machine",

@@ -89,6 +89,8 @@ class Peers:
     def turn(self, token: Token, *, urgent: bool = False) -> Turn:
         """When it is this worker's turn to take a token; at once if it is `urgent`."""
         peers = self._by_type[token.type]
+        if not peers:
+            return FIRST
         item = _hash(token.id)
         own = (self._hash ^ item) * GOLDEN & BITS
         before = [peer for peer in peers if (peer.hash ^ item) * GOLDEN & BITS > own]
