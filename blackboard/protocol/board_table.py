@@ -386,10 +386,10 @@ class BoardTable:
         self, shard: int, *, until: datetime, first: str = keys.LOCK, expected: int | None = None
     ) -> AsyncIterator[Lock | Token | Mark]:
         """As `walk`, from the key `first` on; where the board is paused, the mark of the pause
-        comes after the locks. Of many rows, those beyond the number that is `expected` to be read
-        are fetched only once they are asked for.
+        comes after the locks. Of many rows, those far beyond the number that is `expected` to be
+        read are fetched only once they are asked for.
         """
-        last, limit = keys.next_until(until), expected and max(expected, FEW_ROWS)
+        last, limit = keys.next_until(until), expected and max(expected * 5 // 4, FEW_ROWS)
         while first:
             before, count, first = first, 0, ""
             async for row in self.table.scan(self.shard(shard), before, last, limit):
