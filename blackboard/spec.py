@@ -368,7 +368,7 @@ def is_nested_deeper(text: str, levels: int) -> bool:
     """Whether JSON text has more lists and objects within each other than so many levels. How deep
     a JSON reader gets depends on the Python, and on its stack.
     """
-    if text.count("[") + text.count("{") <= levels:
+    if len(text) <= levels or text.count("[") + text.count("{") <= levels:
         return False
     depth = 0
     for bracket in _BRACKETS.finditer(text):

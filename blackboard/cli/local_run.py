@@ -189,7 +189,7 @@ class LocalRun:
                 for event in (lost, stopping):
                     event.set("the run has ended")
         report.end()
-        return self._notes.added_to(replace(ended, output=mask.output(tail.text())))
+        return self._notes.added_to(ended, output=mask.output(tail.text()))
 
     def _call(self, item: HandlerItem, context: Context, mask: Mask) -> Ended:
         try:

@@ -291,20 +291,21 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
     warnings of the result are added to those of the run, as many as fit.
     """
     ended = finished.ended
+    warnings = ended.warnings
     try:
         text = "" if ended.result is None else text_of(ended.result)
         if (size := units(text)) > limit:
             ended = replace(ended, result=not_kept(text, f"{size:,} characters", limit=limit))
             text = text_of(ended.result)
-        warnings = warnings_of((*ended.warnings, *warnings_in(text)))
-        while units(text_of(warnings)) > limit:  # a control character takes six in JSON
+        warnings = warnings_of((*warnings, *warnings_in(text)))
+        while warnings and units(text_of(warnings)) > limit:  # "\0" takes six characters in JSON
             warnings = warnings[:-1]
-        ended = replace(ended, warnings=warnings)
     except Exception as odd:  # noqa: BLE001 - any error here is the fault of this run alone
         problem = f"the result is not JSON that can be kept: {type(odd).__name__}"
         ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
     error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
-    return replace(finished, ended=replace(ended, error=error, output=output))
+    ended = replace(ended, warnings=warnings, error=error, output=output)
+    return replace(finished, ended=ended)
 
 
 def prepare(

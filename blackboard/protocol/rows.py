@@ -43,8 +43,6 @@ Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Stat
 # ---- from a row
 
 _NOT_WRITTEN = {"etag", "age"}
-_SAME_IN_A_ROW = {str, bool, int, float, datetime}
-"""Types whose values are the same in a row."""
 _NATIVE = (datetime,)
 """Types that a row holds beside those of JSON."""
 _NOT_OF_THE_TYPE = (msgspec.ValidationError, UnicodeEncodeError)
@@ -52,6 +50,19 @@ _NOT_OF_THE_TYPE = (msgspec.ValidationError, UnicodeEncodeError)
 """
 Reader = Callable[[object], Any]
 """Returns the list in the text of a column; None where the text is not good."""
+
+
+class _Odd(NamedTuple):
+    """Columns whose values are not the same in a row."""
+
+    optional: tuple[str, ...]
+    """They may be None in a record."""
+    lists: tuple[str, ...]
+    enums: tuple[str, ...]
+
+    def among(self, names: Iterable[str]) -> "_Odd":
+        """Those of some columns."""
+        return _Odd(*(tuple(name for name in names if name in kind) for kind in self))
 
 
 class _Form(NamedTuple):
@@ -62,8 +73,7 @@ class _Form(NamedTuple):
     columns: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
     """Returns the values of a record in the order of the columns."""
-    odd: tuple[str, ...]
-    """Columns that may be None in a record, or are lists or enumerations there."""
+    odd: _Odd
     rare: tuple[str, ...]
     """Columns that most rows do not have."""
     lists: tuple[tuple[str, Reader], ...]
@@ -80,15 +90,19 @@ def _form(record_type: type[Any], *rare: str) -> _Form:
         types=types,
         columns=tuple("item" if name == "id" else name for name in types),
         values=attrgetter(*types),
-        odd=tuple(
-            name
-            for name, kind in kinds.items()
-            if kind not in _SAME_IN_A_ROW or NoneType in get_args(types[name])
+        odd=_Odd(
+            optional=tuple(name for name, hint in types.items() if NoneType in get_args(hint)),
+            lists=tuple(lists),
+            enums=tuple(name for name, kind in kinds.items() if _is_enum(kind)),
         ),
         rare=rare,
         lists=tuple((name, _list_reader(types[name])) for name in lists),
         times=tuple(name for name, kind in kinds.items() if kind is datetime),
     )
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, StrEnum)
 
 
 def _kind(hint: Any) -> Any:
@@ -227,24 +241,25 @@ def columns_of(record: Item, *names: str) -> dict[str, Value]:
 
 
 @lru_cache(maxsize=1024)
-def _getters(names: tuple[str, ...]) -> tuple[Callable[[Item], tuple[Any, ...]], tuple[str, ...]]:
+def _getters(names: tuple[str, ...]) -> tuple[Callable[[Item], tuple[Any, ...]], _Odd]:
     """A function that reads these columns of an item, and those whose values need conversion."""
-    odd = tuple(name for name in names if name in _FORMS[Item].odd)
+    odd = _FORMS[Item].odd.among(names)
     if len(names) > 1:
         return attrgetter(*names), odd
     return lambda item: tuple(getattr(item, name) for name in names), odd
 
 
-def _written(data: dict[str, Any], odd: Iterable[str]) -> dict[str, Value]:
-    """The values as a row has them. `odd` names the columns whose values need conversion."""
-    for name in odd:
-        value = data.get(name, "")
-        if value is None:
+def _written(data: dict[str, Any], odd: _Odd) -> dict[str, Value]:
+    """The values as a row has them."""
+    for name in odd.optional:
+        if data.get(name, "") is None:
             del data[name]
-        elif isinstance(value, tuple):
-            data[name] = text_of(value) if value else ""
-        elif isinstance(value, StrEnum):
-            data[name] = value.value
+    for name in odd.lists:
+        if name in data:
+            data[name] = text_of(data[name]) if data[name] else ""
+    for name in odd.enums:
+        if name in data:
+            data[name] = data[name].value
     return data
 
 

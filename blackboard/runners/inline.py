@@ -198,7 +198,7 @@ class _InlineRun:
         self._reports.end()
         if self._ended is None:
             output = self._mask.output(self._tail.text())
-            self._ended = self._notes.added_to(replace(ended, output=output))
+            self._ended = self._notes.added_to(ended, output=output)
             to_call, self._to_call = self._to_call, []
             for call in to_call:
                 call(self._ended)

@@ -73,9 +73,10 @@ class Notes:
         while self._size > LONGEST_LOG:
             self._size -= self._log.popleft()[1]
 
-    def added_to(self, ended: Ended) -> Ended:
-        """How the run ended, with its warnings and its log."""
-        return replace(ended, warnings=self._warnings, log=tuple(line for line, _ in self._log))
+    def added_to(self, ended: Ended, *, output: str) -> Ended:
+        """How the run ended, with its warnings, its log and its output."""
+        log = tuple([line for line, _ in self._log])
+        return replace(ended, warnings=self._warnings, log=log, output=output)
 
 
 def _size_of(line: LogLine) -> int:

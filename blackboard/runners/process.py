@@ -160,9 +160,8 @@ class _ProcessRun:
                 save.cancel()
             if self._child is not None:
                 await self._end_child(self._child)
-        if isinstance(stopped := self._decided, Ended):
-            ended = replace(stopped, output=ended.output)
-        return self._notes.added_to(ended)
+        decided = self._decided if isinstance(self._decided, Ended) else ended
+        return self._notes.added_to(decided, output=ended.output)
 
     async def _call_handler(self) -> Ended:
         source = self._call.handler.source

@@ -22,7 +22,7 @@ from blackboard.rules.breaker import REFUSED
 from blackboard.table import Busy, TableError, Unavailable, units
 from blackboard.worker.peers import Peers
 
-ANNOUNCE_SOON = 1.0, 5.0
+ANNOUNCE_SOON = 1.5, 5.0
 """Seconds from the first announcement to the second, and from that to the third: workers that start
 together meet."""
 MEETS_EVERY = 5

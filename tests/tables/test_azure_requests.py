@@ -20,6 +20,7 @@ from blackboard.stores import open_table
 from blackboard.table import Requests, Table
 from blackboard.tables import azurite
 from blackboard.tables.azurite import Emulator
+from blackboard.worker import membership
 from blackboard.worker.worker import Mode
 from tests.support.patience import patience
 from tests.support.workers import IN_BULK, PATIENCE, SINGLY
@@ -81,8 +82,9 @@ def test_what_a_run_costs(logged: Logged, items: int, slots: int, most: float) -
     asyncio.run(story())
 
 
-def test_what_nothing_to_do_costs(logged: Logged) -> None:
+def test_what_nothing_to_do_costs(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     """One page a shard and cycle, whatever the number of items; and to be seen once a minute."""
+    monkeypatch.setattr(membership, "ANNOUNCE_SOON", ())
 
     async def story() -> None:
         table = await opened(logged)
