@@ -184,7 +184,7 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
     logged = ("claims", "due", "locks", "requests")
 
     claims: int
-    """Items that were claimed, taken over or adopted."""
+    """Items that were claimed, taken over or adopted since the event before."""
     due: int
     """How many tokens and stale locks could have been taken and were not, at the least."""
     locks: int
@@ -196,7 +196,7 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
     requests: Mapping[str, int]
     """Requests to the store since the walk before, by kind."""
     lost: int = 0
-    """Batches of claims at which another worker was faster."""
+    """Batches of claims at which another worker was faster, since the event before."""
     overdue: tuple[OverdueRun, ...] = ()
     """Found only where notices are sent about them."""
     freed: tuple[FreedLock, ...] = ()

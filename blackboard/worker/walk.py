@@ -92,13 +92,9 @@ class WalkResult:
     """Scheduled slots that were missed and are not to be made up, or that a blackout puts off."""
     skipped: int = 0
     """The number of these slots that this walk has skipped or put off."""
-    lost: int = 0
-    """Batches of claims at which another worker was faster."""
     refused: int = 0
     """Tokens for which no permit was left."""
     overdue_by_id: dict[str, Token] = field(default_factory=dict)
-    freed: list[Lock] = field(default_factory=list)
-    """Stale locks that this worker has removed without another attempt of their runs."""
 
     @property
     def overdue(self) -> tuple[Token, ...]:
@@ -119,6 +115,20 @@ class WalkResult:
     def complete(self) -> bool:
         """Whether all shards were read."""
         return self.whole and self.answered
+
+
+@dataclass(slots=True, kw_only=True)
+class Unreported:
+    """What walks have done since the last report: those that failed, and shards that were late, in
+    which work goes on after the walk, are reported with the next.
+    """
+
+    claims: int = 0
+    """Items that were claimed, taken over or adopted."""
+    lost: int = 0
+    """Batches of claims at which another worker was faster."""
+    freed: list[Lock] = field(default_factory=list)
+    """Stale locks that this worker has removed without another attempt of their runs."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,6 +160,7 @@ class Walk:
     """The result of the latest walk."""
     _locks_read: Counter[int] = field(default_factory=Counter)
     """How many locks each shard had when it was last read."""
+    _unreported: Unreported = field(default_factory=Unreported)
     _claims: int = 0
     """Items claimed since the last walk over the board began."""
     _claims_before: int = 0
@@ -234,6 +245,11 @@ class Walk:
         result.due = self.backlog.waiting(now) + len(self.stale_locks)
         result.more = result.due > 0 or bool(self.backlog.to_read(now))
         return result
+
+    def take_unreported(self) -> Unreported:
+        """What was done since the last call, whichever walk it belongs to."""
+        taken, self._unreported = self._unreported, Unreported()
+        return taken
 
     def awaits(self, late: set[int]) -> bool:
         """Whether each of these shards is still being worked on, so that none can be read again."""
@@ -523,7 +539,7 @@ class Walk:
                 self.judge.set_aside(answer.broken, refused=answer.refused)
             elif answer.reread:
                 rereadings += 1
-                result.lost += 1
+                self._unreported.lost += 1
                 self.backlog.lost_race(number, now)
             elif len(taken) < len(batch):
                 result.crowded = True  # the store was away, or lost the reply
@@ -535,6 +551,7 @@ class Walk:
         self.runs.start(taken)
         result.claims += len(taken)
         self._claims += len(taken)
+        self._unreported.claims += len(taken)
         for claim in taken:
             result.overdue_by_id.pop(claim.id, None)
 
@@ -559,7 +576,7 @@ class Walk:
                 result.locks.discard(lock.nonce)
             case LockFate.FREED | LockFate.LOST:
                 if attempt.fate is LockFate.FREED:
-                    result.freed.append(lock)
+                    self._unreported.freed.append(lock)
                 result.crowded = True
                 self._expect_contended(number, result.now, claimable=False)
 

@@ -260,17 +260,18 @@ class Worker:
             self.wake.within(result.soonest.total_seconds())
         if result.crowded or result.skipped:
             self.wake.within(CROWDED_PAUSE * self.board.chance.fraction())
+        done = self.walk.take_unreported()
         self.events.emit(
             Walked,
-            claims=result.claims,
+            claims=done.claims,
             due=result.due,
             locks=len(result.locks),
             missed=result.missed,
             complete=result.complete,
             requests=self.new_requests(),
-            lost=result.lost,
+            lost=done.lost,
             overdue=tuple(map(_overdue, result.overdue)),
-            freed=tuple(map(_freed, result.freed)),
+            freed=tuple(map(_freed, done.freed)),
         )
         return result
 

@@ -11,7 +11,7 @@ import pytest
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.emitter import EventEmitter
-from blackboard.events import BoardEvent, RunEnded
+from blackboard.events import BoardEvent, RunEnded, RunStarted, Walked
 from blackboard.model import Mark, Outcome, Token
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
@@ -341,12 +341,10 @@ def test_what_is_held_in_other_shards_is_renewed_and_what_is_stale_there_is_over
     asyncio.run(tell(story, limit="1h"))
 
 
-async def claimed_by_another(place: Town) -> list[str]:
-    """New items in the shards that are well, whose holder is dead."""
+async def claimed_by_another(place: Town, *numbers: int) -> list[str]:
+    """New items in some shards, by default those that are well, whose holder is dead."""
     dead: list[str] = []
-    for number in range(SHARDS):
-        if number == SICK:
-            continue
+    for number in numbers or range(1, SHARDS):
         item_id = ids_of_shard(place.board, number)[PER_SHARD]
         spec = Spec(every="1h", stale_after="3s")
         later = place.clock.now() - timedelta(hours=1)
@@ -395,6 +393,24 @@ def test_the_slot_of_each_run_that_ends_in_a_stuck_shard_is_filled_at_once() -> 
 
 
 MARK = Mark(by="ann", at=START)
+
+
+@pytest.mark.parametrize("hangs", [0.6, 2.0, LONGEST_HANG])
+def test_what_is_taken_and_freed_in_a_shard_that_is_late_is_reported_once(hangs: float) -> None:
+    async def story(place: Town) -> None:
+        (dead,) = await claimed_by_another(place, SICK)
+        await pause(place.board, dead, MARK)
+        place.told.clear()
+        put(place, Trouble(hangs=hangs), place.board.shard(SICK))
+        await place.turn(8 * EVERY)
+        put(place, Trouble(), "")
+        await place.turn(EVERY)
+        walks = [event for event in place.told if isinstance(event, Walked)]
+        begun = [event for event in place.told if isinstance(event, RunStarted)]
+        assert [lock.id for walk in walks for lock in walk.freed] == [dead]
+        assert sum(walk.claims for walk in walks) == len(begun)
+
+    asyncio.run(tell(story))
 
 
 @pytest.mark.parametrize("shards", [1, SHARDS])

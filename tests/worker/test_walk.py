@@ -563,6 +563,22 @@ async def test_a_walk_reports_the_locks_that_it_has_freed(place: Workplace) -> N
     assert [(one.id, one.fence) for one in worker.of(Walked)[0].freed] == [("davis", made.fence)]
 
 
+@with_workers
+async def test_what_a_walk_has_freed_is_reported_by_the_next_if_it_fails(place: Workplace) -> None:
+    """The lock is removed, and the claims are not answered."""
+    made = await abandoned(place)
+    await edits.pause(place.other, "davis", place.mark())
+    await place.add("elko")
+    place.table.script(Fault.NONE, Fault.AWAY)
+    worker = await place.worker()
+    assert worker.of(Walked) == []
+    await back(place, worker)
+    await worker.run("elko")
+    walks = worker.of(Walked)
+    assert [(one.id, one.fence) for walk in walks for one in walk.freed] == [("davis", made.fence)]
+    assert sum(walk.claims for walk in walks) == 1
+
+
 # ---- a store that is away
 
 
