@@ -7,8 +7,9 @@ run is released. The rows are written as locks are: inserted where there is none
 their etag once they are stale, and merged and deleted only under their etag. So two workers never
 have the same permit, and a worker that died keeps none for longer than the lease.
 
-Many permits are read in one range and taken in one batch. A lost reply is settled by the nonces in
-the rows. A permit that was taken without its worker learning of it goes stale.
+Many permits are read in one range and taken in one batch. A lost reply, or one to a batch that came
+twice, is settled by the nonces in the rows. A permit that was taken without its worker learning of
+it goes stale.
 """
 
 from collections.abc import Sequence
@@ -130,8 +131,13 @@ async def take(
     """Takes a permit for each of some items or, where fewer permits are left, for the first of
     them.
     """
-    for _ in range(TRIES):
+    permits: list[HeldPermit] = []
+    for tries_left in reversed(range(TRIES + 1)):
         rows = await _read(board, limit)
+        if taken := _taken(permits, rows):  # what is in between has sent the batch twice
+            return taken
+        if not tries_left:
+            break
         by_number = {row.number: row for row in rows}
         held = {row.number for row in rows if not row.is_stale}
         left = max(limit.most - sum(not row.is_stale for row in rows), 0)
@@ -170,6 +176,14 @@ async def take(
             return await _landed(board, permits)
         return [_with_etag(held, etag) for held, etag in zip(permits, etags, strict=True)]
     return []
+
+
+def _taken(permits: Sequence[HeldPermit], rows: Sequence[PermitRow]) -> list[HeldPermit]:
+    """The permits whose rows carry their nonces."""
+    etags = {row.row.data.get("nonce"): row.row.etag for row in rows}
+    return [
+        _with_etag(held, etags[held.permit.nonce]) for held in permits if held.permit.nonce in etags
+    ]
 
 
 def _taking(held: HeldPermit, old: PermitRow | None) -> Op:
@@ -217,10 +231,14 @@ async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
 
 async def forget_lost(board: BoardTable) -> None:
     """Deletes the permits that were not renewed for a day: of workers that died, and of limits that
-    are no longer in use.
+    are no longer in use. Rows of a newer version stay.
     """
     rows = board.table.scan(_partition(board), keys.PERMIT, keys.end_of(keys.PERMIT))
-    old = [Delete(row.key, row.etag) async for row in rows if board.table.age(row) > LONGEST_LEASE]
+    old = [
+        Delete(row.key, row.etag)
+        async for row in rows
+        if board.table.age(row) > LONGEST_LEASE and version_of(row.data) <= VERSION
+    ]
     await try_delete(board.table, _partition(board), old)
 
 

@@ -122,6 +122,23 @@ async def test_a_lost_reply_is_settled_by_the_nonces(scene: Scene, fault: Fault)
     assert await taken(scene.other, "d", by="you") == ["d"]
 
 
+@pytest.mark.of_each_store
+@story
+async def test_a_batch_that_was_sent_twice_on_its_way_takes_each_permit_once(scene: Scene) -> None:
+    """The second reply says that they are taken: by the first."""
+    for limit, items in ((TWO, ["a", "b"]), (Limit("report", "", 1), ["c"])):
+        scene.table.script(Fault.TWICE)
+        permits = await take(scene.board, limit, items, owner="me")
+        assert [one.permit.id for one in permits] == items
+        assert sorted(await used(scene, limit)) == items
+        assert await renew(scene.board, permits) != []
+        await give_back(scene.board, permits)
+        assert await used(scene, limit) == []
+    scene.table.script(Fault.TWICE)
+    assert await taken(scene.board, "a", limit=Limit("feed", "", 5)) == ["a"]
+    assert await used(scene, Limit("feed", "", 5)) == ["a"]
+
+
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
 @story
 async def test_a_renewal_without_a_reply_is_sent_again(scene: Scene, fault: Fault) -> None:
@@ -196,6 +213,16 @@ async def test_permits_that_nobody_renews_are_deleted_after_a_day(scene: Scene) 
     (mine,) = await take(scene.board, Limit("feed", "x", 1), ["b"], owner="me")
     await forget_lost(scene.other)
     assert [row.key async for row in scene.other.table.scan(PARTITION)] == [mine.key]
+
+
+@pytest.mark.of_each_store
+@story
+async def test_a_permit_of_a_newer_version_is_never_deleted(scene: Scene) -> None:
+    newer = keys.permit_key("feed", "", 0)
+    await scene.other.table.commit(PARTITION, [Insert(newer, {"version": VERSION + 1})])
+    scene.later(days=2)
+    await forget_lost(scene.board)
+    assert [row.key async for row in scene.other.table.scan(PARTITION)] == [newer]
 
 
 ONE = Limit("feed", "", 1)
