@@ -196,10 +196,7 @@ class Heartbeat:
     def _renewed(self, held: Holding, renewed: Claim | None, progress: str) -> None:
         held.asking = False
         if renewed is None:
-            if held.ended:  # it was released, or its release finds out whose lock it is
-                held.lost = held.lost or GONE
-            else:
-                self.give_up(held, GONE)
+            self._is_gone(held)
             return
         if renewed.sent > held.claim.sent:
             held.asked = None
@@ -234,9 +231,16 @@ class Heartbeat:
                 problem = f"the store will not take the checkpoint: {refused.reason}"
                 raise BlackboardError(problem) from None
             if saved is None:
-                self.give_up(held, GONE)
+                self._is_gone(held)
                 raise LeaseLost(GONE)
             held.claim = replace(held.claim, item=saved.item, settings=saved.settings)
+
+    def _is_gone(self, held: Holding) -> None:
+        """Notes that a lock is not this worker's any more."""
+        if held.ended:  # it was released, or its release finds out whose lock it is
+            held.lost = held.lost or GONE
+        else:
+            self.give_up(held, GONE)
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Signals to a handler that its lock is lost, and stops it if it does not end by itself."""

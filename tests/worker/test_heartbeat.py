@@ -590,6 +590,25 @@ async def test_a_save_finds_out_that_the_lock_is_lost_and_the_run_is_stopped(
 
 
 @with_workers
+async def test_a_save_that_comes_after_the_end_of_its_run_is_no_loss_of_a_lock(
+    place: Workplace,
+) -> None:
+    """A coroutine has begun a save as a task, and returned."""
+    worker, run = await held(place, stale_after="30s")
+
+    async def the_run_ends() -> None:
+        run.end()
+        assert await place.ended("davis") == [(1, "ok")]
+
+    place.table.script(the_run_ends)
+    with pytest.raises(LeaseLost):
+        await run.report.save("1")
+    assert len(saves(place)) == 1
+    assert worker.of(LockLost) == []
+    assert (await place.item("davis")).checkpoint == ""
+
+
+@with_workers
 async def test_what_the_store_refuses_is_raised_and_the_run_goes_on(place: Workplace) -> None:
     worker, run = await held(place, stale_after="30s")
     place.table.script(Fault.REFUSED)
