@@ -12,7 +12,7 @@ sorted, its keys end at 255 bytes, and its reads may be stale. It is refused.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from azure.core import AsyncPipelineClient
@@ -20,7 +20,7 @@ from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
 from blackboard.errors import MissingStore
-from blackboard.table import Etag, Op, Row, Unavailable, Unusable
+from blackboard.table import Etag, Op, Row, Unavailable
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_credentials import Credential
 from blackboard.tables.azure_errors import Errors, MissingTable, answer_in
@@ -39,9 +39,10 @@ RANGE = 60.0
 """Seconds to read a page of ours, at most."""
 MOST_PAGES = 1_000
 """Pages of the service in one of ours, at most: each is billed."""
-SKEW = 300.0
-"""Seconds that the clock of this host may be wrong. If it is more off, a first request that was
-refused is sent again: its date may be the reason."""
+FORBIDDEN = 403
+SKEW = timedelta(minutes=5)
+"""How far off the date of a request may be. If it is more off, one that was refused is sent again:
+its date may be the reason."""
 FIRST_PAGE = 250
 """Rows: enough for the locks and tokens of an idle board; of a busy board not all are needed."""
 
@@ -113,8 +114,16 @@ class AzureTable:
             raise self._errors.of_commit(error, len(ops)) from None
 
     async def _sent(self, request: HttpRequest) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer, which the transport has read to its end."""
+        """Status, headers and body of the answer, which the transport has read to its end.
+
+        A request that is refused because of its date was not applied, and is sent again with the
+        date of the reply: the clock of this host is wrong, or it was suspended since the request
+        before.
+        """
+        dated = self._transport.now()
         response = await self._client.send_request(request, stream=True)
+        if response.status_code == FORBIDDEN and abs(self._transport.now() - dated) > SKEW:
+            response = await self._client.send_request(request, stream=True)
         return response.status_code, response.headers, response.content
 
     def scan(
@@ -167,9 +176,11 @@ class AzureTable:
         raise Unavailable(f"{self._address.url} gives page after page of a range, and no end of it")
 
     async def _check(self, *, create: bool) -> None:
-        """Checks that the table exists. The reply also gives the time of the service."""
+        """Checks that the table exists, by reading an empty range. The reply also gives the time of
+        the service.
+        """
         try:
-            await self._first_reply()
+            await self._rows("", "", "", 1)
         except MissingTable as missing:
             if not create:
                 raise MissingStore(str(missing)) from None
@@ -179,17 +190,6 @@ class AzureTable:
             raise Unavailable(
                 f"{self._address.url}: {problem} (does a proxy remove their headers?)"
             )
-
-    async def _first_reply(self) -> None:
-        """Reads an empty range. A request that is dated by a wrong clock is refused; then it is
-        made again with the date that the reply had.
-        """
-        try:
-            await self._rows("", "", "", 1)
-        except Unusable:
-            if abs(self._transport.wrong_by) < SKEW:
-                raise
-            await self._rows("", "", "", 1)
 
     async def _create(self) -> None:
         from azure.data.tables.aio import TableClient  # noqa: PLC0415 - slow to import

@@ -104,11 +104,6 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
-    @property
-    def wrong_by(self) -> float:
-        """Seconds that this host's clock is ahead of the service's; 0 until that is known."""
-        return (self._clock.now() - self.now()).total_seconds()
-
 
 # ---- the date and the proof of a request
 
