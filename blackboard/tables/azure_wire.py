@@ -180,13 +180,15 @@ def page_url(
     count: int,
     following: Sequence[str] = (),
 ) -> str:
-    """The address of a page of a range; `following` are the keys at which it continues."""
+    """The address of a page of a range; `following` are the keys at which it continues. The service
+    may name a partition alone; as its own clients do, nothing is sent for a key that it left out.
+    """
     range_ = f"PartitionKey eq {_literal(partition)} and RowKey ge {_literal(first)}"
     if last is not None:
         range_ += f" and RowKey lt {_literal(last)}"
     url = f"{table_url}()?$filter={quote(range_, safe='')}&$top={count}"
     for name, key in zip(CONTINUATION, following, strict=False):
-        url += f"&{name}={quote(key, safe='')}"
+        url += f"&{name}={quote(key, safe='')}" if key else ""
     return url
 
 
