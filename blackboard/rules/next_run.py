@@ -63,10 +63,14 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     if schedule is not None and is_exhausted(schedule, item.runs + 1):
         return None
     slot, start = no_later(item.slot, now=now), no_later(item.start or item.ready, now=now)
-    if schedule is None or isinstance(schedule, Every):
-        following = next_due(schedule, start) if schedule else None
-        stays = item.is_unscheduled and (schedule is None or item.is_planned_first)
-        return item.planned if stays and item.planned > (following or start) else following
+    if isinstance(schedule, Every):
+        following = next_due(schedule, start)
+        is_first = item.is_unscheduled and item.is_planned_first
+        return item.planned if is_first and item.planned > (following or start) else following
+    stays = settings.missed == "all" or (settings.missed == "one" and bool(item.once))
+    if schedule is None:
+        is_left = item.is_unscheduled and item.planned != NEVER
+        return item.planned if is_left and (item.planned > start or stays) else None
     wait = part_of_jitter(item.id, settings)
     if settings.missed == "none":
         passed = max(slot, now - wait)
@@ -78,7 +82,6 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
         # Planned is what comes next by this schedule, a slot of an earlier one, or NEVER.
         if item.planned == NEVER or (item.planned > now and not item.is_planned_first):
             return next_due(schedule, now)
-        stays = settings.missed == "all" or (settings.missed == "one" and bool(item.once))
         return item.planned if item.planned > passed or stays else next_due(schedule, passed)
     following = next_due(schedule, passed)
     if settings.missed == "all" and following is not None and following <= now:

@@ -230,6 +230,26 @@ def test_a_run_with_params_of_its_own_covers_no_slot_of_the_schedule(
     assert (plan.slot, plan.planned, plan.once) == (slot, slot, "")
 
 
+@pytest.mark.parametrize("missed", ["one", "all", "none"])
+@pytest.mark.parametrize("once", ["", MONDAY])
+def test_without_a_schedule_a_run_that_was_due_is_covered_as_the_slot_of_an_at(
+    missed: str, once: str
+) -> None:
+    """Such as that of a new item which nothing has run yet."""
+    made = running(slot=NOON + timedelta(seconds=5), planned=NOON, once=once)
+    plan, at = (
+        after(made, "ok", run=settings(missed=missed, **said))
+        for said in ({}, {"at": "2026-11-21T12:00Z"})
+    )
+    is_covered = missed == "none" or (missed == "one" and not once)
+    assert (plan.state, plan.slot == plan.planned == NOON, plan.once) == (
+        State.DONE if is_covered else State.ACTIVE,
+        not is_covered,
+        "",
+    )
+    assert (plan.state, plan.slot, plan.planned) == (at.state, at.slot, at.planned)
+
+
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_params_of_one_run_do_not_stick(outcome: Outcome) -> None:
     made = running(slot=NOON + MINUTE, planned=NOON + HOUR, once=MONDAY)
