@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from azure.core import AsyncPipelineClient
+from azure.core.pipeline.policies import ContentDecodePolicy
 from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
@@ -199,7 +200,11 @@ class AzureTable:
             self._address.table,
             credential=self._credential.azure,
             transport=self._transport,
-            retry_total=0,
+            # Ours: its own would date the request by the clock of this host.
+            policies=[
+                *policies(self._credential.azure, self._transport.now),
+                ContentDecodePolicy(),
+            ],
         )
         try:
             await client.create_table()

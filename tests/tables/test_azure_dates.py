@@ -26,10 +26,11 @@ async def opened(
     tells_its_time: bool = True,
     suspended: timedelta = NOTHING,
     reads: bool = False,
+    is_missing: bool = False,
 ) -> list[timedelta]:
     """How far off the date of each request was, by a clock that is wrong by so much: of those that
-    open a table, and of a batch, or a page where it `reads`. Before the latter the machine is
-    `suspended`: meanwhile its monotonic clock stands still.
+    open a table, or make one that `is_missing`, and of a batch, or a page where it `reads`. Before
+    the latter the machine is `suspended`: meanwhile its monotonic clock stands still.
     """
     off: list[timedelta] = []
     service = SERVICE
@@ -41,10 +42,13 @@ async def opened(
         found = re.search(r"x-ms-date: ([^\r]+)", head, re.IGNORECASE)
         assert found
         off.append(parsedate_to_datetime(found[1]) - service)
-        status = 403 if abs(off[-1]) > MOST else 200
-        body = (
-            b'{"odata.error":{"code":"AuthenticationFailed"}}' if status == 403 else b'{"value":[]}'
-        )
+        status, body = 200, b'{"value":[]}'
+        if abs(off[-1]) > MOST:
+            status, body = 403, b'{"odata.error":{"code":"AuthenticationFailed"}}'
+        elif head.startswith("POST") and "/Tables" in head.partition("\r\n")[0]:
+            status, body = 201, b'{"TableName":"dates"}'
+        elif is_missing and len(off) < 3:
+            status, body = 404, b'{"odata.error":{"code":"TableNotFound"}}'
         headers = ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         if tells_its_time:
             headers += ["x-ms-request-id: 1", f"Date: {format_datetime(service, usegmt=True)}"]
@@ -58,7 +62,7 @@ async def opened(
         address = azure_address(f"azurite://127.0.0.1:{port}/dates")
         credential = credential_for(address, os.getenv, interactive=False)
         clock = ManualClock(SERVICE + wrong_by)
-        table = await AzureTable.open(address, clock, credential=credential)
+        table = await AzureTable.open(address, clock, credential=credential, create=is_missing)
         service += suspended
         try:
             if reads:
@@ -76,6 +80,12 @@ def test_a_wrong_clock_is_refused_once_and_then_the_dates_are_those_of_the_servi
     wrong_by: timedelta,
 ) -> None:
     assert asyncio.run(opened(wrong_by)) == [wrong_by, NOTHING, NOTHING]
+
+
+def test_a_table_is_made_by_the_date_of_the_service_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    hour = timedelta(hours=1)
+    monkeypatch.setattr("time.time", (SERVICE + hour).timestamp)
+    assert asyncio.run(opened(hour, is_missing=True)) == [hour, NOTHING, NOTHING, NOTHING]
 
 
 def test_a_right_clock_is_never_refused() -> None:
