@@ -250,6 +250,9 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
         items = [ids_of_shard(board, number)[0] for number in range(SHARDS)]
         for item_id in items:
             await add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
+        (dead,) = await claimed_by_another(board, SICK)
+        await pause(board, dead, MARK)
+        clock.advance(10)
         table, runner = SickTable(clock, contents, trouble), FakeRunner(at_once=True)
         events = EventEmitter("me")
         told: list[BoardEvent] = []
@@ -275,6 +278,9 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
         await task
         outcomes = [event.run.outcome for event in told if isinstance(event, RunEnded)]
         assert outcomes == ["ok"] * len(items)
+        walks = [event for event in told if isinstance(event, Walked)]
+        assert [lock.id for walk in walks for lock in walk.freed] == [dead]
+        assert sum(walk.claims for walk in walks) == len(items)
         asked = Counter(partition for _, partition in table.asked)
         assert asked[board.shard(SICK)] <= 12
 
@@ -319,7 +325,7 @@ def test_what_is_held_in_other_shards_is_renewed_and_what_is_stale_there_is_over
         await place.turn(EVERY + CYCLE)  # each slot has a run that goes on
         held = {one.claim.id: one.shard for one in place.worker.holdings}
         assert len(held) == 4
-        dead = await claimed_by_another(place)
+        dead = await claimed_by_another(place.board)
         put(place, trouble, place.board.shard(SICK))
         await place.turn(6 * LEASE)  # many leases, and no time limit
         kept = [one for one in place.worker.holdings if not one.lost]
@@ -341,17 +347,17 @@ def test_what_is_held_in_other_shards_is_renewed_and_what_is_stale_there_is_over
     asyncio.run(tell(story, limit="1h"))
 
 
-async def claimed_by_another(place: Town, *numbers: int) -> list[str]:
+async def claimed_by_another(board: BoardTable, *numbers: int) -> list[str]:
     """New items in some shards, by default those that are well, whose holder is dead."""
     dead: list[str] = []
     for number in numbers or range(1, SHARDS):
-        item_id = ids_of_shard(place.board, number)[PER_SHARD]
+        item_id = ids_of_shard(board, number)[PER_SHARD]
         spec = Spec(every="1h", stale_after="3s")
-        later = place.clock.now() - timedelta(hours=1)
-        await add(place.board, item_id=item_id, item_type="feed", spec=spec, first=later)
-        async for token in place.board.walk(number, until=place.clock.now()):
+        later = board.clock.now() - timedelta(hours=1)
+        await add(board, item_id=item_id, item_type="feed", spec=spec, first=later)
+        async for token in board.walk(number, until=board.clock.now()):
             if isinstance(token, Token) and token.id == item_id:
-                await claim(place.board, [token], owner="dead")
+                await claim(board, [token], owner="dead")
                 dead.append(item_id)
     return dead
 
@@ -398,7 +404,7 @@ MARK = Mark(by="ann", at=START)
 @pytest.mark.parametrize("hangs", [0.6, 2.0, LONGEST_HANG])
 def test_what_is_taken_and_freed_in_a_shard_that_is_late_is_reported_once(hangs: float) -> None:
     async def story(place: Town) -> None:
-        (dead,) = await claimed_by_another(place, SICK)
+        (dead,) = await claimed_by_another(place.board, SICK)
         await pause(place.board, dead, MARK)
         place.told.clear()
         put(place, Trouble(hangs=hangs), place.board.shard(SICK))
