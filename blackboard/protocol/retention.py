@@ -2,7 +2,8 @@
 item its tombstone.
 
 The worker that releases a run prunes the history of its item, if the fence of the run is divisible
-by 16: no election is needed for that. An item that runs so often that its runs become too many
+by 16, or that of an attempt before it, which may have been abandoned and not released: no election
+is needed for that. An item that runs so often that its runs become too many
 before they become too old is pruned every 96 runs: the deleted rows then fit one batch of any
 store, and there may be nearly twice as many runs. An abandoned or cancelled run stays for an hour
 in any case: if it ends late, its worker finds the row of the run.
@@ -87,11 +88,14 @@ def is_kept(run: Run, *, place: int, retention: Retention, now: datetime) -> boo
     return may_come_back or (place < retention.runs and age <= retention.age)
 
 
-def prunes_after(fence: int, *, retention: Retention, interval: timedelta | None = None) -> bool:
+def prunes_after(
+    fence: int, *, attempt: int = 1, retention: Retention, interval: timedelta | None = None
+) -> bool:
     """Whether the release of this fence is followed by a pruning. `interval` is from its start to
-    the item's next run, None when there is none.
+    the item's next run, None when there is none. The fences of the attempts before it count, too:
+    each of an item's runs may be abandoned at an even fence, and released at an odd one.
     """
-    return fence % prune_every(retention, interval) == 0
+    return fence % prune_every(retention, interval) < attempt
 
 
 def prune_every(retention: Retention, interval: timedelta | None) -> int:

@@ -172,7 +172,9 @@ class ReleaseQueue:
     def _may_prune(self, shard: _Shard, released: Released) -> None:
         run = released.run
         interval = released.ready - run.start if released.ready else None
-        if prunes_after(run.fence, retention=self.retention, interval=interval):
+        if prunes_after(
+            run.fence, attempt=run.attempt, retention=self.retention, interval=interval
+        ):
             shard.to_prune.put_nowait(run.id)
 
     async def keep_pruning(self, number: int) -> None:

@@ -86,6 +86,13 @@ def test_every_sixteenth_fence_looks_or_as_many_as_are_kept(
 
 
 @pytest.mark.parametrize(
+    ("fence", "attempt", "looks"), [(17, 2, True), (17, 1, False), (18, 2, False), (18, 3, True)]
+)
+def test_the_fences_of_the_attempts_before_count(fence: int, attempt: int, *, looks: bool) -> None:
+    assert prunes_after(fence, attempt=attempt, retention=Retention()) is looks
+
+
+@pytest.mark.parametrize(
     ("hours", "fence", "looks"),
     [(21, 96, True), (21, 16, False), (22, 16, True), (24 * 366 * 6000, 16, True)],
 )

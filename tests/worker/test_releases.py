@@ -294,6 +294,22 @@ def test_a_run_that_has_ended_waits_for_others_where_writing_is_dear(
 
 
 @with_workers
+async def test_runs_that_are_released_at_odd_fences_alone_are_pruned(place: Workplace) -> None:
+    """Each is abandoned at first, at the even fence before."""
+    await place.add("davis", every="2h", stale_after="60s")
+    await place.let_go(await place.claimed())
+    worker = await place.worker(retention=Retention(runs=2))
+    for number in range(8):
+        place.later(hours=2)
+        await place.take("davis", owner="dead")
+        place.later(minutes=5)
+        await worker.walk()
+        (await worker.run("davis", number)).end()
+        await worker.tells(RunEnded, number + 1)
+    assert len(await place.runs("davis")) <= 5
+
+
+@with_workers
 async def test_pruning_keeps_no_slot(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     pruned = asyncio.Event()
 
