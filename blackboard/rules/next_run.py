@@ -84,8 +84,8 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
             return next_due(schedule, now)
         return item.planned if item.planned > passed or stays else next_due(schedule, passed)
     following = next_due(schedule, passed)
-    if settings.missed == "all" and following is not None and following <= now:
-        return due_between(schedule, passed, now, settings.missed_limit)[0]
+    if settings.missed == "all" and following is not None and following <= now - wait:
+        return due_between(schedule, passed, now - wait, settings.missed_limit)[0]
     return following
 
 

@@ -5,7 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import NEVER, Item, QueuedRun, State, replace
-from blackboard.rules.next_run import MILLISECOND, backoff, planned_after, serves, slot_asked_for
+from blackboard.rules.next_run import (
+    MILLISECOND,
+    backoff,
+    part_of_jitter,
+    planned_after,
+    serves,
+    slot_asked_for,
+)
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, running, settings
 
 # ---- the next slot
@@ -90,6 +97,25 @@ def test_all_missed_slots_are_run_up_to_the_limit(limit: int) -> None:
         made = running(slot=plan.slot, start=up_again)
     caught_up = [NOON + n * HOUR for n in range(1, 11)][-limit:]
     assert slots == [NOON, *caught_up]
+
+
+@pytest.mark.parametrize("limit", [1, 5, 100])
+def test_a_slot_that_waits_for_its_part_of_the_jitter_is_not_missed(limit: int) -> None:
+    """However many come before it is their turn, each has its run; the limit is for those whose
+    turn has passed.
+    """
+    run = settings(cron=HOURLY, missed="all", missed_limit=limit, jitter="10d")
+    assert part_of_jitter("davis", run) > 6 * HOUR
+    made, slots = running(), list[datetime]()
+    for _ in range(9):
+        turn = made.slot + part_of_jitter("davis", run)
+        slots.append(made.slot)
+        made = running(slot=after(made, "ok", run=run, now=turn + MINUTE).slot, start=turn)
+    assert slots == [NOON + n * HOUR for n in range(9)]
+    up_again = turn + 20 * HOUR + MINUTE
+    passed = [NOON + n * HOUR for n in range(9, 29)]
+    plan = after(running(slot=slots[-1], start=up_again), "ok", run=run, now=up_again)
+    assert plan.slot == passed[-limit:][0]
 
 
 # ---- once, and the end of a schedule

@@ -289,8 +289,9 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
             return next_due(schedule, run.stop)
         stays = settings.missed == "all" or (settings.missed == "one" and item.once != "")
         return item.planned if stays or item.planned > covered else following
-    if settings.missed == "all" and following is not None and following <= run.stop:
-        return due_between(schedule, covered, run.stop, settings.missed_limit)[0]
+    passed = run.stop - wait
+    if settings.missed == "all" and following is not None and following <= passed:
+        return due_between(schedule, covered, passed, settings.missed_limit)[0]
     return following
 
 
