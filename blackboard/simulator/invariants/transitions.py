@@ -267,12 +267,15 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
     schedule = settings.schedule
     if schedule is not None and is_exhausted(schedule, item.runs + 1):
         return None
-    if schedule is None or isinstance(schedule, Every):
-        following = next_due(schedule, run.start) if schedule else None
-        if item.slot != item.planned and item.planned > (following or run.start):
-            # A person asked for a run before it. It was planned by no `every` of today.
-            return item.planned if schedule is None or item.planned == item.first else following
-        return following
+    is_asked_for = item.slot != item.planned  # by a person; or the schedule was edited since
+    if isinstance(schedule, Every):
+        following = next_due(schedule, run.start)
+        is_first = is_asked_for and item.planned == item.first  # no other is an `every`'s of today
+        return item.planned if is_first and item.planned > (following or run.start) else following
+    stays = settings.missed == "all" or (settings.missed == "one" and item.once != "")
+    if schedule is None:
+        is_left = is_asked_for and item.planned != NEVER
+        return item.planned if is_left and (item.planned > run.start or stays) else None
     wait = settings.jitter * phase(item.id)
     match settings.missed:
         case "one":
@@ -282,12 +285,11 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
         case _:
             covered = item.slot
     following = next_due(schedule, covered)
-    if item.slot != item.planned:  # a person asked for it, or edited the schedule since
+    if is_asked_for:
         if item.planned == NEVER:
             return next_due(schedule, run.stop)
         if item.planned > run.stop and item.planned != item.first:
             return next_due(schedule, run.stop)
-        stays = settings.missed == "all" or (settings.missed == "one" and item.once != "")
         return item.planned if stays or item.planned > covered else following
     passed = run.stop - wait
     if settings.missed == "all" and following is not None and following <= passed:
