@@ -193,6 +193,10 @@ class _Shard:
         """When to read the shard, soonest first."""
         return [self.moment(self.rest.unread)] if self.rest else self.read_at
 
+    def all_reads(self) -> Sequence[datetime]:
+        """When to read the shard on, and when to read it again."""
+        return [*self.reads_at(), *self.read_at] if self.rest else self.read_at
+
     def set_pause(self, seconds: float) -> None:
         self.pause = seconds
         self.read_at = sorted(map(self.moment, self.unread))
@@ -303,6 +307,10 @@ class Backlog:
         rest, part.rest = part.rest, None
         return rest
 
+    def has_rest(self, now: datetime) -> bool:
+        """Whether a shard is to be read on by now."""
+        return any(part.rest and part.moment(part.rest.unread) <= now for part in self._of)
+
     def expects(self, shard: int, now: datetime) -> bool:
         """Whether it is time to read the shard for a token that this worker can take."""
         part = self._of[shard]
@@ -329,7 +337,7 @@ class Backlog:
         read.
         """
         ready = [moment for part in self._of for moment in part.next_ready(now)]
-        reads = [moment for part in self._of for moment in part.reads_at() if moment > now]
+        reads = [moment for part in self._of for moment in part.all_reads() if moment > now]
         return min(ready + reads, default=None)
 
     # ---- contention
@@ -384,8 +392,10 @@ class Selection:
         """Those that are not ready yet, of which this worker is the first."""
         self._deferred: list[Candidate] = []
         """Those of which another worker is the first, and that are not ready, or not to be run."""
-        self.rest: Token | None = None
+        self.left: Token | None = None
         """The first ready token that is not kept."""
+        self.is_cut = False
+        """Whether no tokens are read after that one."""
         self.later: tuple[datetime, bool] | None = None
         """When the first token is ready that is not ready yet and was not read, and whether this
         worker can take it."""
@@ -406,8 +416,9 @@ class Selection:
         if candidate.takes_slot(self._to_fill) or len(self._ready) < self._most:
             self._ready[candidate.id] = candidate
             return True
-        self.rest = self.rest or candidate.token
-        return self._to_fill.left > 0
+        self.left = self.left or candidate.token
+        self.is_cut = not self._to_fill.left
+        return not self.is_cut
 
     def add_later(self, ready: datetime, candidate: Candidate | None) -> bool:
         """Adds a token that is not ready yet; None: this worker cannot take it."""

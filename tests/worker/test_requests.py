@@ -155,10 +155,12 @@ async def test_of_a_long_backlog_a_worker_reads_on_from_where_it_ended(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not again and again what another worker is the first to take."""
-    await place.fill(3000)
     times = tokens_read(monkeypatch)
     worker = await place.worker(slots=20, at_once=True, cycle=HOUR)
+    await place.announced()
     worker.worker.walk.peers.note("other", ["feed"])
+    await place.fill(3000)
+    worker.wake.beat()
     await until(lambda: worker.worker.releases.runs > 1400, "its own have run")
     assert times.total() <= 3000 * 1.02
 

@@ -62,6 +62,30 @@ def test_what_comes_next_is_seen_beside_a_full_type(open_table: OpenTable, *, al
     story(open_table=open_table)
 
 
+@with_workers
+async def test_slots_that_stay_free_beside_tokens_of_others_are_filled_soon(
+    place: Workplace,
+) -> None:
+    """The shard is read on for tokens of its own, and what is left to others is read again."""
+    worker = await place.worker(slots=20, cycle=timedelta(hours=1))
+    await place.announced()
+    for number in range(300):
+        worker.worker.walk.peers.note(f"other-{number}", ["feed"])
+    await place.fill(3000)
+    place.later(seconds=10)
+    worker.wake.wishes.clear()
+    await worker.walk()
+    assert 0 < len(worker.order) < 20
+    looks = 0
+    while len(worker.order) < 20:
+        assert min(worker.wake.wishes) <= 0.25
+        worker.wake.wishes.clear()
+        place.later(seconds=0.25)
+        await worker.looks_again()
+        looks += 1
+    assert looks < 10
+
+
 def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
     open_table: OpenTable,
 ) -> None:
