@@ -132,8 +132,8 @@ def simulate_command(
     nothing, and take about as long as the last runs did. Nothing is written to the board. With
     --items the board is made up, its items spread over their interval.
 
-    Kinds of faults: kill, pause, skew, jump, lost, late, 503, partition, outage, shard, clock,
-    redeploy, versions, edit.
+    Kinds of faults: kill, pause, skew, jump, lost, late, twice, 503, partition, outage, shard,
+    clock, redeploy, versions, edit.
     Every write is checked. Exit code 1, with the last lines before it, when a promise was broken.
     """
     per_million, length = dollars(price), None if takes is None else _seconds(takes, "takes")

@@ -94,6 +94,7 @@ COUNTED = {
 FATES = {
     Fault.LOST: (Fate.NEVER, Fate.REPLY_LOST),
     Fault.LATE: (Fate.LATE,),
+    Fault.TWICE: (Fate.TWICE,),
     Fault.BUSY: (Fate.BUSY,),
 }
 """Faults that are the fates of single requests."""

@@ -12,6 +12,7 @@ fewer of them.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -42,6 +43,8 @@ class Fate(StrEnum):
     """The request is done, and the reply is lost."""
     LATE = "late"
     """The sender gives up, and then the request is done."""
+    TWICE = "twice"
+    """Something on the way sends a batch once more: the answer is that to the second."""
     KILLED_BEFORE = "killed before"
     """The sender is killed before it sends."""
     KILLED_SENT = "killed sent"
@@ -70,6 +73,7 @@ class Odds:
     lost: float = 0.0
     """Requests and replies, half of each."""
     late: float = 0.0
+    twice: float = 0.0
 
 
 class Fates:
@@ -81,8 +85,8 @@ class Fates:
         """The fates that were planned, or drawn so far."""
         self._planned = {(message.process, message.number): message.fate for message in self.fated}
         self._draws = planned is None
-        kinds = (Fate.BUSY, Fate.NEVER, Fate.REPLY_LOST, Fate.LATE)
-        limits = accumulate((odds.busy, odds.lost / 2, odds.lost / 2, odds.late))
+        kinds = (Fate.BUSY, Fate.NEVER, Fate.REPLY_LOST, Fate.LATE, Fate.TWICE)
+        limits = accumulate((odds.busy, odds.lost / 2, odds.lost / 2, odds.late, odds.twice))
         self._limits = list(zip(limits, kinds, strict=True))
 
     def stop(self) -> None:
@@ -211,6 +215,9 @@ class Network:
         if self.away or fault is ShardFault.AWAY:
             self._give_up(request)
             return
+        if request.fate is Fate.TWICE and request.is_batch:
+            with suppress(TableError):
+                request.ask()
         try:
             answer = request.ask()
         except TableError as problem:

@@ -44,6 +44,8 @@ class Fault(StrEnum):
     """Requests and replies are lost."""
     LATE = "late"
     """Batches are applied after their senders gave up."""
+    TWICE = "twice"
+    """Batches come twice, and are answered as the second was."""
     BUSY = "503"
     """The store refuses requests."""
     PARTITION = "partition"
@@ -177,7 +179,7 @@ class Scenario:
     faults: frozenset[Fault] = NONE
     trouble_every: float = 120.0
     """The mean seconds from one injection to the next."""
-    odds: Odds = field(default_factory=lambda: Odds(busy=0.02, lost=0.02, late=0.01))
+    odds: Odds = field(default_factory=lambda: Odds(busy=0.02, lost=0.02, late=0.01, twice=0.01))
     """The odds of faults of single requests; only faults in `faults` happen."""
     failing: float = 0.05
     """The share of runs that fail."""
@@ -217,6 +219,7 @@ class Scenario:
             busy=self.odds.busy if Fault.BUSY in self.faults else 0.0,
             lost=self.odds.lost if Fault.LOST in self.faults else 0.0,
             late=self.odds.late if Fault.LATE in self.faults else 0.0,
+            twice=self.odds.twice if Fault.TWICE in self.faults else 0.0,
         )
 
     @property

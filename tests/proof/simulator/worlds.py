@@ -52,8 +52,8 @@ OFTEN = INTERVALS[:2]
 """Minutes, where workers walk each second."""
 BAD = (
     Odds(),
-    Odds(busy=0.02, lost=0.02, late=0.01),
-    Odds(busy=0.1, lost=0.06, late=0.06),
+    Odds(busy=0.02, lost=0.02, late=0.01, twice=0.01),
+    Odds(busy=0.1, lost=0.06, late=0.06, twice=0.06),
 )
 SHARING = 8
 """Every such seed is a world with groups and elections."""
