@@ -32,6 +32,7 @@ from blackboard.rules.groups import Partition, PartitionState
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.status import ItemStatus, counts_of
 from blackboard.schedule.limits import without_windows
+from blackboard.schedule.schedule import without_limits
 
 NOTHING = "-"
 FEW_ITEMS = 3
@@ -172,16 +173,17 @@ def _schedule(item: Item) -> str:
     """The text of a schedule; a single time is cut to the minute or second. Where there is none,
     the handler of the type, which only workers may have, decides about an item that never ran.
     """
-    text = item.schedule
-    kind, _, time = text.partition(" ")
-    if kind != "at":
-        return without_windows(text) or ("once" if item.start else "by handler")
+    text = without_windows(item.schedule)
+    if not text.startswith("at "):
+        return text or ("once" if item.start else "by handler")
+    alone = without_limits(text)
     try:
-        moment = datetime.fromisoformat(time)
+        moment = datetime.fromisoformat(alone.removeprefix("at "))
     except ValueError:  # as other software wrote it
         return text
     digits = "seconds" if moment.second else "minutes"
-    return f"at {moment.isoformat(' ', digits).replace('+00:00', 'Z')}"
+    time = moment.isoformat(" ", digits).replace("+00:00", "Z")
+    return f"at {time}{text.removeprefix(alone)}"
 
 
 def plain_record(status: ItemStatus) -> str:

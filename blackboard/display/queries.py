@@ -208,11 +208,12 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
                 if self.types and row.type not in self.types:
                     continue
                 if isinstance(row, Token):
-                    is_shown = "overdue" in self.states
+                    is_shown = "overdue" in self.states and row.ready < until
                 elif "running" in self.states:
                     is_shown = True
                 else:
-                    is_shown = is_stale(row, resolution=board.table.resolution)
+                    is_late = is_stale(row, resolution=board.table.resolution)
+                    is_shown = "stale" in self.states and is_late
                 if is_shown:
                     yield row
 
@@ -432,8 +433,11 @@ def _latest(item: Item, now: datetime) -> datetime:
 
 
 def _in_turn(items: Iterable[Item], query: RunQuery, now: datetime) -> list[Item]:
-    """The items that may have runs that match, in the order of their latest runs."""
-    since = query.since or LONG_AGO
+    """The items that may have runs that match, in the order of their latest runs. Of few items all
+    are read: a late run may have stopped after its item was heard of last.
+    """
+    items = [*items]
+    since = (query.since or LONG_AGO) if len(items) > AT_ONCE else LONG_AGO
     chosen = [
         item
         for item in items
@@ -449,7 +453,7 @@ async def _matching(
 
     async def of(item: Item) -> list[ListedRun]:
         matching: list[ListedRun] = []
-        async for listed in _listed(read(item), now=now):
+        async for listed in _listed(read(item), now=now, heard=_latest(item, now)):
             if len(matching) == limit:
                 break
             cursor, run = listed
@@ -460,14 +464,19 @@ async def _matching(
     return [run for runs in await asyncio.gather(*map(of, items)) for run in runs]
 
 
-async def _listed(runs: AsyncIterator[Run], *, now: datetime) -> AsyncIterator[ListedRun]:
+async def _listed(
+    runs: AsyncIterator[Run], *, now: datetime, heard: datetime
+) -> AsyncIterator[ListedRun]:
     """The runs of an item, the highest fence first, with their places, which have the same order: a
     run that stopped later than the next one is listed with that, and one that stopped in the
-    future, by a clock that was wrong, with the one before it. Such a run hides no other.
+    future, by a clock that was wrong, with the one before it. Such a run hides no other. A late run
+    is listed no later than its item was `heard` of, by which items are read in turn.
     """
     ahead, stop = list[Run](), ANY_TIME
     async for run in runs:
         ahead.append(run)
+        if run.outcome is Outcome.SUPERSEDED:
+            stop = min(stop, heard)
         if not is_ahead(run.stop, now=now):
             stop = min(stop, run.stop)
             for waiting in ahead:

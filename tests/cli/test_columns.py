@@ -132,6 +132,12 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
             "at 2026-11-21 09:00:30-08:00",
             Style.PLAIN,
         ),
+        (
+            stands(schedule="at 2026-11-21T09:00:00+01:00 (until 2026-12-31; not sat, hol[01-01])"),
+            "schedule",
+            "at 2026-11-21 09:00+01:00 (until 2026-12-31; not sat, hol)",
+            Style.PLAIN,
+        ),
         (stands(schedule="at noon"), "schedule", "at noon", Style.PLAIN),
         (stands(), "worker", "-", Style.QUIET),
         (stands(owner="host:1:a"), "worker", "host:1", Style.QUIET),

@@ -279,6 +279,26 @@ def test_only_items_that_can_matter_are_read(towns: CommandLine) -> None:
     assert asked == ["backup"]
 
 
+def test_a_run_that_ends_after_its_item_has_moved_on_is_listed_in_one_place(
+    towns: CommandLine,
+) -> None:
+    """However many are asked for: items are read in the order in which they were heard of last."""
+    towns("run", "davis")
+    late = towns.start("davis")
+    towns("unlock", "davis")
+    towns("pause", "davis")
+    between = towns.on_board(lambda board: board.table.now())
+    run(towns, "keene")
+    towns.finish(late)
+    whole = told(towns("log", "--json"))
+    assert whole[:3] == [("keene", 2), ("davis", 3), ("backup", 1)]
+    for number in (1, 2, 3):
+        assert told(towns("log", "-n", str(number), "--json")) == whole[:number]
+    since = ("--since", (between + timedelta(milliseconds=1)).isoformat(), "--json")
+    assert told(towns("log", "davis", *since)) == [("davis", 3)], "it stopped since"
+    assert told(towns("log", *since)) == [("keene", 2), ("davis", 3)]
+
+
 def test_a_glob_means_removed_items_too(towns: CommandLine) -> None:
     runs = towns("log", "da*", "--json").json
     assert runs
