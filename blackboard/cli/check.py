@@ -14,6 +14,7 @@ from blackboard.display.escaping import shown
 from blackboard.display.health import Alarm, Checked, read_alarms
 from blackboard.display.queries import read_selected
 from blackboard.phrases import plural
+from blackboard.protocol.groups import group_names
 
 
 @options.cli_command("""\
@@ -50,9 +51,10 @@ def check_command(
         async with reading(session.board(), "checking items") as board:
             status = await read_selected(board, ids, exact=chosen.exact, overdue_after=overdue)
             checked, names = await read_alarms(board, status, types=types, with_groups=not ids)
-        if not ids:
-            unmatched = [name for name in types if name not in names]
-            session.check_types(unmatched, {read.item.type for read in status.statuses})
+            if unmatched := {*types} - names:
+                present = {item.type async for item in board.items()}
+                present.update(await group_names(board))
+                session.check_types(unmatched, present)
         return checked
 
     checked = asyncio.run(read())

@@ -162,10 +162,12 @@ class _RunsAsked:
         """Raises BadInput where an id or a glob means no item."""
         return await items_with_history(board, self.ids, exact=self.session.chosen.exact)
 
-    def check_types(self, items: Sequence[Item]) -> None:
-        """Raises BadInput for a type that neither an item nor a handler has."""
-        if not self.ids:
-            self.session.check_types(self.conditions.types, {item.type for item in items})
+    async def check_types(self, board: BoardTable, items: Sequence[Item]) -> None:
+        """Raises BadInput for a type that neither an item of the board nor a handler has."""
+        unmatched = {*self.conditions.types} - {item.type for item in items}
+        if unmatched:
+            every = await items_with_history(board, ()) if self.ids else items
+            self.session.check_types(unmatched, {item.type for item in every})
 
 
 async def _print_runs(asked: _RunsAsked, *, output: bool, full: bool) -> None:
@@ -174,7 +176,7 @@ async def _print_runs(asked: _RunsAsked, *, output: bool, full: bool) -> None:
         items = await asked.items(board)
         runs_of = None if asked.fence is None else partial(_of_fence, board, asked.fence)
         listed, _ = await newest_runs(board, items, query, limit=asked.number, runs_of=runs_of)
-        asked.check_types(items)
+        await asked.check_types(board, items)
         runs, now = [run for _, run in listed], await board.table.now()
     if asked.session.chosen.json:
         emit([run_record(run) if output or full else run_summary(run) for run in runs])
@@ -234,7 +236,7 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
         query = asked.query(await board.table.now())
         recent = _RecentRuns(board, query, clock)
         read_at, items = await board.revision(), await asked.items(board)
-        asked.check_types(items)
+        await asked.check_types(board, items)
         await recent.among(items)
         listed, _ = await newest_runs(board, items, query, limit=asked.number)
         for _, run in reversed(listed):

@@ -98,7 +98,7 @@ async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain:
     async with reading(session.board(), "reading items") as board:
         listed = await query.read(board, limit=limit)
         unmatched = {*query.types} - {status.item.type for status in listed.items}
-        if unmatched and not query.ids:
+        if unmatched:
             session.check_types(unmatched, {item.type async for item in board.items()})
     if session.chosen.json:
         emit([item_record(status, board.labels(status.item)) for status in listed.items])

@@ -370,9 +370,10 @@ def test_check_of_a_board_in_order(towns: CommandLine) -> None:
 def test_check_refuses_a_type_that_it_has_nothing_of(towns: CommandLine) -> None:
     """A probe of a misspelled type would be green for ever."""
     appear(towns, "rabbit:7:abc")
-    words = towns.refused("check", "--type", "calendar")
-    assert words.startswith("type: no item has the type 'calendar'")
-    assert "did you mean 'calendars'?" in words
+    for named in ([], ["davis"], ["d*"]):
+        words = towns.refused("check", *named, "--type", "calendar")
+        assert words.startswith("type: no item has the type 'calendar'")
+        assert "did you mean 'calendars'?" in words
     assert towns("check", "--type", "shell").out == "all well: 0 items\n"
     towns.write('[types.tide]\nevery = "8h"\n')
     towns("check", "--type", "tide", "--type", "calendars")

@@ -224,6 +224,8 @@ def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> Non
     answer = town("check", "--json", code=1).json
     assert [(one["kind"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
     assert town("check", "--type", "shell").code == 0
+    town("add", "davis", "--type", "shell", "--at", "2090-01-01")
+    assert town("check", "davis", "--type", "clicks").code == 0, "partitions are left out"
 
 
 def test_a_partition_that_is_done_is_named_with_what_brings_it_back(town: CommandLine) -> None:

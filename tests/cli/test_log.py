@@ -245,6 +245,8 @@ REFUSED = [
     (["--since", "1h", "--until", "2h"], "until: it is before --since"),
     (["--type", "calendar"], "type: no item has the type 'calendar' (did you mean 'calendars'?"),
     (["--follow", "--type", "calendar"], "type: no item has the type 'calendar'"),
+    (["davis", "--type", "calendar"], "type: no item has the type 'calendar' (did you mean"),
+    (["davis", "-f", "--type", "calendar"], "type: no item has the type 'calendar'"),
     (["--fence", "0"], "Invalid value for '--fence'"),
     (["--grep", "("], "grep: '(' is not a regular expression"),
     (["--follow", "--until", "now"], f"{FOLLOWED}--until)"),

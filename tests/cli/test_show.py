@@ -246,6 +246,7 @@ def test_on_a_terminal_what_is_longer_than_the_screen_is_paged(towns: CommandLin
             ["--type", "calendar"],
             "type: no item has the type 'calendar' (did you mean 'calendars'?",
         ),
+        (["davis", "--type", "calendar"], "type: no item has the type 'calendar' (did you mean"),
         (["nobody"], "id: no item 'nobody'"),
         (["n*"], "id: no item matches 'n*'"),
     ],
