@@ -20,11 +20,11 @@ from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from typing import Any, TextIO, cast
 
-import click
 import msgspec
 
 from blackboard.board_worker import identity
 from blackboard.cli.many import record
+from blackboard.cli.output import echo_beside
 from blackboard.cli.session import Session
 from blackboard.display.escaping import one_line, shown
 from blackboard.emitter import EventEmitter
@@ -130,7 +130,7 @@ class LocalRun:
         """Sets `ctx.lost` and prints the reason. The handler goes on: it may be in a debugger."""
         if not self._lost:
             self._lost.set(reason)
-            click.echo(f"blackboard: {one_line(reason)}", file=self._console)
+            echo_beside(f"blackboard: {one_line(reason)}", self._console)
 
     # ---- a Reporter, for the handler
 
@@ -143,7 +143,7 @@ class LocalRun:
 
     def log(self, level: int, message: str) -> None:
         name = logging.getLevelName(level).lower()
-        click.echo(f"{name}: {one_line(message)}", file=self._console)
+        echo_beside(f"{name}: {one_line(message)}", self._console)
 
     async def save(self, checkpoint: str) -> None:
         _, save = self._claimed.result()
@@ -390,4 +390,4 @@ def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
 def _warn_of_loss(console: TextIO, event: BoardEvent) -> None:
     if isinstance(event, LockLost | StoreEvent):
         about = f"{event.id} " if isinstance(event, LockLost) else ""
-        click.echo(f"blackboard: {one_line(f'{about}{event.message}')}", file=console)
+        echo_beside(f"blackboard: {one_line(f'{about}{event.message}')}", console)

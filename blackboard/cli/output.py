@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -124,7 +124,15 @@ def note(message: str, *, verbatim: bool = False) -> None:
     words may be a handler's.
     """
     text = message if verbatim else as_typed(message)
-    click.echo(f"blackboard: {one_line(text)}", err=True)
+    echo_beside(f"blackboard: {one_line(text)}")
+
+
+def echo_beside(text: str, stream: TextIO | None = None) -> None:
+    """Prints text on stderr, or a stream in its place. What it does not take, such as on a full
+    disk, is lost, and keeps the command from nothing.
+    """
+    with suppress(OSError):
+        click.echo(text, file=stream or sys.stderr)
 
 
 def warn(message: str) -> None:

@@ -10,7 +10,7 @@ import click
 from blackboard.cli.follow import Followed, follow
 from blackboard.cli.many import GONE, for_each, gone_meanwhile, note_pause, print_answers, recording
 from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_option, reason_option
-from blackboard.cli.output import emit, note
+from blackboard.cli.output import echo_beside, emit, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.escaping import one_line, shown, shown_lines
@@ -224,5 +224,5 @@ def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:
     if (ended.outcome, ended.error) == (INTERRUPTED.outcome, INTERRUPTED.error):
         raise click.Abort
     if ended.error and not session.chosen.json:
-        click.echo("\n".join(shown_lines(ended.error)), err=True)
+        echo_beside("\n".join(shown_lines(ended.error)))
     return 0 if ended.outcome is Outcome.OK else 1

@@ -107,6 +107,27 @@ def test_errors_are_discarded_where_their_stream_is_closed(town: CommandLine, ar
 
 
 @pytest.mark.parametrize(
+    ("args", "code"),
+    [("add other --type hell", 0), ("export davis", 0), ("cancel davis", 1), ("report davis", 1)],
+)
+def test_notes_that_a_full_disk_does_not_take_keep_a_command_from_nothing(
+    town: CommandLine, args: str, code: int
+) -> None:
+    town("pause", "davis")
+    assert shell(town.folder, f"{COMMAND} {args} 2> /dev/full").returncode == code
+    assert town.ids() == (["davis", "other"] if args.startswith("add") else ["davis"])
+
+
+@pytest.mark.parametrize("kind", ["async def", "def"])
+def test_a_run_here_goes_on_where_nothing_takes_what_it_logs(town: CommandLine, kind: str) -> None:
+    jobs = JOBS.replace("async def", kind).replace("return 1", 'ctx.log.info("hello")\n    1 / 0')
+    town.write(jobs, "jobs.py")
+    done = shell(town.folder, f"{COMMAND} run davis --here --jobs jobs.py 2> /dev/full")
+    assert (done.returncode, done.stdout[:12]) == (1, "davis failed")
+    assert "ZeroDivisionError" in (town.item("davis").error or "")
+
+
+@pytest.mark.parametrize(
     ("kind", "closed"),
     [
         ("async def", ">&-"),
