@@ -137,7 +137,7 @@ def options_in(form: Form) -> dict[str, Any]:
     """
     given = {name: form.get(name, "").strip() for name in EDITABLE}
     options: dict[str, Any] = {
-        name: value for name, value in given.items() if value != form.get(f"was.{name}", "")
+        name: value for name, value in given.items() if value != form.get(f"was.{name}", "").strip()
     }
     if not options:
         raise BadInput("edit", "nothing is changed", "change a field")

@@ -552,6 +552,14 @@ def test_a_rule_of_several_lines_is_edited(site: WebSite) -> None:
     assert (spec.rrule, spec.timeout) == (rule.replace("WEEKLY", "DAILY"), "7m")
 
 
+def test_blanks_at_the_ends_of_what_a_form_shows_are_no_change(site: WebSite) -> None:
+    site.add("davis", rrule="FREQ=WEEKLY\n", description=" the town ")
+    assert "nothing is changed" in site.post("/act/edit", form_of_edit(site)).text
+    assert site.post("/act/edit", form_of_edit(site) | {"timeout": "7m"}).status_code == 303
+    spec = decode_spec(site.do(lambda: site.board.found("davis")).spec)
+    assert (spec.rrule, spec.description, spec.timeout) == ("FREQ=WEEKLY\n", " the town ", "7m")
+
+
 def form_of_edit(site: WebSite) -> dict[str, str]:
     """What a browser sends of the form for editing."""
     return fields_of(site.get("/item?id=davis").text, "do-edit")
