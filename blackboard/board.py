@@ -384,7 +384,7 @@ class Board:
     @_verb
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
-        return [worker_record(member) for member in await members.workers(self._table)]
+        return [worker_record(member) for member in await members.busy_workers(self._table)]
 
     @_verb
     async def actions(self, *, limit: int = 100) -> list[BoardAction]:

@@ -149,7 +149,7 @@ class AnnouncedWorker(Struct, frozen=True, kw_only=True):
     alive: bool
     slots: int
     running: int
-    """Runs at the time of its announcement."""
+    """Runs whose locks it holds."""
     types: tuple[str, ...]
     cycle: float
     """Seconds between two walks."""

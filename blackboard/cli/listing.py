@@ -3,7 +3,6 @@ of elections, `leases` those of partitions.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import click
@@ -16,13 +15,12 @@ from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
 from blackboard.display import columns, sharing
 from blackboard.display.health import worker_words
 from blackboard.display.layout import Column, Line, paragraph, table
-from blackboard.model import Member, replace
 from blackboard.phrases import plural
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import read_groups
 from blackboard.protocol.keys import leaders_board
 from blackboard.protocol.leaders import read_elections
-from blackboard.protocol.members import workers
+from blackboard.protocol.members import busy_workers
 from blackboard.records import worker_record
 
 
@@ -94,7 +92,7 @@ def workers_command(*, chosen: Chosen) -> int:
 
 
 async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
-    announced = await _announced(board)
+    announced = await busy_workers(board)
     times = columns.ShownTimes(await board.table.now(), absolute)
     return Listing(
         columns=times.columns(columns.WORKER_COLUMNS),
@@ -103,12 +101,6 @@ async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
         empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
         summary=worker_words(announced),
     )
-
-
-async def _announced(board: BoardTable) -> list[Member]:
-    """The workers, with the number of locks they hold: their own count may be a minute old."""
-    held = Counter([lock.owner async for lock in board.locks()])
-    return [replace(worker, running=held[worker.owner]) for worker in await workers(board)]
 
 
 NO_ELECTIONS = "no elections yet: workers make one, and so does `async with board.election(NAME)`"

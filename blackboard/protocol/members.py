@@ -8,6 +8,7 @@ elections, and the workers of a group, have such rows on their own boards: they 
 as they look at these boards, and are lost after their own lease.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
@@ -78,6 +79,14 @@ async def workers(board: BoardTable) -> list[Member]:
     rows = await _rows(board)
     members = [readable(Member, row, age=board.table.age(row)) for row in rows]
     return sorted(filter(None, members), key=lambda member: (member.started, member.owner))
+
+
+async def busy_workers(board: BoardTable) -> list[Member]:
+    """As `workers`, with the number of locks that each holds now: what it has announced may be a
+    minute old.
+    """
+    held = Counter([lock.owner async for lock in board.locks()])
+    return [replace(member, running=held[member.owner]) for member in await workers(board)]
 
 
 async def forget_lost(board: BoardTable) -> None:

@@ -33,7 +33,7 @@ from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
 from blackboard.inputs import check_keys
 from blackboard.protocol.actions import actions
 from blackboard.protocol.groups import read_groups
-from blackboard.protocol.members import lost_since, with_silence, workers
+from blackboard.protocol.members import busy_workers, lost_since, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.records import (
     AskedRun,
@@ -193,7 +193,7 @@ async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> Board
 
 async def _workers(site: Site, request: Request, query: shapes.NoQuery) -> shapes.WorkersAnswer:
     return shapes.WorkersAnswer(
-        workers=[worker_record(worker) for worker in await workers(site.board)]
+        workers=[worker_record(worker) for worker in await busy_workers(site.board)]
     )
 
 

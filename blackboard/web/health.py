@@ -55,7 +55,7 @@ async def _examined(site: Site) -> tuple[Checked | None, Elections]:
         groups=await read_groups(site.board),
         elections=elections,
     )
-    statuses = [entry.status for entry in snapshot.entries.values()]
+    statuses = [entry.status for entry in snapshot.in_order()]
     status = BoardStatus(statuses=statuses, now=now)
     return await site.compute(checked, site.board, status, around), elections
 

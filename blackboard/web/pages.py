@@ -254,7 +254,7 @@ async def workers_page(site: Site, request: Request) -> WebPage:
     """The workers, with what each has in its slots."""
     await site.snapshot.fresh()
     running: dict[str, list[Entry]] = {}
-    for entry in site.snapshot.entries.values():
+    for entry in site.snapshot.in_order():
         if entry.item.running:
             running.setdefault(entry.item.owner, []).append(entry)
     return WebPage(

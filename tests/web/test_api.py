@@ -8,10 +8,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from starlette.testclient import TestClient
 
+from blackboard.model import Member
+from blackboard.protocol.members import announce
+from blackboard.records import AnnouncedWorker
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.web.api import OPERATIONS
 from tests.support.web_pages import ODD, PagedBoard, busy_board, paged_board
-from tests.support.web_site import served
+from tests.support.web_site import door, served
 
 ROOT = "/api/v1"
 TOKEN = "0123456789abcdef"
@@ -64,6 +67,36 @@ def checked(client: TestClient, case: Any) -> int:
     )
     case.validate_response(answer, checks=checks)
     return answer.status_code
+
+
+def test_a_worker_has_as_many_runs_as_it_holds_locks() -> None:
+    """As `workers` shows them: what it has announced may be a minute old."""
+    with served() as site:
+        site.add("davis")
+
+        async def works() -> list[AnnouncedWorker]:
+            now = site.clock.now()
+            worker = Member(owner="me", started=now, seen=now, slots=8, running=0, release="1")
+            await announce(site.board, worker)
+            await site.scene.claimed("davis")
+            return await door(site.board).workers()
+
+        assert [one.running for one in site.do(works)] == [1]
+        [found] = site.get(f"{ROOT}/workers").json()["workers"]
+        assert found["running"] == 1
+
+
+def test_alarms_are_in_the_order_of_their_items() -> None:
+    """As `check` names them, whichever were read first."""
+    with served() as site:
+        for item_id in ("keene", "davis"):
+            site.add(item_id)
+            site.clock.advance(1200)
+            alarms = site.get(f"{ROOT}/alarms").json()["problems"]
+        assert [(one["id"], one["kind"]) for one in alarms] == [
+            ("davis", "overdue"),
+            ("keene", "overdue"),
+        ]
 
 
 def test_what_is_done_is_not_answered_as_a_failure_of_the_store(
