@@ -17,6 +17,11 @@ def is_label(pattern: str) -> bool:
     return _LABEL.fullmatch(pattern) is not None
 
 
+def names_label(pattern: str) -> bool:
+    """Whether a pattern is about what an item is labelled with, which its type may declare."""
+    return is_label(pattern) and not pattern.startswith("type:")
+
+
 def is_glob(pattern: str) -> bool:
     """Whether a pattern may mean other items than the one of that id."""
     return is_label(pattern) or any(character in pattern for character in "*?[")

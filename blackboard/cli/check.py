@@ -45,7 +45,7 @@ def check_command(
     partitions are left out. Items that people have paused raise no alarm, and on a board that is
     paused nothing is overdue, unserved or stale. `ack` silences a failure until the next run.
     """
-    session = Session.start(chosen)
+    session = Session.start(chosen).with_labels(ids)
 
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:

@@ -14,7 +14,7 @@ from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
 from blackboard.display.queries import first_items
 from blackboard.handlers.registry import shipped
-from blackboard.patterns import is_label, named
+from blackboard.patterns import is_label, named, names_label
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import group_names
 from blackboard.protocol.leaders import open_elections
@@ -41,13 +41,16 @@ def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionIte
             case "zones":
                 return _like(available_timezones(), start)
             case _:
-                values = asyncio.run(_on_board(subject, _chosen(ctx), start))
+                session = Session.start(_chosen(ctx))
+                if subject in {"owner", "tag"} or names_label(f"{start}*"):
+                    session = _with_types(session)
+                values = asyncio.run(_on_board(subject, session, start))
                 return [CompletionItem(value) for value in values]
     return []
 
 
-async def _on_board(subject: str, chosen: Chosen, start: str) -> list[str]:
-    async with asyncio.timeout(PATIENCE), Session.start(chosen).open() as board:
+async def _on_board(subject: str, session: Session, start: str) -> list[str]:
+    async with asyncio.timeout(PATIENCE), session.open() as board:
         match subject:
             case "groups":
                 return [group for group in await group_names(board) if group.startswith(start)]
@@ -81,9 +84,15 @@ def _like(values: Iterable[str], start: str) -> list[CompletionItem]:
     return [CompletionItem(value) for value in alike]
 
 
-def _types(session: Session) -> set[str]:
+def _with_types(session: Session) -> Session:
+    """With the types of its jobs, where these can be described."""
     with suppress(Exception):
-        session = session.with_types()
+        return session.with_types()
+    return session
+
+
+def _types(session: Session) -> set[str]:
+    session = _with_types(session)
     return {*session.types, *(item.type for item in session.settings.items)}
 
 

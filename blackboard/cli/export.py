@@ -37,7 +37,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     another board those that are done or paused here run: a warning names them. Items that cannot
     be read, or that `apply` would refuse, are left out with a warning, and exit code 1.
     """
-    session = Session.start(chosen)
+    session = Session.start(chosen).with_labels(ids)
 
     async def read() -> tuple[list[Item], datetime, bool]:
         async with reading(session.board(), "reading items") as board:

@@ -385,7 +385,7 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
             words = many.GONE
         return Answer(item=removed.item, words=words, changed=removed.changed)
 
-    session = Session.start(chosen)
+    session = Session.start(chosen).with_labels(ids, shown=chosen.json)
     work = many.change_each(session, ids, remove, verb="remove", check=check, damaged=True)
     return completed(work)
 

@@ -104,7 +104,7 @@ def log_command(
     A line for each run; with --full, or --fence, everything about it. With --follow the newest come
     last, and with --json each is a line. With --actions: who did what to which items, and why.
     """
-    session = Session.start(chosen)
+    session = Session.start(chosen).with_labels(ids)
     number = number or (USUAL if fence is None else MOST)
     if actions:
         problem = "all actions of the board are shown"

@@ -41,7 +41,7 @@ def report_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
 
     A report is a file on the host of the worker that ran the item.
     """
-    session = Session.start(chosen)
+    session = Session.start(chosen).with_labels(ids)
     return asyncio.run(_report(session, ids))
 
 

@@ -78,6 +78,7 @@ def run_command(
     session = Session.start(chosen)
     if here:
         return _here(session.with_jobs(jobs), ids, pairs=pairs)
+    session = session.with_labels(ids, shown=chosen.json and not wait)
     work = _request(session, ids, trigger=trigger or "", pairs=pairs, wait=wait, seconds=seconds)
     return completed(work)
 

@@ -20,6 +20,7 @@ from blackboard.errors import BadInput
 from blackboard.handlers.registry import load, shipped
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import replace
+from blackboard.patterns import names_label
 from blackboard.phrases import plural
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import check_board_name
@@ -124,6 +125,13 @@ class Session(Location):
         except BadInput as problem:
             warn(f"{problem}; the defaults of its handlers do not count here")
             return replace(self, unread=problem.problem) if changes else self
+
+    def with_labels(self, ids: Sequence[str], *, shown: bool = False) -> "Session":
+        """With the types of `[board] jobs`, which may have labels, where the ids of a command are
+        about these, or its answer shows them.
+        """
+        are_asked_for = shown or (not self.chosen.exact and any(map(names_label, ids)))
+        return self.with_defaults() if are_asked_for and not self.handlers else self
 
     @asynccontextmanager
     async def board(self, *, create: bool = False) -> AsyncIterator[BoardTable]:

@@ -75,6 +75,7 @@ def show_command(
     session = Session.start(chosen)
     if chosen.watch is not None:
         return _watched(session, query, limit=limit)
+    session = session.with_labels(ids, shown=chosen.json)
     with keeping_all():
         asyncio.run(_once(session, query, limit=limit, plain=plain))
     return 0

@@ -29,6 +29,8 @@ def _act(verb: str, chosen: options.Chosen, ids: Sequence[str], *, fence: int | 
         raise BadInput("id", "no item is named", "ids, globs, or --board for the whole board")
     if verb in PLANNED:
         session = session.with_defaults(changes=True)
+    else:
+        session = session.with_labels(ids, shown=chosen.json)
     by = operator()  # a directory of users may be slow
 
     async def check(_: BoardTable, items: Sequence[Item]) -> None:

@@ -90,6 +90,15 @@ def test_types_jobs_and_zones_complete(blackboard: CommandLine) -> None:
     assert completed("worker", "--jobs", "cal") == ["calendars", "cal"]
 
 
+def test_labels_that_a_handler_declares_complete(blackboard: CommandLine) -> None:
+    text = "from blackboard import handler\n\n\n@handler(owner='cove')\ndef feed(item, ctx): ...\n"
+    blackboard.write(text, "jobs.py")
+    blackboard.write('[board]\njobs = ["jobs.py"]\n')
+    blackboard("add", "davis", "--type", "feed")
+    assert completed("pause", "owner:c") == ["owner:cove"]
+    assert completed("edit", "davis", "--owner", "c") == ["cove"]
+
+
 def test_labels_complete(blackboard: CommandLine) -> None:
     blackboard.write('[types.tide]\nowner = "coast"\n')
     blackboard("add", "davis", "--type", "feed", "--tags", "north,near", "--owner", "ann")

@@ -297,6 +297,40 @@ def test_each_item_is_meant_once(towns: CommandLine) -> None:
     assert [one["id"] for one in said] == ["dayton", "davis"]
 
 
+LABELLED = """
+from blackboard import handler
+
+
+@handler("tide", every="8h", tags=["eu"], owner="web")
+def tide(item, ctx): ...
+"""
+
+
+def test_labels_that_a_handler_declares_choose_items(towns: CommandLine) -> None:
+    """In each command, as those of the settings and of the items themselves do."""
+    towns.write('[board]\njobs = ["jobs.py"]\n')
+    towns.write(LABELLED, "jobs.py")
+    towns("add", "tide", "--type", "tide")
+    towns.finish(towns.start("tide"), Outcome.FAILED, error="low water")
+    labels = {"description": "", "owner": "web", "tags": ["eu"]}
+
+    def answers(line: str) -> None:
+        [answer] = towns(*line.split(), "--json").json
+        assert (answer["id"], answer["labels"]) == ("tide", labels), line
+
+    for verb in ("show", "why", "edit --retries 1", "ack", "pause", "resume", "run"):
+        answers(f"{verb} tag:eu")
+    for verb in ("unlock", "cancel"):
+        towns.start("tide")
+        answers(f"{verb} owner:w*")
+    assert [one["id"] for one in towns("log", "tag:eu", "--json").json] == ["tide"] * 3
+    assert [one["id"] for one in towns("export", "tag:eu", "--json").json] == ["tide"]
+    assert towns("next", "tag:eu", "--json").json.keys() == {"tide"}
+    assert towns("check", "owner:web", "--json", code=1).json["items"] == 1
+    assert "tide: none of its runs" in towns("report", "tag:eu", code=1).err
+    answers("rm tag:eu --yes")
+
+
 def test_labels_choose_items(towns: CommandLine) -> None:
     towns("edit", "davis", "--tags", "eu, nightly", "--owner", "ops", "--description", "a town")
     assert '["eu"]' in towns("edit", "dayton", "--tags", "eu,eu").out
