@@ -28,6 +28,7 @@ def init_command(*, chosen: Chosen, shards: int | None) -> int:
 
 
 async def _init(session: Session, shards: int | None) -> None:
+    session.check_store()
     async with session.table(create=True) as table:
         made = not await is_there(table, session.name)
         if made or shards is not None:

@@ -133,13 +133,17 @@ class Session(Location):
         are_asked_for = shown or (not self.chosen.exact and any(map(names_label, ids)))
         return self.with_defaults() if are_asked_for and not self.handlers else self
 
+    def check_store(self) -> None:
+        """Refuses a store that ends with the command. Raises BadInput."""
+        if self.store == "memory:":
+            raise BadInput("store", "memory: ends with the command", "a path, or azurite:")
+
     @asynccontextmanager
     async def board(self, *, create: bool = False) -> AsyncIterator[BoardTable]:
         """The board, opened. With `create` a missing board is made first, with one shard, and a
         note on stderr says so; a warning there says that items were left out.
         """
-        if self.store == "memory:":
-            raise BadInput("store", "memory: ends with the command", "a path, or azurite:")
+        self.check_store()
         made = f"made the board {self.name!r} in {self.store}, with 1 shard"
         async with self.open(create=create, on_made=lambda: note(made)) as board:
             yield board

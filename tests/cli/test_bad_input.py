@@ -118,6 +118,11 @@ VERBS = {
         "store: memory:",
         "path",
     ),
+    "a store that ends with the command, made": (
+        ["--store", "memory:", "init"],
+        "store: memory:",
+        "path",
+    ),
     "a store in no folder": (["--store", "no/b.db", "init"], "no folder ", "make it first"),
     "a board that is not there": (["--board", "towns", "show"], "board: no board", "towns init"),
     "a board whose name is none": (["--board", "a-b", "init"], "board: 'a-b'", "letters, digits"),
