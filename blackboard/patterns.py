@@ -1,6 +1,7 @@
 """Patterns that items are chosen by: an id, a glob of ids, `tag:NAME`, `owner:NAME`, `type:NAME`.
 
-A name may be a glob as well. In commands, the id of an item means this item alone.
+A name may be a glob as well; one that looks like a glob means itself, too. In commands, the id of
+an item means this item alone.
 """
 
 import re
@@ -38,7 +39,8 @@ def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bo
     if match is None or pattern == item_id:
         return pattern == item_id or fnmatchcase(item_id, pattern)
     kind, name = match.groups()
-    return any(fnmatchcase(label, name) for label in named(kind, item_type, labels))
+    labelled = named(kind, item_type, labels)
+    return name in labelled or any(fnmatchcase(label, name) for label in labelled)
 
 
 def named(kind: str, item_type: str, labels: Labels) -> Collection[str]:

@@ -331,6 +331,12 @@ def test_labels_that_a_handler_declares_choose_items(towns: CommandLine) -> None
     answers("rm tag:eu --yes")
 
 
+def test_a_label_that_looks_like_a_glob_means_itself_too(towns: CommandLine) -> None:
+    towns("edit", "davis", "--owner", "ops [eu]")
+    towns("edit", "dayton", "--owner", "ops e")
+    assert towns("pause", "owner:ops [eu]").out == "davis is paused\ndayton is paused\n"
+
+
 def test_labels_choose_items(towns: CommandLine) -> None:
     towns("edit", "davis", "--tags", "eu, nightly", "--owner", "ops", "--description", "a town")
     assert '["eu"]' in towns("edit", "dayton", "--tags", "eu,eu").out
