@@ -358,5 +358,7 @@ def _value_at(value: Any, place: str) -> Any:
 
 
 def _is_same(value: Any, other: Any) -> bool:
-    """Whether two values are the same in JSON, where true is not 1."""
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
+    """Whether two values are the same to msgspec, for which neither true nor 1.0 is 1."""
+    kinds = bool, float
+    is_of_a_kind = all(isinstance(value, kind) == isinstance(other, kind) for kind in kinds)
+    return value == other and is_of_a_kind

@@ -49,6 +49,7 @@ class Everything:
     loud: bool = False
     depth: Depth = Depth.SHORT
     way: Literal["up", "down"] = "up"
+    level: Literal[1, 2] = 1
     names: list[str] = dataclasses.field(default_factory=list)
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     source: Source | File | None = None
@@ -98,6 +99,8 @@ def test_what_fits_is_taken(params: Params, given: dict[str, Any]) -> None:
         ({"loud": 1}, "params.loud: 1 is not true or false (give true or false)"),
         ({"depth": "deep"}, "params.depth: 'deep' is not one of its values (give one of"),
         ({"way": "left"}, "params.way: 'left' is not one of its values (give one of"),
+        ({"level": 1.0}, "params.level: 1.0 is not one of its values (give one of 1, 2)"),
+        ({"level": True}, "params.level: True is not one of its values (give one of 1, 2)"),
         ({"names": "a"}, "params.names: 'a' is not a list (give a list)"),
         ({"names": ["a", 1]}, "params.names[1]: 1 is not text (give text)"),
         ({"sizes": {"a": "b"}}, "params.sizes.a: 'b' is not a whole number"),
