@@ -84,6 +84,9 @@ def _escape_of(char: str) -> str:
 _STATEMENT = re.compile(r"""\s*(\[|["']?[\w-])""")
 """The beginning of a line that may be a statement."""
 
+_HEAD = re.compile(r"""\s*\[\[\s*([\w-]+|"[\w-]+"|'[\w-]+')\s*\]\]\s*(?:#.*)?""")
+"""A line that begins the next table of an array."""
+
 KeyPath = Sequence[str | int]
 
 
@@ -99,14 +102,15 @@ def line_of(text: str, path: KeyPath) -> int:
         path = path[:-1]
     if not path:
         return 1
-    lines = text.split("\n")
+    lines = text.replace("\r\n", "\n").split("\n")
     match path:
         case [str(name), int(number), *rest] if number or len(data[name]) > 1:
-            heads = [at for at, line in enumerate(lines) if line.strip() == f"[[{name}]]"]
-            if len(heads) == len(data[name]):  # each table has one, and nothing else looks so
+            heads = [at for at, line in enumerate(lines) if _head_of(line) == name]
+            if len(heads) == len(data[name]):  # each table has one, unless text looks so
                 end = heads[number + 1] if number + 1 < len(heads) else None
-                block = "\n".join(lines[heads[number] : end])
-                return heads[number] + line_of(block, [name, 0, *rest])
+                block = lines[heads[number] : end]
+                if (_read(block) or {}).get(name) == [data[name][number]]:
+                    return heads[number] + line_of("\n".join(block), [name, 0, *rest])
     starts = [number for number, line in enumerate(lines) if _STATEMENT.match(line)]
     before, after = 0, len(lines)
     """The path is absent in the lines up to `before`, present in those up to `after`."""
@@ -123,6 +127,12 @@ def line_of(text: str, path: KeyPath) -> int:
         else:
             before = number
     return next((number for number in starts if number >= before), before) + 1
+
+
+def _head_of(line: str) -> str | None:
+    """The name of the array whose next table the line begins, if it looks like such a line."""
+    head = _HEAD.fullmatch(line)
+    return head[1].strip("\"'") if head else None
 
 
 def _read(lines: Sequence[str]) -> dict[str, Any] | None:

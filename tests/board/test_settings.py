@@ -325,6 +325,21 @@ def test_what_only_looks_like_the_head_of_a_table_is_none() -> None:
     assert line_of(text, ("items", 1, "id")) == 7
 
 
+@pytest.mark.parametrize("head", ["[[items]] # 1", "[[ items ]]", '[["\\u0069tems"]]'])
+def test_however_the_head_of_a_table_is_written_it_is_the_head(head: str) -> None:
+    text = f"{head}\nnote = '''\n[[items]]\n'''\nid = 'a'\n[[items]]\nid = 'b'\n"
+    assert [line_of(text, ("items", number, "id")) for number in (0, 1)] == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"), [(("types", "a b", "every"), 13), (("list", 1, "inner", "b"), 25)]
+)
+def test_the_line_is_found_where_lines_end_as_windows_ends_them(
+    path: tuple[str | int, ...], line: int
+) -> None:
+    assert line_of(LINES.replace("\n", "\r\n"), path) == line
+
+
 def handler() -> Handler:
     return Handler(
         type="t",
