@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import click
 import msgspec
 
 from blackboard.cli.options import Chosen, cli_command, ids_argument
-from blackboard.cli.output import emit, few_of, warn
+from blackboard.cli.output import emit, emit_toml, few_of, warn
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.display.escaping import shown
@@ -53,7 +52,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
     if chosen.json:
         emit([declared(item) for item in items])
     else:
-        click.echo("\n".join(item_text(declared(item)) for item in items), nl=False)
+        emit_toml("\n".join(item_text(declared(item)) for item in items))
     for item in items:
         if unknown := unknown_fields(item.spec):
             names = few_of([*unknown])

@@ -9,7 +9,7 @@ import click
 
 from blackboard.cli.export import item_text
 from blackboard.cli.options import Chosen, cli_command, completing
-from blackboard.cli.output import emit, note, warn
+from blackboard.cli.output import emit, emit_toml, note, warn
 from blackboard.crontab import TAKE_ONE, Crontab, zone_of_host
 from blackboard.display.escaping import shown
 from blackboard.errors import BadInput
@@ -75,7 +75,7 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     if chosen.json:
         emit(crontab.items)
     else:
-        click.echo("\n".join(_lines(crontab.items, file=file, zone=zone)), nl=False)
+        emit_toml("\n".join(_lines(crontab.items, file=file, zone=zone)))
     return 0
 
 

@@ -189,3 +189,8 @@ def emit(value: Any, *, in_a_line: bool = False) -> None:
     text = msgspec.json.encode(as_json(value))
     lines = msgspec.json.format(text, indent=0 if in_a_line else 2)
     click.echo(shown_json(lines.decode()).encode())
+
+
+def emit_toml(lines: str) -> None:
+    """Prints lines of TOML in UTF-8, whatever the locale: TOML has no other encoding."""
+    click.echo(lines.encode(), nl=False)

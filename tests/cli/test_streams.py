@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -169,9 +170,25 @@ def test_the_exit_code_stays_where_errors_cannot_be_written(town: CommandLine) -
 
 def test_an_encoding_without_a_character_is_said(town: CommandLine) -> None:
     town("add", "town-\N{SLIGHTLY SMILING FACE}", "--type", "hello")
-    done = shell(town.folder, f"{COMMAND} export", PYTHONIOENCODING="latin-1")
+    done = shell(town.folder, f"{COMMAND} show", PYTHONIOENCODING="latin-1")
     assert done.returncode == 2
     assert done.stderr.startswith("blackboard: the output cannot be written in latin-1")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "shift_jis"])
+def test_declarations_are_written_in_utf8_whatever_the_locale(
+    town: CommandLine, encoding: str
+) -> None:
+    town("add", "Zürich", "東京", "--type", "hello")
+    town.write("# Zürich\n0 3 * * * true\n", "crontab")
+    written = f"{COMMAND} export > all.toml && {COMMAND} import-crontab crontab > one.toml"
+    done = shell(town.folder, written, PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    names = [
+        [item["id"] for item in tomllib.loads((town.folder / file).read_text("utf-8"))["items"]]
+        for file in ("all.toml", "one.toml")
+    ]
+    assert names == [["Zürich", "davis", "東京"], ["zürich"]]
 
 
 def test_a_folder_that_is_gone_is_said(town: CommandLine) -> None:
