@@ -61,9 +61,11 @@ async def _on_board(subject: str, session: Session, start: str) -> list[str]:
                 return [f"{kind}{colon}{value}" for value in await _named(board, kind, name)]
             case "ids":
                 return await _ids_like(board, start)
-            case _:
+            case "tag":
                 before, comma, name = start.rpartition(",")  # of several tags, the last
                 return [f"{before}{comma}{value}" for value in await _named(board, subject, name)]
+            case _:
+                return await _named(board, subject, start)
 
 
 async def _named(board: BoardTable, kind: str, start: str) -> list[str]:

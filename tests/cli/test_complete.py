@@ -114,6 +114,12 @@ def test_labels_complete(blackboard: CommandLine) -> None:
     ]
 
 
+def test_an_owner_with_a_comma_completes(blackboard: CommandLine) -> None:
+    blackboard("init")
+    blackboard("add", "davis", "--type", "feed", "--owner", "Frost, Ann")
+    assert completed("edit", "davis", "--owner", "Frost, ") == ["Frost, Ann"]
+
+
 def test_groups_and_elections_complete(blackboard: CommandLine) -> None:
     blackboard("init")
     assert completed("leases", "") == completed("leader", "") == []
