@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import NamedTuple
 
 import click
 
@@ -129,9 +130,18 @@ async def _of_items(
         return {item.id: _of_item(board, item, now=now, after=after, count=count) for item in items}
 
 
+class _Coming(NamedTuple):
+    """A run of an item."""
+
+    at: datetime
+    item: Item
+    is_run: bool = True
+    """False: the item runs then or later. Most items need no schedule for what is shown."""
+
+
 async def _of_board(
     session: Session, *, after: datetime | None, count: int
-) -> tuple[datetime, list[tuple[datetime, Item]]]:
+) -> tuple[datetime, list[_Coming]]:
     """The store's time, and the next runs of all active items, the earliest first. Of a large board
     few items are read, where these have the earliest runs for certain: no item runs before it is
     ready, and so stands its token.
@@ -140,20 +150,23 @@ async def _of_board(
     async with reading(session.board(), "reading items") as board:
         now = await board.table.now()
 
-        def coming(item: Item) -> Iterator[tuple[datetime, Item]]:
-            later = after
-            if not item.running and item.ready > max(now, after or now):
-                yield item.ready, item  # most items need no schedule for what is shown
-                later = item.ready
+        def coming(item: Item) -> Iterator[_Coming]:
+            is_untold = not item.running and item.ready > max(now, after or now)
+            if is_untold:
+                yield _Coming(item.ready, item, is_run=False)
             try:
-                for moment in _upcoming(board, item, now=now, after=later)[1]:
-                    yield moment, item
+                for moment in _upcoming(board, item, now=now, after=after)[1]:
+                    yield _Coming(moment, item)
+                    is_untold = False
             except BlackboardError as problem:
                 problems[item.id] = f"{problem}; its next runs are left out"
+                if is_untold:
+                    yield _Coming(item.ready, item)
 
-        def first_of(items: Sequence[Item]) -> list[tuple[datetime, Item]]:
+        def first_of(items: Sequence[Item]) -> list[_Coming]:
             active = [coming(item) for item in items if item.state is State.ACTIVE]
-            return list(islice(heapq.merge(*active, key=_place), count))
+            merged = heapq.merge(*active, key=_place)
+            return list(islice((each for each in merged if each.is_run), count))
 
         few, last = await soonest_items(board, count + SPARE) or ((), "")
         runs = first_of(few)
@@ -164,15 +177,14 @@ async def _of_board(
     return now, runs
 
 
-def _place(run: tuple[datetime, Item]) -> str:
+def _place(coming: _Coming) -> str:
     """The place of a run among others: that of the token that waits for it."""
-    at, item = run
-    return next_key(at, item.id)
+    return next_key(coming.at, coming.item.id)
 
 
-def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: bool) -> None:
+def _print_runs(runs: Sequence[_Coming], *, now: datetime, json: bool) -> None:
     if json:
-        emit([{"id": item.id, "type": item.type, "at": iso(at)} for at, item in runs])
+        emit([{"id": item.id, "type": item.type, "at": iso(at)} for at, item, _ in runs])
     elif not runs:
         click.echo("nothing is due: no item of the board is active")
     else:
@@ -181,7 +193,7 @@ def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: b
                 f"{shown(item.id)} ({shown(item.type)})",
                 first=f"{stamp(at)}  {relative(at, now) if at > now else 'now':<8}  ",
             )
-            for at, item in runs
+            for at, item, _ in runs
         ]
         click.echo("\n".join(lines))
 

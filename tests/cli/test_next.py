@@ -180,6 +180,19 @@ def test_the_next_runs_of_the_board_are_those_of_its_items(blackboard: CommandLi
             assert times
 
 
+def test_the_next_runs_of_the_board_go_by_the_calendars_of_now(blackboard: CommandLine) -> None:
+    """And not by those by which their items were planned."""
+    blackboard.write('[calendars]\nhol = ["2034-01-01"]\n')
+    add = ("add", "--type", "x", "--blackout", "hol", "--first", "2035-01-01T04:00Z")
+    blackboard(*add, "closed", "--cron", "0 4 * * *")
+    blackboard("add", "open", "--type", "x", "--first", "2035-01-01T05:00Z")
+    blackboard.write('[calendars]\nhol = ["2035-01-01..2035-01-03"]\n')
+    coming = blackboard("next", "-n", "2", "--json").json
+    of_item = blackboard("next", "closed", "-n", "1", "--json").json
+    assert [one["id"] for one in coming] == ["open", "closed"]
+    assert [coming[1]["at"]] == of_item
+
+
 @pytest.mark.parametrize(
     ("options", "are_few"),
     [
