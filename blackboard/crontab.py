@@ -315,8 +315,8 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
         text += "\\" * bool(_JOINED.search(text))  # at the end of a text it joins no lines
         text = f"{{ {text}\n}} <<'{end}'\n{given}\n{end}"
     text = text.replace("${", "$${")
-    meant_for_cron = {"SHELL", "MAILTO", "RANDOM_DELAY"}
-    kept = {name: value for name, value in env.items() if name not in meant_for_cron}
+    # Commands see what is meant for cron, too: `mail $MAILTO`. LOGNAME is not theirs to say.
+    kept = {name: value for name, value in env.items() if name != "LOGNAME"}
     params: dict[str, Any] = {"command": text, "shell": True}
     if shell != SHELL:
         params = {"command": [shell, "-c", text]}

@@ -191,7 +191,11 @@ def test_what_else_a_crontab_says(blackboard: CommandLine, monkeypatch: pytest.M
         "Nightly backup of the database",
         "ops@example.org",
     )
-    env = {"PATH": "/usr/bin:/bin", "GREETING": "good $${MORNING}"}
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "MAILTO": "ops@example.org",
+        "GREETING": "good $${MORNING}",
+    }
     assert backup["params"] == {
         "command": "/usr/local/bin/backup.sh --all",
         "shell": True,
@@ -431,9 +435,20 @@ def test_what_other_crons_know(blackboard: CommandLine, monkeypatch: pytest.Monk
     assert (a["cron"], a["jitter"], a["params"]) == (
         "*/15 * * * *",
         "45m",
-        {"command": "/usr/bin/a", "shell": True},
+        {"command": "/usr/bin/a", "shell": True, "env": {"RANDOM_DELAY": "45"}},
     )
     assert "jitter" not in b
+
+
+def test_commands_see_the_variables_that_cron_reads(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But cron itself says who the user is, whatever the crontab says."""
+    settings = "MAILTO=ops@example.org\nSHELL=/bin/sh\nLOGNAME=nobody\nUSER=me\n"
+    [item] = imported(blackboard, settings + '@daily mail -s up "$MAILTO"\n', monkeypatch)
+    env = {"MAILTO": "ops@example.org", "SHELL": "/bin/sh", "USER": "me"}
+    assert item["params"]["env"] == env
+    assert item["owner"] == env["MAILTO"]
 
 
 def test_a_zone_that_is_the_commands_alone_is_warned_of(
