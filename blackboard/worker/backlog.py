@@ -157,7 +157,8 @@ class _Shard:
     read_at: list[datetime] = field(default_factory=list)
     """When to read the shard for what is unread, soonest first."""
     rest: Rest | None = None
-    """Comes before what else is unread: to read on costs less than to read again."""
+    """Once it is time for it, it comes before what else is unread: to read on costs less than to
+    read again."""
     raced: float = -math.inf
     """When another worker was last faster."""
     pause: float = 0.0
@@ -189,13 +190,14 @@ class _Shard:
     def forget_unread(self) -> None:
         self.unread, self.read_at, self.rest = [], [], None
 
-    def reads_at(self) -> Sequence[datetime]:
-        """When to read the shard, soonest first."""
-        return [self.moment(self.rest.unread)] if self.rest else self.read_at
+    def reads_on(self, now: datetime) -> bool:
+        """Whether it is time to read the shard on."""
+        return self.rest is not None and self.moment(self.rest.unread) <= now
 
-    def all_reads(self) -> Sequence[datetime]:
-        """When to read the shard on, and when to read it again."""
-        return [*self.reads_at(), *self.read_at] if self.rest else self.read_at
+    def due_since(self, now: datetime) -> datetime | None:
+        """Since when it is time to read the shard, on or again; None: it is not."""
+        on = [self.moment(self.rest.unread)] if self.rest else []
+        return next((moment for moment in [*on, *self.read_at[:1]] if moment <= now), None)
 
     def set_pause(self, seconds: float) -> None:
         self.pause = seconds
@@ -302,25 +304,25 @@ class Backlog:
         time to read it.
         """
         part = self._of[shard]
-        if part.rest is None or part.moment(part.rest.unread) > now:
+        if not part.reads_on(now):
             return None
         rest, part.rest = part.rest, None
         return rest
 
     def has_rest(self, now: datetime) -> bool:
         """Whether a shard is to be read on by now."""
-        return any(part.rest and part.moment(part.rest.unread) <= now for part in self._of)
+        return any(part.reads_on(now) for part in self._of)
 
     def expects(self, shard: int, now: datetime) -> bool:
         """Whether it is time to read the shard for a token that this worker can take."""
         part = self._of[shard]
-        unread = [part.rest.unread] if part.rest else part.unread
+        unread = [part.rest.unread] if part.rest and part.reads_on(now) else part.unread
         return any(each.claimable and part.moment(each) <= now for each in unread)
 
     def to_read(self, now: datetime) -> list[tuple[datetime, int]]:
         """The shards to read by now, and since when, most overdue first."""
-        first = ((part.reads_at()[:1], number) for number, part in enumerate(self._of))
-        return sorted((at[0], number) for at, number in first if at and at[0] <= now)
+        due = ((part.due_since(now), number) for number, part in enumerate(self._of))
+        return sorted((since, number) for since, number in due if since is not None)
 
     # ---- both
 
@@ -337,8 +339,9 @@ class Backlog:
         read.
         """
         ready = [moment for part in self._of for moment in part.next_ready(now)]
-        reads = [moment for part in self._of for moment in part.all_reads() if moment > now]
-        return min(ready + reads, default=None)
+        reads = [moment for part in self._of for moment in part.read_at]
+        reads += [part.moment(part.rest.unread) for part in self._of if part.rest]
+        return min([*ready, *(moment for moment in reads if moment > now)], default=None)
 
     # ---- contention
 

@@ -127,7 +127,7 @@ def test_a_shard_is_read_on_before_what_else_is_unread_in_it_is_read_again() -> 
     backlog = walked()
     backlog.expect(0, Unread(START))
     backlog.expect_rest(0, Rest("next:c", Unread(START + 30 * SECOND)))
-    assert backlog.to_read(START + 29 * SECOND) == []
+    assert backlog.to_read(START + 29 * SECOND) == [(START, 0)], "not before its time"
     assert backlog.take_rest(0, START + 29 * SECOND) is None
     assert backlog.next_at(START + 20 * SECOND) == START + 30 * SECOND
     assert backlog.to_read(START + 30 * SECOND) == [(START + 30 * SECOND, 0)]
