@@ -157,8 +157,7 @@ class _Shard:
     read_at: list[datetime] = field(default_factory=list)
     """When to read the shard for what is unread, soonest first."""
     rest: Rest | None = None
-    """Once it is time for it, it comes before what else is unread: to read on costs less than to
-    read again."""
+    """Comes before what else is unread: to read on costs less than to read again."""
     raced: float = -math.inf
     """When another worker was last faster."""
     pause: float = 0.0
@@ -190,14 +189,9 @@ class _Shard:
     def forget_unread(self) -> None:
         self.unread, self.read_at, self.rest = [], [], None
 
-    def reads_on(self, now: datetime) -> bool:
-        """Whether it is time to read the shard on."""
-        return self.rest is not None and self.moment(self.rest.unread) <= now
-
-    def due_since(self, now: datetime) -> datetime | None:
-        """Since when it is time to read the shard, on or again; None: it is not."""
-        on = [self.moment(self.rest.unread)] if self.rest else []
-        return next((moment for moment in [*on, *self.read_at[:1]] if moment <= now), None)
+    def reads_at(self) -> Sequence[datetime]:
+        """When to read the shard, soonest first."""
+        return [self.moment(self.rest.unread)] if self.rest else self.read_at
 
     def set_pause(self, seconds: float) -> None:
         self.pause = seconds
@@ -304,25 +298,21 @@ class Backlog:
         time to read it.
         """
         part = self._of[shard]
-        if not part.reads_on(now):
+        if part.rest is None or part.moment(part.rest.unread) > now:
             return None
         rest, part.rest = part.rest, None
         return rest
 
-    def has_rest(self, now: datetime) -> bool:
-        """Whether a shard is to be read on by now."""
-        return any(part.reads_on(now) for part in self._of)
-
     def expects(self, shard: int, now: datetime) -> bool:
         """Whether it is time to read the shard for a token that this worker can take."""
         part = self._of[shard]
-        unread = [part.rest.unread] if part.rest and part.reads_on(now) else part.unread
+        unread = [part.rest.unread] if part.rest else part.unread
         return any(each.claimable and part.moment(each) <= now for each in unread)
 
     def to_read(self, now: datetime) -> list[tuple[datetime, int]]:
         """The shards to read by now, and since when, most overdue first."""
-        due = ((part.due_since(now), number) for number, part in enumerate(self._of))
-        return sorted((since, number) for since, number in due if since is not None)
+        first = ((part.reads_at()[:1], number) for number, part in enumerate(self._of))
+        return sorted((at[0], number) for at, number in first if at and at[0] <= now)
 
     # ---- both
 
@@ -339,9 +329,8 @@ class Backlog:
         read.
         """
         ready = [moment for part in self._of for moment in part.next_ready(now)]
-        reads = [moment for part in self._of for moment in part.read_at]
-        reads += [part.moment(part.rest.unread) for part in self._of if part.rest]
-        return min([*ready, *(moment for moment in reads if moment > now)], default=None)
+        reads = [moment for part in self._of for moment in part.reads_at() if moment > now]
+        return min(ready + reads, default=None)
 
     # ---- contention
 
@@ -395,10 +384,8 @@ class Selection:
         """Those that are not ready yet, of which this worker is the first."""
         self._deferred: list[Candidate] = []
         """Those of which another worker is the first, and that are not ready, or not to be run."""
-        self.left: Token | None = None
+        self.rest: Token | None = None
         """The first ready token that is not kept."""
-        self.is_cut = False
-        """Whether no tokens are read after that one."""
         self.later: tuple[datetime, bool] | None = None
         """When the first token is ready that is not ready yet and was not read, and whether this
         worker can take it."""
@@ -419,9 +406,8 @@ class Selection:
         if candidate.takes_slot(self._to_fill) or len(self._ready) < self._most:
             self._ready[candidate.id] = candidate
             return True
-        self.left = self.left or candidate.token
-        self.is_cut = not self._to_fill.left
-        return not self.is_cut
+        self.rest = self.rest or candidate.token
+        return self._to_fill.left > 0
 
     def add_later(self, ready: datetime, candidate: Candidate | None) -> bool:
         """Adds a token that is not ready yet; None: this worker cannot take it."""

@@ -79,8 +79,8 @@ class WalkResult:
     more: bool = False
     """Whether there is work for the next slot that becomes free."""
     crowded: bool = False
-    """Whether slots stayed free although more may be there: other workers were faster, a claim was
-    not answered, or what was read was for other workers.
+    """Whether slots stayed free although more may be there: other workers were faster, or a claim
+    was not answered.
     """
     soonest: timedelta | None = None
     """How long until there is something to do, if that is within a cycle."""
@@ -204,7 +204,6 @@ class Walk:
         await self._in_shards(range(self.board.shards), self._read_and_take_over, result)
         await self._take_over_others(result)
         await self._claim_all(result)
-        result.crowded |= self._reads_on(result)
         await self._in_shards(self.missed.shards, self._pass_over_some, result)
         if result.answered:
             await self.paused.finish()
@@ -233,7 +232,6 @@ class Walk:
         if any(move is not Move.RUN for move in moves):
             return None
         await self._claim_all(result)
-        result.crowded |= self._reads_on(result)
         await self._in_shards(self.missed.shards, self._pass_over_some, result)
         self._raise_if_all_failed(result)
         until_walk = timedelta(seconds=self.backlog.lasts(clock))
@@ -417,8 +415,10 @@ class Walk:
         self.backlog.put(number, kept)
         for unread in again:
             self.backlog.expect(number, unread)
-        if selection.left is not None:
-            self._expect_left(number, selection.left, is_cut=selection.is_cut)
+        if selection.rest is not None:
+            ready = selection.rest.ready
+            key = next_key(ready, selection.rest.id)
+            self.backlog.expect_rest(number, Rest(key, self._contended(ready)))
         if selection.later is not None:
             ready, claimable = selection.later
             self._expect_contended(number, ready, claimable=claimable)
@@ -427,16 +427,6 @@ class Walk:
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Notes tokens that were not read and that other workers claim as well."""
         self.backlog.expect(number, self._contended(ready, claimable=claimable))
-
-    def _expect_left(self, number: int, first: Token, *, is_cut: bool) -> None:
-        """Notes ready tokens, of which this is the first, that were not kept; `is_cut`: that those
-        after it were not read. Else no slot is free for them, and the shard is read again.
-        """
-        if is_cut:
-            unread = self._contended(first.ready)
-            self.backlog.expect_rest(number, Rest(next_key(first.ready, first.id), unread))
-        else:
-            self._expect_contended(number, first.ready)
 
     def _contended(self, ready: datetime, *, claimable: bool = True) -> Unread:
         return Unread(ready, Turn(self.board.chance.fraction(), ready), claimable)
@@ -486,13 +476,6 @@ class Walk:
         return len(chosen) == self._slots.free().left and all(
             candidate.ready <= before for candidate in chosen
         )
-
-    def _reads_on(self, result: WalkResult) -> bool:
-        """Whether a shard is to be read on for slots that stayed free: what was read of it was for
-        other workers.
-        """
-        is_left = self.backlog.has_rest(result.now)
-        return is_left and len(self._chosen(result)) < self._slots.free().left
 
     async def _claim_all(self, result: WalkResult) -> None:
         """Claims the most overdue candidates, as many as the free slots take."""
