@@ -428,7 +428,7 @@ def test_what_has_ended_is_renewed_until_a_busy_store_has_written_it(shards: int
     async def story(place: Town) -> None:
         place.trouble.busy, place.trouble.chance = 0.3, SeededChance(2)
         stale, seen = 0, 0
-        for _ in range(round(20 * EVERY)):
+        for _ in range(round(30 * EVERY)):
             await place.turn(1)
             locks = [lock async for lock in place.board.locks()]
             seen += len(locks)
