@@ -4,8 +4,9 @@ A walk over the board costs a request for each shard, so it brings more tokens t
 slots, and those that become ready before the next walk. They are claimed when their time comes and
 a slot is free, without another walk. So a run of a worker that is alone costs two requests, its
 claim and its release, and an idle worker one request for each shard and cycle. Where a shard has
-tokens that were not read, that shard alone is read again when their time comes. Where it has more
-ready tokens than were read, it is read on from there: what comes before was read in this cycle.
+tokens that were not read, that shard alone is read again when their time comes. Where a reading
+ended at ready tokens because it had enough for the slots, it is read on from there, unless a token
+before that place is due sooner: one that is left to another worker, or was not answered for.
 
 A worker with a backlog promises as much as one that walks each time. There is a walk every cycle,
 whatever the backlog has. A token that moved meanwhile is a lost race, as always. A stale lock that
@@ -135,14 +136,8 @@ class Unread(NamedTuple):
     """They are read when it begins, and after its share of the shard's pause."""
     claimable: bool = True
     """Whether this worker can take one, unless another worker does."""
-
-
-class Rest(NamedTuple):
-    """The ready tokens of a shard that come after those that were read."""
-
-    key: str
-    """The key of the first of them."""
-    unread: Unread
+    key: str = ""
+    """That of the first of them, where none before it is meant: the shard is read from there on."""
 
 
 @dataclass(slots=True)
@@ -156,8 +151,6 @@ class _Shard:
     unread: list[Unread] = field(default_factory=list)
     read_at: list[datetime] = field(default_factory=list)
     """When to read the shard for what is unread, soonest first."""
-    rest: Rest | None = None
-    """Comes before what else is unread: to read on costs less than to read again."""
     raced: float = -math.inf
     """When another worker was last faster."""
     pause: float = 0.0
@@ -186,21 +179,17 @@ class _Shard:
         pause = timedelta(seconds=self.pause * unread.turn.share)
         return max(unread.ready + pause, unread.turn.begins)
 
-    def forget_unread(self) -> None:
-        self.unread, self.read_at, self.rest = [], [], None
-
-    def reads_at(self) -> Sequence[datetime]:
-        """When to read the shard, soonest first."""
-        return [self.moment(self.rest.unread)] if self.rest else self.read_at
+    def set_unread(self, unread: list[Unread]) -> None:
+        self.unread = unread
+        self.read_at = sorted(map(self.moment, unread))
 
     def set_pause(self, seconds: float) -> None:
         self.pause = seconds
-        self.read_at = sorted(map(self.moment, self.unread))
+        self.set_unread(self.unread)
 
     def waits_unread(self, now: datetime) -> bool:
         """Whether a token is ready that this worker can take and has not read."""
-        unread = [*self.unread, self.rest.unread] if self.rest else self.unread
-        return any(each.claimable and each.ready <= now for each in unread)
+        return any(unread.claimable and unread.ready <= now for unread in self.unread)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -227,7 +216,7 @@ class Backlog:
         self._walked = now
         for shard in self._of:
             shard.put([])
-            shard.forget_unread()
+            shard.set_unread([])
 
     def expire(self) -> None:
         """Requires a walk over the board before the next claim."""
@@ -287,32 +276,33 @@ class Backlog:
 
     def expect_none(self, shard: int) -> None:
         """Forgets what is unread: the shard is being read."""
-        self._of[shard].forget_unread()
+        self._of[shard].set_unread([])
 
-    def expect_rest(self, shard: int, rest: Rest) -> None:
-        """Notes where what was read of a shard ends, though more is ready."""
-        self._of[shard].rest = rest
-
-    def take_rest(self, shard: int, now: datetime) -> Rest | None:
-        """Takes out the rest of a shard, which is being read on; None: it has none, or it is not
-        time to read it.
+    def key_to_read_on(self, shard: int) -> str:
+        """The key from which the shard is to be read on; empty: what is to be read first begins
+        before it, or the shard was read to the end.
         """
         part = self._of[shard]
-        if part.rest is None or part.moment(part.rest.unread) > now:
-            return None
-        rest, part.rest = part.rest, None
-        return rest
+        first = min(part.unread, key=part.moment, default=None)
+        return first.key if first else ""
+
+    def forget_rest(self, shard: int) -> None:
+        """Forgets from where to read on."""
+        part = self._of[shard]
+        part.set_unread([unread for unread in part.unread if not unread.key])
 
     def expects(self, shard: int, now: datetime) -> bool:
         """Whether it is time to read the shard for a token that this worker can take."""
         part = self._of[shard]
-        unread = [part.rest.unread] if part.rest else part.unread
-        return any(each.claimable and part.moment(each) <= now for each in unread)
+        return any(unread.claimable and part.moment(unread) <= now for unread in part.unread)
 
     def to_read(self, now: datetime) -> list[tuple[datetime, int]]:
         """The shards to read by now, and since when, most overdue first."""
-        first = ((part.reads_at()[:1], number) for number, part in enumerate(self._of))
-        return sorted((at[0], number) for at, number in first if at and at[0] <= now)
+        return sorted(
+            (part.read_at[0], number)
+            for number, part in enumerate(self._of)
+            if part.read_at and part.read_at[0] <= now
+        )
 
     # ---- both
 
@@ -329,7 +319,7 @@ class Backlog:
         read.
         """
         ready = [moment for part in self._of for moment in part.next_ready(now)]
-        reads = [moment for part in self._of for moment in part.reads_at() if moment > now]
+        reads = [moment for part in self._of for moment in part.read_at if moment > now]
         return min(ready + reads, default=None)
 
     # ---- contention
@@ -386,6 +376,9 @@ class Selection:
         """Those of which another worker is the first, and that are not ready, or not to be run."""
         self.rest: Token | None = None
         """The first ready token that is not kept."""
+        self.reads_on = False
+        """Whether the shard is to be read on from there, as what comes before was read; else it is
+        read again."""
         self.later: tuple[datetime, bool] | None = None
         """When the first token is ready that is not ready yet and was not read, and whether this
         worker can take it."""
@@ -407,7 +400,8 @@ class Selection:
             self._ready[candidate.id] = candidate
             return True
         self.rest = self.rest or candidate.token
-        return self._to_fill.left > 0
+        self.reads_on = self._to_fill.left <= 0  # else it is of a type without a free slot
+        return not self.reads_on
 
     def add_later(self, ready: datetime, candidate: Candidate | None) -> bool:
         """Adds a token that is not ready yet; None: this worker cannot take it."""
@@ -439,7 +433,7 @@ class Selection:
         which another worker is the first is kept if it is this worker's turn, a slot is free for
         it, and none of this worker's own comes before: a batch is lost whole, so its own would be
         lost with one at which another is faster. Those that follow are read again a little later,
-        or once the slots are filled.
+        or once the slots are filled, but not before the rest if that is more urgent.
         """
         first, others, deferred = [], [], list(self._deferred)
         for candidate in self._ready.values():
@@ -459,9 +453,13 @@ class Selection:
             if candidate.turn is FIRST:
                 after_own |= takes
             elif not is_free or (takes and after_own):
-                latest = max((before.ready for before in kept), default=now)
-                after = now + HEAD_START if is_free else latest
-                again.append(_next_turn(order[place:], after=after))
+                left = order[place:]
+                due = min(map(_due, left))
+                latest = max((before.ready for before in kept), default=LONG_AGO)
+                after = now + HEAD_START if is_free else max(latest, min(due, now))
+                again.append(_next_turn(left, after=after))
+                if is_free and self.rest is not None and due <= self.rest.ready:
+                    self.reads_on = False
                 break
             kept.append(candidate)
         return [*kept, *self._later.values()], again
@@ -483,6 +481,11 @@ def _next_turn(some: Sequence[Candidate], after: datetime = LONG_AGO) -> Unread:
     turn = min((candidate.turn for candidate in some), key=lambda turn: turn.begins)
     ready = min(candidate.ready for candidate in some)
     return Unread(ready, Turn(turn.share, max(turn.begins, after)))
+
+
+def _due(candidate: Candidate) -> datetime:
+    """When it comes before tokens that are ready then, and of which this worker is the first."""
+    return candidate.ready if candidate.settings.priority > 0 else candidate.counts_from
 
 
 def _urgency(candidate: Candidate) -> tuple[int, datetime]:

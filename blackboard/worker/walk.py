@@ -35,7 +35,7 @@ from blackboard.protocol.keys import next_key, shard_of
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Backlog, Candidate, Rest, Selection, Unread, choose
+from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.claimer import Claimer
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.judge import Judge
@@ -79,8 +79,8 @@ class WalkResult:
     more: bool = False
     """Whether there is work for the next slot that becomes free."""
     crowded: bool = False
-    """Whether slots stayed free although more may be there: other workers were faster, or a claim
-    was not answered.
+    """Whether slots stayed free although more may be there: other workers were faster or come
+    first, or a claim was not answered.
     """
     soonest: timedelta | None = None
     """How long until there is something to do, if that is within a cycle."""
@@ -222,11 +222,14 @@ class Walk:
             return None
         now = await self.board.table.now()
         result = self._result = WalkResult(now=now, whole=False)
+        read = set[int]()
         for _ in range(2):  # a shard is read on, and then from its beginning if that is due, too
             for ready, number in self.backlog.to_read(now):
                 if self._fills_slots(result, before=ready):
                     break
-                await self._in_shards([number], self._read_again, result)
+                if number not in read:
+                    read |= set() if self.backlog.key_to_read_on(number) else {number}
+                    await self._in_shards([number], self._read_again, result)
         self._raise_if_all_failed(result)
         moves = (self.judge.decide(candidate, result.now) for candidate in self._chosen(result))
         if any(move is not Move.RUN for move in moves):
@@ -344,8 +347,8 @@ class Walk:
         """
         expected = self.backlog.expects(number, result.now)
         before = result.claims + len(self.stale_locks)
-        if rest := self.backlog.take_rest(number, result.now):
-            await self._read_on(number, rest, result)
+        if key := self.backlog.key_to_read_on(number):
+            await self._read_on(number, key, result)
         else:
             await self._read_and_take_over(number, result)
         took_none = result.claims + len(self.stale_locks) <= before
@@ -384,14 +387,15 @@ class Walk:
         result.locks |= {lock.nonce for lock in locks if lock.type in self.judge.handlers}
         return locks
 
-    async def _read_on(self, number: int, rest: Rest, result: WalkResult) -> None:
-        """Reads the tokens of a shard that come after those that were read, and puts them into the
-        backlog with the candidates that it has.
+    async def _read_on(self, number: int, key: str, result: WalkResult) -> None:
+        """Reads the tokens of a shard from a key on, as those before were read, and puts them into
+        the backlog with the candidates that it has.
         """
+        self.backlog.forget_rest(number)
         selection = self._selection()
         selection.keep(self.backlog.candidates(number), result.now)
         rows = self.board.read_shard(
-            number, first=rest.key, until=result.now + self.cycle, expected=selection.most
+            number, first=key, until=result.now + self.cycle, expected=selection.most
         )
         async for row in rows:
             if isinstance(row, Token) and not self._select(row, selection, result):
@@ -417,19 +421,19 @@ class Walk:
             self.backlog.expect(number, unread)
         if selection.rest is not None:
             ready = selection.rest.ready
-            key = next_key(ready, selection.rest.id)
-            self.backlog.expect_rest(number, Rest(key, self._contended(ready)))
+            key = next_key(ready, selection.rest.id) if selection.reads_on else ""
+            self._expect_contended(number, ready, key=key)
         if selection.later is not None:
             ready, claimable = selection.later
             self._expect_contended(number, ready, claimable=claimable)
         self.missed.put(number, selection.missed)
 
-    def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
+    def _expect_contended(
+        self, number: int, ready: datetime, *, claimable: bool = True, key: str = ""
+    ) -> None:
         """Notes tokens that were not read and that other workers claim as well."""
-        self.backlog.expect(number, self._contended(ready, claimable=claimable))
-
-    def _contended(self, ready: datetime, *, claimable: bool = True) -> Unread:
-        return Unread(ready, Turn(self.board.chance.fraction(), ready), claimable)
+        turn = Turn(self.board.chance.fraction(), ready)
+        self.backlog.expect(number, Unread(ready, turn, claimable, key))
 
     # ---- selecting a token
 
@@ -492,6 +496,16 @@ class Walk:
         if has_lost or result.refused:
             # Shards, or a part of them, may have been passed over for candidates that were lost.
             result.crowded |= bool(self.backlog.to_read(result.now))
+        result.crowded |= self._is_to_read_on(result)
+
+    def _is_to_read_on(self, result: WalkResult) -> bool:
+        """Whether a shard is to be read on for slots that stayed free: what was read is left to
+        other workers.
+        """
+        numbers = {number for _, number in self.backlog.to_read(result.now)} - self._tasks.late
+        return any(map(self.backlog.key_to_read_on, numbers)) and not self._fills_slots(
+            result, before=result.now
+        )
 
     def _in_whole_batches(self, numbers: Iterable[int]) -> Counter[int]:
         """How many tokens of each shard to claim now. Where slots are about to become free, tokens
@@ -511,6 +525,7 @@ class Walk:
         for number in {self._shard_of(candidate) for candidate in ready}:
             self.backlog.lost_race(number, self.board.clock.monotonic())
             self.backlog.put(number, [])
+            self.backlog.forget_rest(number)
             self._expect_contended(number, result.now)
 
     async def _claim(self, counts: Mapping[int, int], number: int, result: WalkResult) -> None:

@@ -20,7 +20,7 @@ from blackboard.board_worker import WorkerSettings
 from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, Source, handler, handlers_of
-from blackboard.model import ANNOUNCE_EVERY, Ended, Outcome, replace
+from blackboard.model import ANNOUNCE_EVERY, Ended, Outcome, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.board_table import BoardTable
@@ -31,6 +31,7 @@ from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Etag, Insert, Merge, Op, Row
 from blackboard.worker.membership import ANNOUNCE_SOON
+from blackboard.worker.peers import FIRST, Peers
 from blackboard.worker.wake import Wake
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import Scene, Test, disagreements, on_each_store
@@ -471,6 +472,18 @@ async def add_later(
 def ids_of_shard(board: BoardTable, number: int) -> list[str]:
     ids = (f"item-{n}" for n in range(100))
     return [one for one in ids if keys.shard_of(one, board.shards) == number]
+
+
+def ids_by_turn(peers: Peers, token: Token, count: int) -> tuple[list[str], list[str]]:
+    """So many ids of items of which another worker is the first to take such a token, and as many
+    of which the worker with these peers is.
+    """
+    theirs, own = list[str](), list[str]()
+    for number in range(8 * count + 50):
+        item_id = f"{token.type}-{number}"
+        is_first = peers.turn(replace(token, id=item_id)) is FIRST
+        (own if is_first else theirs).append(item_id)
+    return theirs[:count], own[:count]
 
 
 def minutes(count: float) -> timedelta:

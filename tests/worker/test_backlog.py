@@ -20,7 +20,6 @@ from blackboard.worker.backlog import (
     PREFERENCE,
     Backlog,
     Candidate,
-    Rest,
     Selection,
     Unread,
     choose,
@@ -123,21 +122,20 @@ def test_shards_with_more_are_read_again_most_overdue_first() -> None:
     assert [shard for _, shard in backlog.to_read(START + 20 * SECOND)] == [0]
 
 
-def test_a_shard_is_read_on_before_what_else_is_unread_in_it_is_read_again() -> None:
+def test_a_shard_is_read_on_unless_what_comes_before_is_due_sooner() -> None:
     backlog = walked()
-    backlog.expect(0, Unread(START))
-    backlog.expect_rest(0, Rest("next:c", Unread(START + 30 * SECOND)))
-    assert backlog.to_read(START + 29 * SECOND) == []
-    assert backlog.take_rest(0, START + 29 * SECOND) is None
-    assert backlog.next_at(START + 20 * SECOND) == START + 30 * SECOND
-    assert backlog.to_read(START + 30 * SECOND) == [(START + 30 * SECOND, 0)]
-    rest = backlog.take_rest(0, START + 30 * SECOND)
-    assert rest is not None
-    assert rest.key == "next:c"
-    assert backlog.to_read(START + 30 * SECOND) == [(START, 0)]
-    backlog.expect_rest(0, rest)
+    backlog.expect(0, Unread(START + 10 * SECOND))
+    backlog.expect(0, Unread(START, key="next:c"))
+    assert backlog.key_to_read_on(0) == "next:c"
+    backlog.expect(0, Unread(START - SECOND))
+    assert backlog.key_to_read_on(0) == ""
     backlog.expect_none(0)
-    assert backlog.to_read(START + 30 * SECOND) == []
+    backlog.expect(0, Unread(START, key="next:c"))
+    backlog.expect(0, Unread(START + 10 * SECOND))
+    assert backlog.next_at(START) == START + 10 * SECOND, "it is not behind the rest"
+    backlog.forget_rest(0)
+    assert backlog.to_read(START + 10 * SECOND) == [(START + 10 * SECOND, 0)]
+    assert backlog.key_to_read_on(0) == ""
 
 
 def test_another_walk_forgets_the_last() -> None:
@@ -289,8 +287,8 @@ def read(made: Selection, tokens: Iterable[Candidate]) -> int:
     return number
 
 
-def many(count: int, mark: str = "n", **about: Any) -> list[Candidate]:
-    return [token(f"{mark}{n}", after=0, **about) for n in range(count)]
+def many(count: int, mark: str = "n", *, after: int = 0, **about: Any) -> list[Candidate]:
+    return [token(f"{mark}{n}", after=after, **about) for n in range(count)]
 
 
 def limited(item_id: str, slots: int, **about: Any) -> Candidate:
@@ -334,9 +332,9 @@ def test_with_a_peer_twice_as_many_are_read_to_keep_as_many() -> None:
 def test_no_more_than_a_thousand_are_read_for_that() -> None:
     made = selection(slots=8, peers=50)
     assert MOST_READ - (8 + AHEAD) < read(made, many(5000, turn=second(begins=1))) <= MOST_READ + 1
-    kept, ((ready, turn, claimable),) = made.settle(NOW)
-    assert (kept, ready, turn, claimable) == ([], START, second(begins=1), True)
+    assert made.settle(NOW) == ([], [Unread(START, second(begins=1))])
     assert made.rest is not None, "there are more"
+    assert made.reads_on
 
 
 def test_as_many_are_read_as_were_claimed_in_the_cycle_before() -> None:
@@ -356,10 +354,14 @@ def test_without_a_free_slot_its_own_are_kept_for_those_that_become_free() -> No
     idle = selection(slots=2, running=2)
     assert read(idle, many(500)) == 1
     assert idle.settle(NOW) == ([], [])
-    none_of_its_own = selection(slots=2, running=2, peers=1, pace=3)
-    read(none_of_its_own, many(3, turn=second()))
-    kept, ((ready, turn, _),) = none_of_its_own.settle(NOW)
-    assert (kept, ready, turn.begins) == ([], START, NOW)
+    for now in (NOW, START + SECOND):
+        none_of_its_own = selection(slots=2, running=2, peers=1, pace=3)
+        read(none_of_its_own, many(3, turn=Turn(0.5, START)))
+        kept, (unread,) = none_of_its_own.settle(now)
+        assert (kept, unread.ready) == ([], START)
+        backlog = walked()
+        backlog.expect(0, unread)
+        assert backlog.to_read(now), "once a slot is free"
 
 
 def test_where_a_shard_is_read_on_what_the_backlog_has_stays_and_takes_its_slots() -> None:
@@ -413,7 +415,7 @@ def test_nothing_is_taken_before_the_turn_of_the_worker_begins() -> None:
 def test_those_passed_over_are_read_again_once_its_own_are_claimed() -> None:
     made = selection(slots=1, peers=1)
     read(made, [token("a", after=0, turn=second()), token("b", after=20), token("c", after=25)])
-    kept, ((_, turn, _),) = made.settle(NOW)
+    kept, ((_, turn, *_),) = made.settle(NOW)
     assert ids(kept) == "bc"
     assert turn.begins == NOW
     backlog = walked()
@@ -447,7 +449,18 @@ def test_old_ones_of_others_come_before_its_own_one_slot_after_the_other() -> No
     read(made, [token(one, after=0, turn=second()) for one in "ab"] + [token("o", after=600)])
     kept, again = made.settle(NOW)
     assert ids(kept) == "b"
-    assert again == [Unread(START, Turn(0.0, START))], "its own too"
+    assert again == [Unread(START, Turn(0.0, START + PREFERENCE / 2))], "its own too"
+
+
+def test_what_is_passed_over_is_read_again_before_the_rest_if_it_is_more_urgent() -> None:
+    for rest, reads_on in ((20, True), (40, False)):
+        made = selection(slots=2, peers=1)
+        passed_over = [token("o", after=0), token("t", after=0, turn=second())]
+        read(made, [*passed_over, *many(500, after=rest, turn=second())])
+        kept, again = made.settle(NOW)
+        assert ids(kept) == "o"
+        assert again == [Unread(START, Turn(0.5, NOW + HEAD_START))]
+        assert made.reads_on == reads_on
 
 
 def test_a_type_that_is_full_keeps_no_other_from_the_free_slots() -> None:
@@ -456,6 +469,8 @@ def test_a_type_that_is_full_keeps_no_other_from_the_free_slots() -> None:
         some = [limited(f"s{n}", 1, after=0, turn=turn) for n in range(300)]
         read(made, [*some, token("f", after=30, turn=second())])
         assert taken(made, 8, slow=1) == "f", turn
+        assert made.rest is not None
+        assert not made.reads_on, "all that is ready was read"
 
 
 def test_a_type_with_few_slots_keeps_no_other_from_being_read() -> None:

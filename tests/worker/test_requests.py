@@ -30,6 +30,7 @@ from tests.support.workers import (
     WorkerScene,
     Workplace,
     board_on,
+    ids_by_turn,
     until,
     with_workers,
 )
@@ -163,6 +164,31 @@ async def test_of_a_long_backlog_a_worker_reads_on_from_where_it_ended(
     worker.wake.beat()
     await until(lambda: worker.worker.releases.runs > 1400, "its own have run")
     assert times.total() <= 3000 * 1.02
+
+
+@with_workers
+async def test_a_worker_that_reads_on_first_takes_what_others_left_for_much_longer(
+    place: Workplace,
+) -> None:
+    """The worker that comes first is busy. All slots of this one were, too, when it walked."""
+    await place.add("davis")
+    token = await place.token("davis")
+    worker = await place.worker(slots=1, cycle=HOUR)
+    davis, peers = await worker.run("davis"), worker.worker.walk.peers
+    peers.note("other", ["feed"])
+    theirs, own = ids_by_turn(peers, token, 300)
+    for item_id in theirs[:20]:
+        await place.add(item_id)
+    for item_id in own:
+        place.later(seconds=1)
+        await place.add(item_id)
+    await settled()
+    peers.note("other", ["feed"])
+    await worker.walk()
+    worker.inline.at_once = True
+    davis.end()
+    await until(lambda: set(theirs[:20]) < set(worker.order), "they have run")
+    assert len(worker.order) < 150
 
 
 @with_workers

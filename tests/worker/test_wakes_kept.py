@@ -7,19 +7,23 @@ from typing import Any
 import pytest
 
 from blackboard.events import RunEnded, SlotSkipped
-from blackboard.model import Lock, Mark, Token
+from blackboard.model import Lock, Mark, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import override
 from blackboard.protocol.retention import Retention
 from blackboard.table import ANY, Delete, Insert, Merge
+from blackboard.worker import backlog
 from blackboard.worker.backlog import Unread
+from blackboard.worker.peers import HEAD_START
 from blackboard.worker.shard_tasks import SLOW
+from blackboard.worker.worker import CROWDED_PAUSE
 from tests.support.stores import OpenTable
 from tests.support.workers import (
     Workplace,
     add_later,
     beside_an_odd_lock,
+    ids_by_turn,
     ids_of_shard,
     until,
     with_workers,
@@ -41,6 +45,50 @@ def after_the_next_reading(
             await actions.pop()()
 
     monkeypatch.setattr(BoardTable, "read_shard", walk)
+
+
+@with_workers
+async def test_what_waits_for_its_turn_is_seen_beside_a_full_type(place: Workplace) -> None:
+    """The worker that comes first has no free slot, or is dead."""
+    for number in range(150):  # more than a walk keeps in mind
+        await place.add(f"rare-{number:02}", item_type="rare")
+    token = replace(await place.token("rare-00"), type="feed")
+    place.later(seconds=1)
+    worker = await place.worker(slots=8)
+    await worker.run("rare-00")
+    peers = worker.worker.walk.peers
+    peers.note("other", ["feed"])
+    (late,), _ = ids_by_turn(peers, token, 1)
+    await place.add(late)
+    worker.wake.wishes.clear()
+    await worker.walk()
+    assert worker.order == ["rare-00"]
+    assert min(worker.wake.wishes) == HEAD_START.total_seconds()
+    place.later(seconds=HEAD_START.total_seconds())
+    await worker.looks_again()
+    assert worker.order == ["rare-00", late]
+
+
+@with_workers
+async def test_a_worker_reads_on_behind_what_others_are_the_first_to_take(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "AHEAD", 3)
+    await place.add("davis")
+    token = await place.token("davis")
+    worker = await place.worker(slots=1, at_once=True)
+    peers = worker.worker.walk.peers
+    peers.note("other", ["feed"])
+    theirs, (last, *_) = ids_by_turn(peers, token, 2 * (1 + 3) + 1)
+    for item_id in [*theirs, last]:
+        await place.add(item_id)
+        place.later(seconds=0.001)
+    worker.wake.wishes.clear()
+    await worker.walk()
+    assert worker.order == ["davis"]
+    assert min(worker.wake.wishes) < CROWDED_PAUSE
+    await worker.looks_again()
+    assert worker.order == ["davis", last]
 
 
 @pytest.mark.parametrize("alone", [True, False])
