@@ -3,10 +3,10 @@ item its tombstone.
 
 The worker that releases a run prunes the history of its item, if the fence of the run is divisible
 by 16, or that of an attempt before it, which may have been abandoned and not released: no election
-is needed for that. An item that runs so often that its runs become too many
-before they become too old is pruned every 96 runs: the deleted rows then fit one batch of any
-store, and there may be nearly twice as many runs. An abandoned or cancelled run stays for an hour
-in any case: if it ends late, its worker finds the row of the run.
+is needed for that. An item that runs so often that its runs become too many before they become too
+old is pruned every 96 runs: the deleted rows then fit one batch of any store, and there may be
+nearly twice as many runs. An abandoned or cancelled run stays for an hour in any case: if it ends
+late, its worker finds the row of the run.
 
 What is deleted cannot be mended, and the store's clock may be years ahead for a while. So a worker
 deletes nothing for its age before it has watched that clock go on for an hour without a jump; until
