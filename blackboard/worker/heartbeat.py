@@ -196,7 +196,7 @@ class Heartbeat:
     def _renewed(self, held: Holding, renewed: Claim | None, progress: str) -> None:
         held.asking = False
         if renewed is None:
-            self._is_gone(held)
+            self._note_gone(held)
             return
         if renewed.sent > held.claim.sent:
             held.asked = None
@@ -231,11 +231,11 @@ class Heartbeat:
                 problem = f"the store will not take the checkpoint: {refused.reason}"
                 raise BlackboardError(problem) from None
             if saved is None:
-                self._is_gone(held)
+                self._note_gone(held)
                 raise LeaseLost(GONE)
             held.claim = replace(held.claim, item=saved.item, settings=saved.settings)
 
-    def _is_gone(self, held: Holding) -> None:
+    def _note_gone(self, held: Holding) -> None:
         """Notes that a lock is not this worker's any more."""
         if held.ended:  # it was released, or its release finds out whose lock it is
             held.lost = held.lost or GONE
