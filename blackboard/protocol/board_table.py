@@ -387,21 +387,23 @@ class BoardTable:
     ) -> AsyncIterator[Lock | Token | Mark]:
         """As `walk`, from the key `first` on; where the board is paused, the mark of the pause
         comes after the locks. Of many rows, those far beyond the number that is `expected` to be
-        read are fetched only once they are asked for.
+        read are fetched only once they are asked for; None: all may be fetched.
         """
-        last, limit = keys.next_until(until), expected and max(expected * 5 // 4, FEW_ROWS)
-        while first:
-            before, count, first = first, 0, ""
-            async for row in self.table.scan(self.shard(shard), before, last, limit):
-                count += 1
-                if count == limit:
-                    first, limit = just_after(row.key), None
+        last = keys.next_until(until)
+        limits = [max(expected * 5 // 4, FEW_ROWS)] if expected else []
+        for limit in (*limits, None):
+            count, begin = 0, first
+            async for row in self.table.scan(self.shard(shard), begin, last, limit):
+                count, first = count + 1, row.key
                 if row.key == keys.MAINTENANCE:
                     yield mark_in(row)
                     continue
                 record = self._lock_or_token(row)
                 if record is not None and keys.shard_of(record.id, self.shards) == shard:
                     yield record
+            if count != limit:
+                return  # that was the last row
+            first = just_after(first)
 
     def _lock_or_token(self, row: Row) -> Lock | Token | None:
         if row.key.startswith(keys.LOCK):

@@ -366,8 +366,8 @@ class Selection:
         self._most = min(pace * workers, MOST_FOR_A_CYCLE)
         if self._to_fill.left:
             self._most = max(self._most, self._to_fill.left + self._ahead)
-        self.most = max(self._most, self._ahead) + 1
-        """How many tokens are read at the most, as a rule."""
+        self.expected = max(self._most, self._ahead) + 1
+        """How many tokens are read at the most, unless many are of types without a free slot."""
         self._ready: dict[str, Candidate] = {}
         """By id: a token that moves meanwhile may be read twice."""
         self._later: dict[str, Candidate] = {}

@@ -222,14 +222,16 @@ class Walk:
             return None
         now = await self.board.table.now()
         result = self._result = WalkResult(now=now, whole=False)
-        read = set[int]()
+        read_whole = set[int]()
         for _ in range(2):  # a shard is read on, and then from its beginning if that is due, too
             for ready, number in self.backlog.to_read(now):
                 if self._fills_slots(result, before=ready):
                     break
-                if number not in read:
-                    read |= set() if self.backlog.key_to_read_on(number) else {number}
-                    await self._in_shards([number], self._read_again, result)
+                if number in read_whole:
+                    continue
+                if not self.backlog.key_to_read_on(number):
+                    read_whole.add(number)
+                await self._in_shards([number], self._read_again, result)
         self._raise_if_all_failed(result)
         moves = (self.judge.decide(candidate, result.now) for candidate in self._chosen(result))
         if any(move is not Move.RUN for move in moves):
@@ -342,8 +344,8 @@ class Walk:
             await self._take_over(lock, result, ours=before | self._own_nonces())
 
     async def _read_again(self, number: int, result: WalkResult) -> None:
-        """Reads a shard again, because a token that was not read before is ready by now. If it is
-        gone, another worker was faster.
+        """Reads a shard again, or on, because a token that was not read before is ready by now. If
+        it is gone, another worker was faster.
         """
         expected = self.backlog.expects(number, result.now)
         before = result.claims + len(self.stale_locks)
@@ -367,7 +369,7 @@ class Walk:
         selection = self._selection(pace=pace)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
-        until, expected = result.now + self.cycle, self._locks_read[number] + selection.most
+        until, expected = result.now + self.cycle, self._locks_read[number] + selection.expected
         async for row in self.board.read_shard(number, until=until, expected=expected):
             if is_first:  # the reply may have moved the store's time on
                 is_first, result.now = False, await self.board.table.now()
@@ -395,7 +397,7 @@ class Walk:
         selection = self._selection()
         selection.keep(self.backlog.candidates(number), result.now)
         rows = self.board.read_shard(
-            number, first=key, until=result.now + self.cycle, expected=selection.most
+            number, first=key, until=result.now + self.cycle, expected=selection.expected
         )
         async for row in rows:
             if isinstance(row, Token) and not self._select(row, selection, result):
