@@ -394,7 +394,7 @@ class Walk:
         the backlog with the candidates that it has.
         """
         self.backlog.forget_rest(number)
-        selection = self._selection()
+        selection, walked = self._selection(), self.backlog.walked
         selection.keep(self.backlog.candidates(number), result.now)
         rows = self.board.read_shard(
             number, first=key, until=result.now + self.cycle, expected=selection.expected
@@ -402,6 +402,9 @@ class Walk:
         async for row in rows:
             if isinstance(row, Token) and not self._select(row, selection, result):
                 break
+        if self.backlog.walked != walked:  # the walk has passed over this shard, which was late
+            selection.reads_on = False
+            self.backlog.expect(number, Unread(result.now))
         self._put_into_backlog(number, selection, result)
 
     def _selection(self, *, pace: int = 0) -> Selection:

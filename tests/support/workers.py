@@ -469,8 +469,8 @@ async def add_later(
     await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
 
 
-def ids_of_shard(board: BoardTable, number: int) -> list[str]:
-    ids = (f"item-{n}" for n in range(100))
+def ids_of_shard(board: BoardTable, number: int, *, among: int = 100) -> list[str]:
+    ids = (f"item-{n}" for n in range(among))
     return [one for one in ids if keys.shard_of(one, board.shards) == number]
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -23,6 +24,7 @@ from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import Contents, MemoryTable
+from blackboard.worker import backlog
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import disagreements
 from tests.support.clocks import START, ManualClock, SeededChance, TurnedWake
@@ -63,6 +65,7 @@ class SickTable(MemoryTable):
         super().__init__(clock, contents)
         self.clock, self.trouble = clock, trouble
         self.asked: list[tuple[float, str]] = []
+        self.locks_asked: list[tuple[float, str]] = []
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         await self._meets(partition, self.trouble.batch)
@@ -73,6 +76,8 @@ class SickTable(MemoryTable):
     async def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
+        if first == keys.LOCK:
+            self.locks_asked.append((self.clock.monotonic(), partition))
         await self._meets(partition, self.trouble.page)
         async for row in super().scan(partition, first, last, limit):
             yield row
@@ -415,6 +420,29 @@ def test_what_is_taken_and_freed_in_a_shard_that_is_late_is_reported_once(hangs:
         begun = [event for event in place.told if isinstance(event, RunStarted)]
         assert [lock.id for walk in walks for lock in walk.freed] == [dead]
         assert sum(walk.claims for walk in walks) == len(begun)
+
+    asyncio.run(tell(story))
+
+
+@pytest.mark.parametrize("hangs", [0.7, 1.6, 2.0])
+def test_the_locks_of_a_slow_shard_are_read_although_it_has_a_long_backlog(
+    hangs: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is late when walks begin, because it is being read on."""
+    monkeypatch.setattr(backlog, "AHEAD", 1)
+
+    async def story(place: Town) -> None:
+        for item_id in ids_of_shard(place.board, SICK, among=1600)[PER_SHARD:]:
+            await add(place.board, item_id=item_id, item_type="plain", spec=Spec(every="1h"))
+        put(place, Trouble(hangs=hangs), place.board.shard(SICK))
+        place.table.locks_asked.clear()
+        begun = place.clock.monotonic()
+        await place.turn(12 * CYCLE)
+        asked = [at for at, partition in place.table.locks_asked if place.trouble.is_of(partition)]
+        moments = [begun, *asked, place.clock.monotonic()]
+        assert max(later - sooner for sooner, later in pairwise(moments)) <= 2 * CYCLE + hangs
+        put(place, Trouble(), "")
+        await place.turn(EVERY)
 
     asyncio.run(tell(story))
 
