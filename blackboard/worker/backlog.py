@@ -292,6 +292,11 @@ class Backlog:
         part = self._of[shard]
         part.set_unread([unread for unread in part.unread if not unread.key])
 
+    def read_from_beginning(self, shard: int) -> None:
+        """Has a shard read from its beginning, and not on: there is more before that place."""
+        part = self._of[shard]
+        part.set_unread([unread._replace(key="") for unread in part.unread])
+
     def expects(self, shard: int, now: datetime) -> bool:
         """Whether it is time to read the shard for a token that this worker can take."""
         part = self._of[shard]

@@ -42,6 +42,10 @@ class MissedSlots:
         """The shards that have any."""
         return tuple(self._of)
 
+    def count(self, number: int) -> int:
+        """How many missed slots of a shard there are."""
+        return len(self._of.get(number, ()))
+
     def take_some(self, number: int) -> Sequence[Judged]:
         """Takes out the missed slots of a shard, and returns those to pass over now, not too many
         at a time. Of many, it begins with those of which this worker is the first, at a random

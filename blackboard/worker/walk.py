@@ -463,14 +463,17 @@ class Walk:
 
     async def _pass_over_some(self, number: int, result: WalkResult) -> None:
         """Skips or puts off some of the missed slots of a shard."""
-        has_passed = False
-        for slot in self.missed.take_some(number):
+        has_passed, count = False, self.missed.count(number)
+        slots = self.missed.take_some(number)
+        for slot in slots:
             result.missed += 1
             if await self.missed.pass_over(slot):
                 result.skipped += 1
                 has_passed = True
         if has_passed:  # for their next tokens, and the rest
             self._expect_contended(number, result.now, claimable=False)
+            if len(slots) < count:
+                self.backlog.read_from_beginning(number)
 
     # ---- claiming
 
@@ -530,7 +533,7 @@ class Walk:
         for number in {self._shard_of(candidate) for candidate in ready}:
             self.backlog.lost_race(number, self.board.clock.monotonic())
             self.backlog.put(number, [])
-            self.backlog.forget_rest(number)
+            self.backlog.read_from_beginning(number)
             self._expect_contended(number, result.now)
 
     async def _claim(self, counts: Mapping[int, int], number: int, result: WalkResult) -> None:

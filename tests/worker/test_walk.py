@@ -290,6 +290,22 @@ async def test_what_is_due_does_not_wait_for_missed_slots_to_be_passed_over(
 
 
 @with_workers
+async def test_of_many_missed_slots_more_are_passed_over_during_a_long_backlog(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shard is read from its beginning for them, and not on."""
+    monkeypatch.setattr(missed_slots, "PASSED_OVER", 5)
+    for number in range(30):
+        await place.add(f"hourly-{number}", cron="0 * * * *", missed="none", missed_after="5m")
+    place.later(minutes=20)
+    await place.fill(600)
+    place.later(seconds=1)
+    worker = await place.worker(slots=4, at_once=True, cycle=timedelta(hours=1))
+    await until(lambda: len(worker.order) >= 500, "most of the backlog has run")
+    assert len(worker.of(SlotSkipped)) == 30
+
+
+@with_workers
 async def test_of_many_missed_slots_a_worker_passes_over_those_first_that_it_is_to_take_first(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
