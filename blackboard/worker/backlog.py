@@ -12,17 +12,14 @@ A worker with a backlog promises as much as one that walks each time. There is a
 whatever the backlog has. A token that moved meanwhile is a lost race, as always. A stale lock that
 had to wait for a slot or a permit goes first: once it may have them there is a walk. Tokens that
 other workers release, and that people add or ask for, are not in the backlog: the next walk finds
-them. A walk reads as many tokens as the worker has claimed since the walk before, also where no
-slot is free at that moment: else a busy worker, whose slots are free for moments only, would read
-each shard once more after each walk.
+them. How far a shard is read is decided by a `Selection`.
 
 **Turns.** For each token one worker is the first to take it, and each other has its turn a moment
 later (`peers.py`). A token for which it is not this worker's turn yet is not in the backlog: it is
 read again at that turn, if it is still there. Where a worker has the choice, it takes the tokens of
-which it is the first; others before them only if they have waited for much longer. To find enough
-of its own for its slots, a worker with peers reads further. Tokens with a priority above the usual
-may be taken by any worker at once: the first worker may have no free slot, and meanwhile a free
-slot here would go to a less important run.
+which it is the first; others before them only if they have waited for much longer. Tokens with a
+priority above the usual may be taken by any worker at once: the first worker may have no free slot,
+and meanwhile a free slot here would go to a less important run.
 
 **Contention.** In a shard where another worker was faster, further tokens are read only after a
 part of a pause: the more workers come first, the larger the part. The pause is a fifth of a second
@@ -48,7 +45,7 @@ and 15.7 requests a run for a hundred workers): there are tokens enough for all.
 
 import math
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -60,7 +57,7 @@ from blackboard.model import LONG_AGO, Token
 from blackboard.protocol.permits import Limit
 from blackboard.rules.due import Move
 from blackboard.spec import RunSettings
-from blackboard.worker.peers import FIRST, HEAD_START, Turn
+from blackboard.worker.peers import FIRST, Turn
 from blackboard.worker.slots import FreeSlots
 
 FIRST_PAUSE = 0.2
@@ -72,17 +69,6 @@ LONGEST_PAUSE = 16.0
 """The longest pause, in cycles: so long that a shard is read by the walk of each cycle only."""
 ROUNDING = 0.001
 """Seconds of imprecision of a clock."""
-AHEAD = 48
-"""Tokens that are read beyond those that the free slots take, where slots are few: with their locks
-they are one page of any store."""
-FEW_SLOTS = 8
-AHEAD_OF_A_SLOT = 8
-"""Further tokens for each slot beyond `FEW_SLOTS`: they fill the larger pages that many slots need.
-"""
-MOST_READ = 1_000
-"""Tokens that a worker with peers reads at the most to find those of which it is the first."""
-MOST_FOR_A_CYCLE = 4_000
-"""Tokens that a worker reads of a shard at the most to have enough until the next walk."""
 PREFERENCE = timedelta(minutes=1)
 """How much longer a token must have been ready, at the most, to be taken before one of which this
 worker is the first."""
@@ -158,7 +144,7 @@ class _Shard:
 
     def put(self, candidates: Sequence[Candidate]) -> None:
         """Replaces the candidates. Those of one urgency stay in the order given."""
-        self.candidates = {each.id: each for each in sorted(candidates, key=_urgency)}
+        self.candidates = {each.id: each for each in sorted(candidates, key=urgency)}
         self.last_ready = max((candidate.ready for candidate in candidates), default=LONG_AGO)
 
     def ready(self, now: datetime) -> Collection[Candidate]:
@@ -347,130 +333,6 @@ class Backlog:
         part.set_pause(0.0 if now - part.raced >= self.cycle else FIRST_PAUSE)
 
 
-class Selection:
-    """Selects tokens of one shard while it is read, the most overdue first, and decides how far it
-    is read: until the free slots are filled, and some tokens more; and until there are as many as
-    the worker needs in a cycle, also where no slot is free now. With peers, as many times further
-    as there are workers: each takes a part of the tokens.
-    """
-
-    def __init__(
-        self, free: Callable[[int], FreeSlots], *, total: int, workers: int = 1, pace: int = 0
-    ) -> None:
-        """`free(n)` returns the free slots n times; `total` is the number of slots, free or not.
-        `workers` is the number of all workers, with this one; `pace` how many tokens of the shard
-        it claims in a cycle.
-        """
-        self.missed: list[Judged] = []
-        """Ready tokens that are not to be run now, some of the most overdue."""
-        self._slots = free(1)
-        self._ahead = AHEAD + AHEAD_OF_A_SLOT * max(total - FEW_SLOTS, 0)
-        times = max(min(workers, MOST_READ // (self._slots.left + self._ahead)), 1)
-        self._ahead *= times
-        self._to_fill = free(times)
-        """Counted down while tokens are read."""
-        self._most = min(pace * workers, MOST_FOR_A_CYCLE)
-        if self._to_fill.left:
-            self._most = max(self._most, self._to_fill.left + self._ahead)
-        self.expected = max(self._most, self._ahead) + 1
-        """How many tokens are read at the most, unless many are of types without a free slot."""
-        self._ready: dict[str, Candidate] = {}
-        """By id: a token that moves meanwhile may be read twice."""
-        self._later: dict[str, Candidate] = {}
-        """Those that are not ready yet, of which this worker is the first."""
-        self._deferred: list[Candidate] = []
-        """Those of which another worker is the first, and that are not ready, or not to be run."""
-        self.rest: Token | None = None
-        """The first ready token that is not kept."""
-        self.reads_on = False
-        """Whether the shard is to be read on from there, as what comes before was read; else it is
-        read again."""
-        self.later: tuple[datetime, bool] | None = None
-        """When the first token is ready that is not ready yet and was not read, and whether this
-        worker can take it."""
-
-    def keep(self, candidates: Iterable[Candidate], now: datetime) -> None:
-        """Keeps candidates of the backlog, where the shard is read on."""
-        for candidate in candidates:
-            if candidate.ready > now:
-                self._later[candidate.id] = candidate
-            else:
-                self._ready[candidate.id] = candidate
-                candidate.takes_slot(self._to_fill)
-
-    # ---- while the shard is read; each returns whether to read further
-
-    def add(self, candidate: Candidate) -> bool:
-        """Adds a token that is ready and is to be run, if there is room."""
-        if candidate.takes_slot(self._to_fill) or len(self._ready) < self._most:
-            self._ready[candidate.id] = candidate
-            return True
-        self.rest = self.rest or candidate.token
-        self.reads_on = self._to_fill.left <= 0  # else it is of a type without a free slot
-        return not self.reads_on
-
-    def add_later(self, ready: datetime, candidate: Candidate | None) -> bool:
-        """Adds a token that is not ready yet; None: this worker cannot take it."""
-        if self._ahead <= 0:
-            self.later = ready, candidate is not None
-            return False
-        self._ahead -= 1
-        if candidate is not None and candidate.turn is FIRST:
-            self._later[candidate.id] = candidate
-        elif candidate is not None:
-            self._deferred.append(candidate)
-        return True
-
-    def add_missed(self, missed: Judged) -> bool:
-        """Notes a ready token that is not to be run now."""
-        if len(self.missed) < MOST_READ:
-            self.missed.append(missed)
-        return True
-
-    def defer(self, candidate: Candidate) -> bool:
-        """Notes a ready token for which it is not this worker's turn yet."""
-        self._deferred.append(candidate)
-        return True
-
-    # ---- when it was read
-
-    def settle(self, now: datetime) -> tuple[list[Candidate], list[Unread]]:
-        """The candidates that are kept, in order, and the tokens to read again. A candidate of
-        which another worker is the first is kept if it is this worker's turn, a slot is free for
-        it, and none of this worker's own comes before: a batch is lost whole, so its own would be
-        lost with one at which another is faster. Those that follow are read again a little later,
-        or once the slots are filled, but not before the rest if that is more urgent.
-        """
-        first, others, deferred = [], [], list(self._deferred)
-        for candidate in self._ready.values():
-            if candidate.turn is FIRST:
-                first.append(candidate)
-            elif candidate.turn.begins <= now:
-                others.append(candidate)
-            else:
-                deferred.append(candidate)
-        # The last of the others first: the workers that come first begin at the other end.
-        order = sorted([*first, *reversed(others)], key=_urgency)
-        kept, after_own = list[Candidate](), False
-        again = [_next_turn(deferred)] if deferred else []
-        for place, candidate in enumerate(order):
-            is_free = self._slots.left > 0
-            takes = candidate.takes_slot(self._slots)
-            if candidate.turn is FIRST:
-                after_own |= takes
-            elif not is_free or (takes and after_own):
-                left = order[place:]
-                due = min(map(_due, left))
-                latest = max((before.ready for before in kept), default=LONG_AGO)
-                after = now + HEAD_START if is_free else max(latest, min(due, now))
-                again.append(_next_turn(left, after=after))
-                if is_free and self.rest is not None and due <= self.rest.ready:
-                    self.reads_on = False
-                break
-            kept.append(candidate)
-        return [*kept, *self._later.values()], again
-
-
 def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]:
     """As many of the candidates, in their order, as the free slots take."""
     chosen: list[Candidate] = []
@@ -482,19 +344,7 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
     return chosen
 
 
-def _next_turn(some: Sequence[Candidate], after: datetime = LONG_AGO) -> Unread:
-    """The first turn of this worker at one of some tokens, but not before `after`."""
-    turn = min((candidate.turn for candidate in some), key=lambda turn: turn.begins)
-    ready = min(candidate.ready for candidate in some)
-    return Unread(ready, Turn(turn.share, max(turn.begins, after)))
-
-
-def _due(candidate: Candidate) -> datetime:
-    """When it comes before tokens that are ready then, and of which this worker is the first."""
-    return candidate.ready if candidate.settings.priority > 0 else candidate.counts_from
-
-
-def _urgency(candidate: Candidate) -> tuple[int, datetime]:
+def urgency(candidate: Candidate) -> tuple[int, datetime]:
     return -candidate.settings.priority, candidate.counts_from
 
 

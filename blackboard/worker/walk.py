@@ -35,7 +35,7 @@ from blackboard.protocol.keys import next_key, shard_of
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
+from blackboard.worker.backlog import Backlog, Candidate, Unread, choose
 from blackboard.worker.claimer import Claimer
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.judge import Judge
@@ -44,6 +44,7 @@ from blackboard.worker.paused_shards import PausedShards
 from blackboard.worker.peers import Peers, Turn
 from blackboard.worker.permits import Permits
 from blackboard.worker.running import Runs
+from blackboard.worker.selection import Selection
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.slots import Slots
 from blackboard.worker.stale_locks import LockFate, StaleLocks
@@ -222,16 +223,7 @@ class Walk:
             return None
         now = await self.board.table.now()
         result = self._result = WalkResult(now=now, whole=False)
-        read_whole = set[int]()
-        for _ in range(2):  # a shard is read on, and then from its beginning if that is due, too
-            for ready, number in self.backlog.to_read(now):
-                if self._fills_slots(result, before=ready):
-                    break
-                if number in read_whole:
-                    continue
-                if not self.backlog.key_to_read_on(number):
-                    read_whole.add(number)
-                await self._in_shards([number], self._read_again, result)
+        await self._read_more(result)
         self._raise_if_all_failed(result)
         moves = (self.judge.decide(candidate, result.now) for candidate in self._chosen(result))
         if any(move is not Move.RUN for move in moves):
@@ -342,6 +334,21 @@ class Walk:
                 self.heartbeat.ask(held)
         for lock in locks:
             await self._take_over(lock, result, ours=before | self._own_nonces())
+
+    async def _read_more(self, result: WalkResult) -> None:
+        """Reads the shards that have more, most overdue first, until the free slots are filled. A
+        shard is read on, and then from its beginning too if that is due.
+        """
+        read_whole = set[int]()
+        for _ in range(2):
+            for ready, number in self.backlog.to_read(result.now):
+                if self._fills_slots(result, before=ready):
+                    break
+                if number in read_whole:
+                    continue
+                if not self.backlog.key_to_read_on(number):
+                    read_whole.add(number)
+                await self._in_shards([number], self._read_again, result)
 
     async def _read_again(self, number: int, result: WalkResult) -> None:
         """Reads a shard again, or on, because a token that was not read before is ready by now. If

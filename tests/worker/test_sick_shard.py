@@ -24,7 +24,7 @@ from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker import backlog
+from blackboard.worker import selection
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import disagreements
 from tests.support.clocks import START, ManualClock, SeededChance, TurnedWake
@@ -429,7 +429,7 @@ def test_the_locks_of_a_slow_shard_are_read_although_it_has_a_long_backlog(
     hangs: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is late when walks begin, because it is being read on."""
-    monkeypatch.setattr(backlog, "AHEAD", 1)
+    monkeypatch.setattr(selection, "AHEAD", 1)
 
     async def story(place: Town) -> None:
         for item_id in ids_of_shard(place.board, SICK, among=1600)[PER_SHARD:]:

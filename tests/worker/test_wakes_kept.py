@@ -13,7 +13,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import override
 from blackboard.protocol.retention import Retention
 from blackboard.table import ANY, Delete, Insert, Merge
-from blackboard.worker import backlog
+from blackboard.worker import selection
 from blackboard.worker.backlog import Unread
 from blackboard.worker.peers import HEAD_START
 from blackboard.worker.shard_tasks import SLOW
@@ -73,7 +73,7 @@ async def test_what_waits_for_its_turn_is_seen_beside_a_full_type(place: Workpla
 async def test_a_worker_reads_on_behind_what_others_are_the_first_to_take(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backlog, "AHEAD", 3)
+    monkeypatch.setattr(selection, "AHEAD", 3)
     await place.add("davis")
     token = await place.token("davis")
     worker = await place.worker(slots=1, at_once=True)

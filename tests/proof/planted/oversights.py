@@ -23,10 +23,11 @@ from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Merge, Op, Replace, Row
 from blackboard.worker import claimer, running
-from blackboard.worker.backlog import Candidate, Selection
+from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
 from blackboard.worker.judge import Judge
+from blackboard.worker.selection import Selection
 from blackboard.worker.slots import Slots
 from blackboard.worker.stale_locks import StaleLocks
 from blackboard.worker.worker import Worker
