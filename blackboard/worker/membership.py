@@ -22,11 +22,10 @@ from blackboard.rules.breaker import REFUSED
 from blackboard.table import Busy, TableError, Unavailable, units
 from blackboard.worker.peers import Peers
 
-ANNOUNCE_SOON = 1.5, 5.0
-"""Seconds from the first announcement to the second, and from that to the third: workers that start
-together meet."""
+ANNOUNCE_SOON = 0.5, 1.5, 5.0
+"""Seconds from each of the first announcements to the next: workers that start together meet."""
 MEETS_EVERY = 5
-"""The number of announcements from one reading of all rows to the next. Each of the first three is
+"""The number of announcements from one reading of all rows to the next. Each of the first ones is
 followed by a reading."""
 SHUTDOWN_TIMEOUT = 3.0
 """Seconds that a worker which ends waits for its permits to be deleted, and as many for its row."""

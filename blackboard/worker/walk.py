@@ -162,6 +162,8 @@ class Walk:
     _locks_read: Counter[int] = field(default_factory=Counter)
     """How many locks each shard had when it was last read."""
     _unreported: Unreported = field(default_factory=Unreported)
+    _workers: int = 1
+    """How many workers there were, as far as this one knew, when the latest walk began."""
     _claims: int = 0
     """Items claimed since the last walk over the board began."""
     _claims_before: int = 0
@@ -200,6 +202,7 @@ class Walk:
         self.judge.begin(takes_turns=self.takes_turns)
         self.permits.begin()
         self.stale_locks.begin()
+        self._workers = self._count_workers()
         self._claims, self._claims_before = 0, self._claims
         result = self._result = WalkResult(now=begun, whole=True)
         await self._in_shards(range(self.board.shards), self._read_and_take_over, result)
@@ -216,10 +219,13 @@ class Walk:
     async def go_on(self) -> WalkResult | None:
         """Claims ready tokens of the backlog, and reads the shards that have more, until the free
         slots are filled. None: a walk over the board is needed instead, because a cycle is over, a
-        stale lock can be overridden, or the slot of a token is missed by now.
+        stale lock can be overridden, the slot of a token is missed by now, or workers have joined,
+        as many as there were or more: they come first to most of what was read.
         """
         clock = self.board.clock.monotonic()
-        if not self.backlog.lasts(clock) or self.stale_locks.may_take(but=self._tasks.late):
+        have_joined = self._count_workers() >= 2 * self._workers
+        is_over = have_joined or not self.backlog.lasts(clock)
+        if is_over or self.stale_locks.may_take(but=self._tasks.late):
             return None
         now = await self.board.table.now()
         result = self._result = WalkResult(now=now, whole=False)
@@ -415,10 +421,14 @@ class Walk:
         self._put_into_backlog(number, selection, result)
 
     def _selection(self, *, pace: int = 0) -> Selection:
-        workers = self.peers.most + 1 if self.takes_turns else 1
+        workers = self._count_workers()
         return Selection(
             self.claimer.free_slots, total=self._slots.total, workers=workers, pace=pace
         )
+
+    def _count_workers(self) -> int:
+        """How many workers take turns, with this one, as far as it knows."""
+        return self.peers.most + 1 if self.takes_turns else 1
 
     def _note_peer(self, lock: Lock, now: datetime) -> None:
         if lock.age < min(lock.stale_after, LOST_AFTER):

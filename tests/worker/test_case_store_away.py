@@ -69,10 +69,11 @@ async def test_so02_workers_that_lost_their_store_for_hours_recover_each_item_on
     """Be it its holder, or who finds its lock stale. They knock once a second at the most, each,
     and come back one after the other.
     """
-    count = 5
+    count = 8
     for n in range(count):
         await fleet.add(f"long-{n}", every="12h", stale_after="1m", timeout="12h")
     workers = [await fleet.hire(f"worker-{n}", slots=2, lasts=6 * HOUR) for n in range(count)]
+    await fleet.turn(10, step=0.5)
     began = sum(len(one.order) for one in workers)
     assert began == count
     gone = fleet.clock.monotonic()

@@ -15,7 +15,7 @@ from blackboard.protocol.retention import Retention
 from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.worker import selection
 from blackboard.worker.backlog import Unread
-from blackboard.worker.peers import HEAD_START
+from blackboard.worker.peers import HEAD_START, Peers
 from blackboard.worker.shard_tasks import SLOW
 from blackboard.worker.worker import CROWDED_PAUSE
 from tests.support.stores import OpenTable
@@ -89,6 +89,33 @@ async def test_a_worker_reads_on_behind_what_others_are_the_first_to_take(
     assert min(worker.wake.wishes) < CROWDED_PAUSE
     await worker.looks_again()
     assert worker.order == ["davis", last]
+
+
+@with_workers
+async def test_a_worker_that_is_joined_by_as_many_leaves_them_what_it_has_read(
+    place: Workplace,
+) -> None:
+    await place.add("davis")
+    token = await place.token("davis")
+    worker = await place.worker(slots=1, at_once=True)
+    peers = worker.worker.walk.peers
+    before = Peers("me", ["feed"])
+    before.note("other", ["feed"])
+    theirs, own = ids_by_turn(before, token, 4)
+    for item_id in [*theirs, *own]:
+        await place.add(item_id)
+        place.later(seconds=0.001)
+    assert not peers.most
+    await worker.walk()
+    assert worker.order == ["davis", theirs[0]]
+    peers.note("other", ["feed"])
+    for _ in own:
+        await worker.looks_again()
+    assert worker.order == ["davis", theirs[0], *own]
+    readings = place.table.requests.pages
+    peers.note("third", ["feed"])
+    await worker.looks_again()
+    assert place.table.requests.pages == readings, "one more changes little"
 
 
 @pytest.mark.parametrize("alone", [True, False])
