@@ -47,6 +47,7 @@ from blackboard.handlers.params import written
 from blackboard.handlers.registry import importing, load, registry_of
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Via
+from blackboard.patterns import state_in
 from blackboard.phrases import some
 from blackboard.protocol import actions, additions, edits, members
 from blackboard.protocol.actions import changed_fields, param_names, record_action
@@ -66,7 +67,7 @@ from blackboard.records import (
     run_record,
     worker_record,
 )
-from blackboard.rules.status import STATES, status_of
+from blackboard.rules.status import status_of
 from blackboard.rules.upcoming import upcoming
 from blackboard.settings import Settings
 from blackboard.spec import RunOptions, Spec, check_count, check_params, encode_spec, plain
@@ -321,12 +322,12 @@ class Board:
     ) -> AsyncGenerator[BoardItem]:
         """Items in the order of their ids: those that a pattern means, of a type, in a state:
         active, paused, done, running, overdue, failed, stale or waiting. A pattern is what commands
-        take: an id, a glob of ids, `tag:NAME`, `owner:NAME` or `type:NAME`. Items are read when the
-        first is asked for.
+        take: an id, a glob of ids, `tag:NAME`, `owner:NAME`, `type:NAME` or `state:NAME`. Items are
+        read when the first is asked for.
         """
         inputs.check_id(pattern)
-        if state is not None and state not in STATES:
-            raise BadInput("state", f"there is no state {state!r}", f"one of {', '.join(STATES)}")
+        for name in filter(None, (state, state_in(pattern))):
+            inputs.check_state(name)
         try:
             meant = await select(self._table, [pattern])
         except BadInput:  # it means no item

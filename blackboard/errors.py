@@ -74,6 +74,15 @@ class AlreadyThere(BadInput):
         super().__init__("id", f"{item_id!r} is on this board already", remedy)
 
 
+class NoneInState(BadInput):
+    """No item is in the state by which items were chosen: nothing is to be done."""
+
+    exit_code = 1
+
+    def __init__(self, state: str) -> None:
+        super().__init__("state", f"no item is {state}")
+
+
 class StillRuns(BlackboardError):
     """An item cannot get another type or checkpoint while it runs: its run is of the type, and
     saves checkpoints of its own.

@@ -22,9 +22,10 @@ from unicodedata import is_normalized, normalize
 import msgspec
 
 from blackboard.errors import BadInput, NoTimeLeft
-from blackboard.patterns import is_label
+from blackboard.patterns import is_label, state_in
 from blackboard.phrases import stamp
 from blackboard.rules.next_run import MILLISECOND, is_in_time, slot_of
+from blackboard.rules.status import STATES
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due, opens
 from blackboard.schedule.times import parse_moment
 from blackboard.spec import (
@@ -65,9 +66,16 @@ def check_new_id(text: str) -> str:
     if not is_normalized("NFC", text):
         problem = f"{text!r} looks like another id: its characters are not in Unicode's form NFC"
         raise BadInput("id", problem, f"{normalize('NFC', text)!a} is")
-    if "*" in text or is_label(text):
+    if "*" in text or is_label(text) or state_in(text):
         problem = f"{text!r} would mean other items in commands"
-        raise BadInput("id", problem, "leave out *, or tag:, owner:, type: before it")
+        raise BadInput("id", problem, "leave out *, or tag:, owner:, type:, state: before it")
+    return text
+
+
+def check_state(text: str) -> str:
+    """Refuses what is none of the states of an item."""
+    if text not in STATES:
+        raise BadInput("state", f"there is no state {text!r}", f"one of {', '.join(STATES)}")
     return text
 
 

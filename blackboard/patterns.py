@@ -1,7 +1,7 @@
 """Patterns that items are chosen by: an id, a glob of ids, `tag:NAME`, `owner:NAME`, `type:NAME`.
 
 A name may be a glob as well; one that looks like a glob means itself, too. In commands, the id of
-an item means this item alone.
+an item means this item alone, and `state:NAME` the items that are in a state now.
 """
 
 import re
@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from blackboard.spec import Labels
 
 _LABEL = re.compile(r"(tag|owner|type):(.+)")
+STATE = "state:"
 
 
 def is_label(pattern: str) -> bool:
@@ -23,9 +24,15 @@ def names_label(pattern: str) -> bool:
     return is_label(pattern) and not pattern.startswith("type:")
 
 
+def state_in(pattern: str) -> str:
+    """The state that a pattern is about; "" where it is about none."""
+    return pattern.removeprefix(STATE) if pattern.startswith(STATE) else ""
+
+
 def is_glob(pattern: str) -> bool:
     """Whether a pattern may mean other items than the one of that id."""
-    return is_label(pattern) or any(character in pattern for character in "*?[")
+    has_wildcards = any(character in pattern for character in "*?[")
+    return has_wildcards or is_label(pattern) or bool(state_in(pattern))
 
 
 def beginning_of(pattern: str) -> str:

@@ -14,10 +14,11 @@ from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
 from blackboard.display.queries import first_items
 from blackboard.handlers.registry import shipped
-from blackboard.patterns import is_label, named, names_label
+from blackboard.patterns import STATE, is_label, named, names_label
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import group_names
 from blackboard.protocol.leaders import open_elections
+from blackboard.rules.status import STATES
 
 MOST = 100
 """The most ids that are offered."""
@@ -40,6 +41,8 @@ def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionIte
                 return [*_like(shipped(), start), files]
             case "zones":
                 return _like(available_timezones(), start)
+            case "ids" if start.startswith(STATE):
+                return _like(map(STATE.__add__, STATES), start)
             case _:
                 session = Session.start(_chosen(ctx))
                 if subject in {"owner", "tag"} or names_label(f"{start}*"):

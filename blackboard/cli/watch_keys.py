@@ -18,9 +18,10 @@ from blackboard.display.escaping import shown
 from blackboard.display.layout import Line
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.errors import BadInput
+from blackboard.inputs import check_state
 from blackboard.model import replace
 from blackboard.patterns import is_glob
-from blackboard.rules.status import STATES, ItemStatus
+from blackboard.rules.status import ItemStatus
 
 STATE_FILTERS = ("running", "failed", "overdue", "stale", "paused", "waiting", "done")
 """The filters that `f` goes through, after "all"."""
@@ -125,11 +126,7 @@ def filter_of(text: str) -> ItemQuery:
     for word in text.split():
         kind, colon, name = word.partition(":")
         if colon and kind == "state":
-            if name not in STATES:
-                raise BadInput(
-                    "state", f"there is no state {shown(name)!r}", f"one of {', '.join(STATES)}"
-                )
-            states.append(name)
+            states.append(check_state(name))
         elif colon and kind == "type" and name and not is_glob(name):
             types.append(name)
         else:

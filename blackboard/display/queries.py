@@ -2,8 +2,9 @@
 
 Items are named by ids and globs, several of each. An argument that is the id of an item means that
 item, even if it looks like a glob. Otherwise `*`, `?` and `[a-z]` make a glob, which must match at
-least one item; `tag:NAME`, `owner:NAME` and `type:NAME` mean the items that have it. With `exact`
-every argument is an id. The newest runs of items are found without reading the whole history.
+least one item; `tag:NAME`, `owner:NAME` and `type:NAME` mean the items that have it, `state:NAME`
+those in a state. With `exact` every argument is an id. The newest runs of items are found without
+reading the whole history.
 """
 
 import asyncio
@@ -20,10 +21,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput, BadRow, Missing
-from blackboard.inputs import check_id
+from blackboard.errors import BadInput, BadRow, Missing, NoneInState
+from blackboard.inputs import check_id, check_state
 from blackboard.model import LONG_AGO, Item, Lock, Mark, Outcome, Run, State, Statistics, Token
-from blackboard.patterns import beginning_of, is_glob, is_label, matches
+from blackboard.patterns import beginning_of, is_glob, is_label, matches, state_in
 from blackboard.protocol import keys
 from blackboard.protocol.board_pause import paused_by
 from blackboard.protocol.board_table import BoardTable
@@ -49,38 +50,64 @@ async def select(
     """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
     of the board; with `removed` also those that were removed; with `damaged` a stand-in for each
     that is named and whose row cannot be read. Raises BadInput when one of the patterns means
-    nothing, BadRow for one that is damaged.
+    nothing, NoneInState when no item is in a state, BadRow for one that is damaged.
     """
     chosen: dict[str, Item] = {}
     read: dict[str, list[Item]] = {}
     for pattern in patterns:
-        try:
-            item = await board.item(check_id(pattern))
-        except BadRow:
-            if not damaged:
-                raise
-            item = await board.stand_in(pattern)
-        if item is not None and item.state is State.REMOVED and not removed:
-            item = None
+        item = await _item_named(board, pattern, removed=removed, damaged=damaged)
         if item is not None:
-            chosen.setdefault(pattern, item)
-            continue
-        if exact or not is_glob(pattern):
+            meant = [item]
+        elif exact or not is_glob(pattern):
             raise Missing(pattern)
-        beginning = beginning_of(pattern)
-        if beginning not in read:
-            items = board.items(removed=removed, beginning=beginning)
-            read[beginning] = [item async for item in items]
-        matched = [
-            item
-            for item in read[beginning]
-            if matches(pattern, item_id=item.id, item_type=item.type, labels=board.labels(item))
-        ]
-        if not matched:
-            raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
-        for item in matched:
+        elif state := state_in(pattern):
+            meant = await _items_in(board, check_state(state))
+        else:
+            meant = await _items_like(board, pattern, read, removed=removed)
+        for item in meant:
             chosen.setdefault(item.id, item)
     return list(chosen.values())
+
+
+async def _item_named(
+    board: BoardTable, item_id: str, *, removed: bool, damaged: bool
+) -> Item | None:
+    try:
+        item = await board.item(check_id(item_id))
+    except BadRow:
+        if not damaged:
+            raise
+        return await board.stand_in(item_id)
+    is_removed = item is not None and item.state is State.REMOVED
+    return None if is_removed and not removed else item
+
+
+async def _items_like(
+    board: BoardTable, pattern: str, read: dict[str, list[Item]], *, removed: bool
+) -> list[Item]:
+    """The items that a glob or a label means; `read` are those that were read, by the beginning of
+    their ids.
+    """
+    beginning = beginning_of(pattern)
+    if beginning not in read:
+        items = board.items(removed=removed, beginning=beginning)
+        read[beginning] = [item async for item in items]
+    matched = [
+        item
+        for item in read[beginning]
+        if matches(pattern, item_id=item.id, item_type=item.type, labels=board.labels(item))
+    ]
+    if not matched:
+        raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
+    return matched
+
+
+async def _items_in(board: BoardTable, state: str) -> list[Item]:
+    status = await read_status(board)
+    items = [one.item for one in status.statuses if one.has(state)]
+    if not items:
+        raise NoneInState(state)
+    return items
 
 
 async def read_selected(

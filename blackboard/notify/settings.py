@@ -12,6 +12,7 @@ import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.handlers.context import variables
+from blackboard.patterns import state_in
 from blackboard.schedule.times import parse_duration
 
 NEVER = "never"
@@ -96,6 +97,9 @@ def check_route(route: RouteTable) -> None:
     _check_ways(route)
     if not all(route.match) or not route.match:
         raise BadInput("match", "it matches nothing", 'such as ["type:report", "tag:billing"]')
+    if of_state := [pattern for pattern in route.match if state_in(pattern)]:
+        problem = f"{of_state[0]!r} is no pattern of items: their state changes"
+        raise BadInput("match", problem, "ids, globs, tag:, owner: or type:")
 
 
 def _check_ways(table: NotifyTable | RouteTable) -> None:

@@ -77,6 +77,7 @@ NEW = {
     "an id like an option": (["-dash", "--type", "hello"], "No such option '-d'", "after --"),
     "an id that is a glob": (["*", "--type", "hello"], "id: '*' would mean other", "leave out *"),
     "an id that is a label": (["tag:eu", "--type", "hello"], "id: 'tag:eu' would", "tag:"),
+    "an id that is a state": (["state:a", "--type", "hello"], "id: 'state:a' would", "state:"),
     "an id that is taken": (["davis", "--type", "hello"], "id: 'davis' is on this", "edit"),
     "a type that is no word": (["x", "--type", "a,b"], "type: ", "a short word"),
     "a first time that is none": (["x", "--type", "hello", "--first", "soon"], "first: ", "2026-"),

@@ -107,6 +107,7 @@ def test_labels_complete(blackboard: CommandLine) -> None:
     assert completed("show", "tag:no") == ["tag:north", "tag:nova"]
     assert completed("pause", "owner:") == ["owner:ann", "owner:coast"]
     assert completed("rm", "type:f") == ["type:feed"]
+    assert completed("run", "state:f") == ["state:failed"]
     assert completed("edit", "davis", "--owner", "c") == ["coast"]
     assert completed("add", "keene", "--type", "feed", "--tags", "north,no") == [
         "north,north",

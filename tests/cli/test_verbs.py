@@ -354,6 +354,28 @@ def test_labels_choose_items(towns: CommandLine) -> None:
     assert "is not a tag" in towns("edit", "davis", "--tags", "-a", code=2).err
 
 
+def test_a_state_chooses_items(towns: CommandLine) -> None:
+    towns("add", "keene", "--type", "calendars", "--every", "8h")
+    for name in ("davis", "dayton"):
+        towns.finish(towns.start(name), Outcome.FAILED, error="no host")
+    towns.start("keene")
+    assert towns("run", "state:failed").out == "davis is due now\ndayton is due now\n"
+    assert towns("pause", "state:running", "davis").out == (
+        "keene is paused; the run under way may finish\ndavis is paused\n"
+    )
+    assert towns("resume", "state:paused", "--json").json[0]["id"] == "davis"
+    shown = [one["id"] for one in towns("show", "state:failed", "--json").json]
+    assert shown == ["davis", "dayton"]
+    assert [one["id"] for one in towns("log", "state:running", "--json").json] == []
+
+
+def test_a_state_that_no_item_is_in_is_no_bad_input(towns: CommandLine) -> None:
+    assert towns("run", "state:failed", code=1).err == "blackboard: state: no item is failed\n"
+    assert "no item 'state:failed'" in towns("run", "state:failed", "--exact", code=2).err
+    refused = towns("rm", "state:odd", code=2).err
+    assert "state: there is no state 'odd' (one of active, " in refused
+
+
 def test_an_item_is_renamed(towns: CommandLine) -> None:
     towns.finish(towns.start("davis"))
     assert towns("rename", "davis", "woodland").out == "woodland is the name of davis now\n"

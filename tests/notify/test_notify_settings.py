@@ -70,6 +70,13 @@ BAD = [
         "not an http",
     ),
     ("no match", "[[notify.routes]]\nmatch = []", "match", 3, "it matches nothing"),
+    (
+        "a state",
+        '[[notify.routes]]\nmatch = ["state:failed"]',
+        "match",
+        3,
+        "is no pattern of items",
+    ),
     ("an event", '[[notify.routes]]\nmatch = ["a"]\non = ["bad"]', "on", 4, "there is no 'bad'"),
     ("a typo of a route", '[[notify.routes]]\nmatsch = ["a"]', "matsch", 3, "did you mean match?"),
     ("a bad port", f'webhook = "https://a.example:{SECRET}"', "webhook", 2, "such as"),
