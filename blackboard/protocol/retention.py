@@ -45,6 +45,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.board_table import PAGE, BoardTable, Pause, fence_of
 from blackboard.protocol.rows import version_of
 from blackboard.rules.applied import REMEMBERED
+from blackboard.rules.due import may_take_over
 from blackboard.table import (
     Conflict,
     Delete,
@@ -89,13 +90,21 @@ def is_kept(run: Run, *, place: int, retention: Retention, now: datetime) -> boo
 
 
 def prunes_after(
-    fence: int, *, attempt: int = 1, retention: Retention, interval: timedelta | None = None
+    fence: int,
+    *,
+    attempt: int = 1,
+    retries: int = 0,
+    retention: Retention,
+    interval: timedelta | None = None,
 ) -> bool:
     """Whether the release of this fence is followed by a pruning. `interval` is from its start to
-    the item's next run, None when there is none. The fences of the attempts before it count, too:
-    each of an item's runs may be abandoned at an even fence, and released at an odd one.
+    the item's next run, None when there is none. The fences of the attempts before it count, too,
+    where they may have been abandoned: each of an item's runs may be abandoned at an even fence,
+    and released at an odd one. `retries` are those of the item: an attempt that was not to be taken
+    over was released, as by a handler that asks for one retry after the other.
     """
-    return fence % prune_every(retention, interval) < attempt
+    counted = attempt if may_take_over(attempt - 1, retries=retries) else 1
+    return fence % prune_every(retention, interval) < counted
 
 
 def prune_every(retention: Retention, interval: timedelta | None) -> int:

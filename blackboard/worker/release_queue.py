@@ -138,7 +138,7 @@ class ReleaseQueue:
             if released.how is ReleaseOutcome.DROPPED:
                 self.holdings.given_up.add(finished.claim.nonce)
             self._emit(finished, released)
-            self._may_prune(shard, released)
+            self._may_prune(shard, released, retries=finished.claim.settings.retries)
         if new:
             await self.landed({finished.claim.nonce: released for finished, released in new})
 
@@ -169,11 +169,14 @@ class ReleaseQueue:
 
     # ---- what is too old
 
-    def _may_prune(self, shard: _Shard, released: Released) -> None:
+    def _may_prune(self, shard: _Shard, released: Released, *, retries: int) -> None:
         run = released.run
-        interval = released.ready - run.start if released.ready else None
         if prunes_after(
-            run.fence, attempt=run.attempt, retention=self.retention, interval=interval
+            run.fence,
+            attempt=run.attempt,
+            retries=retries,
+            retention=self.retention,
+            interval=released.ready - run.start if released.ready else None,
         ):
             shard.to_prune.put_nowait(run.id)
 

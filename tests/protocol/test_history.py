@@ -93,6 +93,16 @@ def test_the_fences_of_the_attempts_before_count(fence: int, attempt: int, *, lo
 
 
 @pytest.mark.parametrize(
+    ("attempt", "retries", "looks"), [(4, 0, True), (5, 0, False), (40, 0, False), (9, 8, True)]
+)
+def test_those_of_retries_that_its_handler_asks_for_do_not(
+    attempt: int, retries: int, *, looks: bool
+) -> None:
+    """They were released, and none after the last takeover was abandoned."""
+    assert prunes_after(19, attempt=attempt, retries=retries, retention=Retention()) is looks
+
+
+@pytest.mark.parametrize(
     ("hours", "fence", "looks"),
     [(21, 96, True), (21, 16, False), (22, 16, True), (24 * 366 * 6000, 16, True)],
 )
