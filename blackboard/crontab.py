@@ -35,7 +35,8 @@ REBOOT = (
     "(systemd: WantedBy=multi-user.target)"
 )
 _SETTING = re.compile(
-    r"""\s*(?P<name>[^\s="'#]+|"[^"]+"|'[^']+')\s*=\s*(?P<value>"[^"]*"|'[^']*'|.*?)\s*"""
+    r"""\s*(?P<name>[^\s="'#]+|"[^"]+"|'[^']+')\s*="""
+    r"""\s*(?P<value>"[^"]*"|'[^']*'|(?P<open>["'].*)|.*?)\s*"""
 )
 _HEADING = re.compile(
     r"m(in(ute)?)?\s+h(our)?\s|[.|+┌│├╭╔║][\s.|─═-]|(vim?|ex):\s|-\*-\s", re.IGNORECASE
@@ -147,6 +148,9 @@ class Crontab:
         if "\0" in line:
             raise BadInput("line", "it has a NUL, which no command can have", "leave it out")
         if (setting := _SETTING.fullmatch(line)) is not None:
+            if setting["open"]:
+                problem = f"the quote at the beginning of {setting['name']} does not end with it"
+                raise BadInput("line", problem, "cron takes a value in one pair of quotes, or none")
             self._set(_unquoted(setting["name"]), _unquoted(setting["value"]))
         else:
             self._add(line, number, " ".join(filter(None, above)))

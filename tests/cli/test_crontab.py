@@ -451,6 +451,29 @@ def test_commands_see_the_variables_that_cron_reads(
     assert item["owner"] == env["MAILTO"]
 
 
+@pytest.mark.parametrize("value", ["'", '"a', "'a\"", '"a" b', "'a' 'b'"])
+def test_a_quote_of_a_variable_that_does_not_end_with_its_value_is_refused_as_by_cron(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(f"\nWORD = {value}\n@daily /usr/bin/a\n"))
+    told = blackboard("import-crontab", "-", code=2).err
+    assert "-:2: line: the quote at the beginning of WORD does not end with it" in told
+    [item] = imported(blackboard, f"WORD=a {value}\n@daily /usr/bin/a\n", monkeypatch)
+    assert item["params"]["env"] == {"WORD": f"a {value}"}
+
+
+@pytest.mark.parametrize("given", ["", "%b", '%b"', '%b" }'])
+def test_a_quote_of_a_command_that_does_not_end_is_left_to_the_shell(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    [item] = imported(blackboard, f'@daily echo "a{given}\n', monkeypatch)
+    done = subprocess.run(
+        ["/bin/sh", "-c", unescaped(item["params"]["command"])], capture_output=True, check=False
+    )
+    assert done.returncode != 0
+    assert done.stdout == b""
+
+
 def test_a_zone_that_is_the_commands_alone_is_warned_of(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
