@@ -73,7 +73,7 @@ Examples:
 )
 @options.types_option
 @click.option(
-    "--since", metavar="WHEN", help="Stopped since: 1h (ago), yesterday, 2026-11-21T09:00."
+    "--since", metavar="WHEN", help="Stopped since: 1h (ago), yesterday, 2026-11-21T09:00 (UTC)."
 )
 @click.option("--until", metavar="WHEN", help="Stopped until then.")
 @click.option("--grep", metavar="REGEX", help="In result, error, warnings, output, log; any case.")
@@ -280,7 +280,7 @@ class _RecentRuns:
             self._etags, self._all_at = {}, self._clock.monotonic() + ALL_AGAIN
         changed = [item for item in items if self._etags.get(item.id) != item.etag]
         since = await self._board.table.now() - BEHIND
-        query = replace(self._query, since=since)
+        query = replace(self._query, since=max(since, self._query.since or since))
         listed, _ = await newest_runs(self._board, changed, query, limit=MOST)
         self._etags = {item.id: item.etag for item in items}
         self._known = {key: stop for key, stop in self._known.items() if stop >= since}

@@ -471,6 +471,26 @@ def test_the_history_of_an_item_that_has_not_changed_is_not_read_while_runs_are_
     assert [ids for look, ids in read if look in {2, 3}] == [["keene"], ["keene"]]
 
 
+def test_what_ends_before_a_time_to_come_is_not_shown_while_runs_are_followed(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def next_run() -> None:
+        towns.on_board(lambda board: run_now(board, "keene"))
+        towns.finish(towns.start("keene"))
+
+    class Stepped(SystemClock):
+        looks = 0
+
+        async def sleep(self, _: float) -> None:
+            type(self).looks += 1
+            if self.looks == 3:
+                raise KeyboardInterrupt
+            await asyncio.to_thread(next_run)
+
+    monkeypatch.setattr(log, "SystemClock", Stepped)
+    assert towns("log", "--follow", "--since", "in 1h").out == ""
+
+
 def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
