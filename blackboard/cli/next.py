@@ -73,7 +73,9 @@ Examples:
 """)
 @ids_argument(required=False)
 @schedule_options
-@click.option("--after", metavar="WHEN", help="Times later than this [now].")
+@click.option(
+    "--after", metavar="WHEN", help="Times later than this, in the zone of the schedule [now]."
+)
 @number_option("-n", "count", most=10_000, default=5, line="How many [5].")
 def next_command(
     *, chosen: Chosen, ids: tuple[str, ...], options: Options, after: str | None, count: int
@@ -90,7 +92,7 @@ def next_command(
         raise BadInput("next", "ids and a schedule are given", "give the ones or the other")
     if schedule is None and options:
         raise BadInput(next(iter(options)), "it needs a schedule", "give one, or leave it out")
-    later = None if after is None else parse_moment(after, settings.timezone, "after", now)
+    later = _later(after, settings.timezone, now)
     if schedule is not None:
         most = min(count, schedule.limits.runs or count)
         moments = [*islice(slots_after(schedule, later or now), most)]
@@ -102,10 +104,15 @@ def next_command(
         now, runs = asyncio.run(_of_board(session, after=later, count=count))
         _print_runs(runs, now=now, json=chosen.json)
         return 0
-    by_id = asyncio.run(_of_items(session, ids, after=later, count=count))
+    by_id = asyncio.run(_of_items(session, ids, after=after, count=count))
     is_one = len(ids) == 1 and ids[0] in by_id
     _print_times(by_id[ids[0]] if is_one else by_id, json=chosen.json)
     return 0
+
+
+def _later(after: str | None, zone: str, now: datetime) -> datetime | None:
+    """`--after` as a time; without an offset it is wall time in `zone`. Raises BadInput."""
+    return None if after is None else parse_moment(after, zone, "after", now)
 
 
 def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings:
@@ -122,7 +129,7 @@ def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings
 
 
 async def _of_items(
-    session: Session, ids: Sequence[str], *, after: datetime | None, count: int
+    session: Session, ids: Sequence[str], *, after: str | None, count: int
 ) -> dict[str, NextTimes]:
     async with session.board() as board:
         now = await board.table.now()
@@ -155,7 +162,8 @@ async def _of_board(
             if is_untold:
                 yield _Coming(item.ready, item, is_run=False)
             try:
-                for moment in _upcoming(board, item, now=now, after=after)[1]:
+                settings = _settings_on(board, item)
+                for moment in _upcoming(item, settings, now=now, after=after):
                     yield _Coming(moment, item)
                     is_untold = False
             except BlackboardError as problem:
@@ -199,9 +207,10 @@ def _print_runs(runs: Sequence[_Coming], *, now: datetime, json: bool) -> None:
 
 
 def _of_item(
-    board: BoardTable, item: Item, *, now: datetime, after: datetime | None, count: int
+    board: BoardTable, item: Item, *, now: datetime, after: str | None, count: int
 ) -> NextTimes:
-    settings, moments = _upcoming(board, item, now=now, after=after)
+    settings = _settings_on(board, item)
+    later = _later(after, settings.timezone, now)
     schedule = settings.schedule
     words = describe(schedule) if schedule else f"schedule {no_schedule(item, settings)}"
     state = "running" if item.running else item.state.value
@@ -210,24 +219,22 @@ def _of_item(
     return NextTimes(
         title=f"{shown(item.id)}: {state}, {words}",
         zone=schedule.zone if schedule else "UTC",
-        moments=list(islice(moments, count)),
+        moments=list(islice(_upcoming(item, settings, now=now, after=later), count)),
     )
 
 
-def _upcoming(
-    board: BoardTable, item: Item, *, now: datetime, after: datetime | None
-) -> tuple[RunSettings, Iterator[datetime]]:
-    """The settings of an item, and its next times. Raises BadInput that names the item where they
-    cannot be computed here.
-    """
+def _settings_on(board: BoardTable, item: Item) -> RunSettings:
+    """The settings of an item. Raises BadInput that names it where they cannot be used here."""
     with naming(item):
-        settings = settings_of(board, item, encode_spec(spec_of(item)))
+        return settings_of(board, item, encode_spec(spec_of(item)))
 
-    def times() -> Iterator[datetime]:
-        with naming(item):
-            yield from upcoming(item, settings, now=now, after=after)
 
-    return settings, times()
+def _upcoming(
+    item: Item, settings: RunSettings, *, now: datetime, after: datetime | None
+) -> Iterator[datetime]:
+    """The next times of an item. Raises BadInput that names it where they cannot be computed."""
+    with naming(item):
+        yield from upcoming(item, settings, now=now, after=after)
 
 
 def _print_times(next_times: NextTimes | Mapping[str, NextTimes], *, json: bool) -> None:

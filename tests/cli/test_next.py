@@ -286,6 +286,17 @@ def test_an_item_is_told_from_its_ready_time_on(blackboard: CommandLine) -> None
     assert later == ["2035-01-02T08:00:00.000Z"]
 
 
+def test_a_time_without_an_offset_is_in_the_zone_of_each_item(blackboard: CommandLine) -> None:
+    for name, zone in (("davis", "America/Los_Angeles"), ("keene", "America/New_York")):
+        blackboard("add", name, "--type", "x", "--cron", "0 9 * * *", "--tz", zone)
+    after = ("-n", "1", "--json", "--after")
+    times = {"davis": ["2035-01-03T17:00:00.000Z"], "keene": ["2035-01-03T14:00:00.000Z"]}
+    assert blackboard("next", "*", *after, "2035-01-02T09:00").json == times
+    assert blackboard("next", "davis", *after, "2035-01-02T17:00Z").json == times["davis"]
+    [first] = blackboard("next", *after, "2035-01-03T15:00").json
+    assert (first["id"], first["at"]) == ("davis", *times["davis"])
+
+
 def test_a_schedule_unknown_here_is_told_as_it_was_last_known(blackboard: CommandLine) -> None:
     blackboard.write('[types.feed]\nevery = "8h"\n')
     blackboard("add", "a", "--type", "feed", "--first", "2035-01-01T00:00:00Z")
