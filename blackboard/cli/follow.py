@@ -9,6 +9,7 @@ from typing import Literal
 
 from blackboard.cli.many import AT_ONCE
 from blackboard.cli.options import as_typed
+from blackboard.display.columns import run_outcome
 from blackboard.model import Item, Mark, Member, Outcome, Run, State
 from blackboard.phrases import first_line, plural, span, stamp
 from blackboard.protocol.board_pause import paused_by
@@ -184,5 +185,5 @@ async def follow(
 
 
 def _outcome_words(run: Run) -> str:
-    details = (run.result, first_line(run.error))
-    return ": ".join(filter(None, (f"{run.outcome.value} in {span(run.duration)}", *details)))
+    details = (run.result, first_line(run.error), "; ".join(run.warnings))
+    return ": ".join(filter(None, (f"{run_outcome(run)[0]} in {span(run.duration)}", *details)))

@@ -358,7 +358,7 @@ def _in_lines(runs: Sequence[Run], times: ShownTimes, *, output: bool) -> Iterat
 
 
 def in_full(run: Run) -> Iterator[str]:
-    yield f"{shown(run.id)}  {run.outcome.value}  fence {run.fence}, attempt {run.attempt}"
+    yield f"{shown(run.id)}  {run_outcome(run)[0]}  fence {run.fence}, attempt {run.attempt}"
     yield f"  type    {shown(run.type)}"
     yield f"  due     {stamp(run.slot)}"
     yield f"  start   {stamp(run.start)}, {span(run.lag)} after it was ready"

@@ -13,6 +13,7 @@ from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_optio
 from blackboard.cli.output import echo_beside, emit, note
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
+from blackboard.display.columns import run_outcome
 from blackboard.display.escaping import one_line, shown, shown_lines
 from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError, Missing
@@ -219,7 +220,7 @@ def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:
     if session.chosen.json:
         emit(run_summary(ended))
     else:
-        click.echo(f"{shown(ended.id)} {ended.outcome.value} in {ended.duration:.3f} s")
+        click.echo(f"{shown(ended.id)} {run_outcome(ended)[0]} in {ended.duration:.3f} s")
         if ended.result:
             click.echo(shown(ended.result))
     if (ended.outcome, ended.error) == (INTERRUPTED.outcome, INTERRUPTED.error):

@@ -52,6 +52,15 @@ def failing(item, ctx):
 def stopped(item, ctx):
     raise KeyboardInterrupt
 
+@handler("skipping")
+def skipping(item, ctx):
+    from blackboard import Skip
+    raise Skip("not modified")
+
+@handler("warning")
+def warning(item, ctx):
+    ctx.warn("2 of 60 feeds failed")
+
 @handler("given-up")
 async def given_up(item, ctx):
     import asyncio
@@ -576,6 +585,29 @@ def test_a_run_here_that_ends_badly_is_told_and_kept(
     assert run.outcome is outcome
     assert run.error.startswith(error)
     assert "blackboard/cli" not in run.error
+
+
+@pytest.mark.parametrize(
+    ("item_id", "words", "why"),
+    [
+        ("skipping", "skipped", "not modified"),
+        ("warning", "warned", "2 of 60 feeds failed"),
+    ],
+)
+def test_a_run_that_is_skipped_or_warns_is_told_by_these_words(
+    jobs: CommandLine, meanwhile: Callable[..., None], item_id: str, words: str, why: str
+) -> None:
+    jobs("add", item_id, "--type", item_id, "--every", "8h")
+    said = here(jobs, item_id)
+    assert said.out.startswith(f"{item_id} {words} in ")
+    assert said.err.endswith(f"{why}\n")
+    in_full = jobs("log", item_id, "--full").out.splitlines()
+    assert in_full[0] == f"{item_id}  {words}  fence 1, attempt 1"
+    kept = {"error": why} if words == "skipped" else {"warnings": (why,)}
+    meanwhile(lambda: jobs.finish(jobs.start(item_id), **kept))
+    waited = jobs("run", item_id, "--wait").out
+    assert waited.startswith(f"{item_id} {words} in ")
+    assert waited.endswith(f": {why}\n")
 
 
 @pytest.mark.parametrize("item_type", ["robbed", "robbed-coroutine"])
