@@ -433,10 +433,11 @@ def check_params(params: Mapping[str, Any]) -> None:
 
 def plain(value: Any) -> Any:
     """A checked value in plain types: texts and numbers of subclasses become those of the base
-    class, tuples and sets become lists.
+    class, tuples and sets become lists, objects of a dataclass or Struct dicts, an Enum its value,
+    and the rest of what msgspec encodes (times, Decimal, UUID, bytes) text.
     """
     match value:
-        case bool():
+        case None | bool():
             return value
         case str():
             return str.__str__(value)
@@ -449,7 +450,7 @@ def plain(value: Any) -> Any:
         case list() | tuple() | set() | frozenset():
             return [plain(inner) for inner in value]
         case _:
-            return value
+            return plain(msgspec.to_builtins(value))
 
 
 def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
@@ -468,11 +469,19 @@ def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
                     )
                 _check_scalar(key, where)
                 check_value(inner, f"{where}.{key}", deepest - 1)
-        case _:
+        case None | bool() | str() | int() | float():
             _check_scalar(value, where)
+        case _:
+            try:
+                inner = plain(value)
+            except (TypeError, ValueError, RecursionError):
+                kinds = "text, numbers, true or false, lists and dicts"
+                problem = f"{repr(value)[:60]} cannot be kept"
+                raise BadInput(where, problem, kinds) from None
+            check_value(inner, where, deepest)
 
 
-def _check_scalar(value: Any, where: str) -> None:
+def _check_scalar(value: object, where: str) -> None:
     match value:
         case None:
             remedy = "leave the key out; `edit --unset KEY` takes one away"
@@ -481,13 +490,11 @@ def _check_scalar(value: Any, where: str) -> None:
             raise BadInput(where, "the number is too large", "give it as text")
         case float() if not math.isfinite(value):
             raise BadInput(where, f"{value} is not a number", "a number, or text")
-    try:
-        msgspec.json.encode(plain(value))
-    except UnicodeEncodeError:
-        raise BadInput(where, "it is not UTF-8 text") from None
-    except (TypeError, ValueError, RecursionError):
-        kinds = "text, numbers, true or false, lists and dicts"
-        raise BadInput(where, f"{repr(value)[:60]} cannot be kept", kinds) from None
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise BadInput(where, "it is not UTF-8 text") from None
 
 
 def check_first(text: str | None, zone: str) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -170,6 +172,97 @@ def test_texts_and_numbers_of_classes_of_their_own_are_taken_as_what_they_are(
         await board.worker().work("idle")
         (run,) = [run async for run in board.runs("own")]
         assert run.result == {"text": "seen", "number": 5}
+
+    on_board(tmp_path, work)
+
+
+@dataclass
+class Part:
+    value: object
+
+
+def test_values_that_json_lacks_are_kept_as_text_in_params_and_results(tmp_path: Path) -> None:
+    values = {
+        "price": Decimal("1.50"),
+        "id": UUID(int=7),
+        "day": date(2026, 11, 21),
+        "at": datetime(2026, 11, 21, 9, tzinfo=UTC),
+        "bytes": b"x",
+        "part": Part(Decimal("0.1")),
+        "parts": [Part("a")],
+    }
+    kept = {
+        "price": "1.50",
+        "id": "00000000-0000-0000-0000-000000000007",
+        "day": "2026-11-21",
+        "at": "2026-11-21T09:00:00Z",
+        "bytes": "eA==",
+        "part": {"value": "0.1"},
+        "parts": [{"value": "a"}],
+    }
+
+    @handler("priced")
+    async def priced(item: Item, ctx: Context) -> dict[str, Any]:
+        return values
+
+    async def work() -> None:
+        store = tmp_path / "board.db"
+        async with blackboard.open(store, handlers=[priced], create=True) as board:
+            assert (await board.add("a", "priced", params=values)).params == kept
+            assert (await board.edit("a", checkpoint=values)).checkpoint == kept
+            await board.worker().work("idle")
+            assert (await board.item("a")).result == kept
+
+    asyncio.run(work())
+
+
+@dataclass
+class Priced:
+    price: Decimal
+    id: UUID
+
+
+@handler("typed", params=Priced)
+async def typed(item: Item, ctx: Context) -> str:
+    return str(item.params.price + 1)
+
+
+def test_a_field_of_a_class_takes_a_value_of_its_type_that_json_lacks(tmp_path: Path) -> None:
+    async def work() -> None:
+        store = tmp_path / "board.db"
+        async with blackboard.open(store, handlers=[typed], create=True) as board:
+            await board.add("a", "typed", params={"price": Decimal("1.50"), "id": UUID(int=7)})
+            await board.worker().work("idle")
+            assert (await board.item("a")).result == "2.50"
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("inner", "problem"),
+    [
+        (None, "params.k.value: null says nothing"),
+        (math.nan, "params.k.value: nan is not a number"),
+        (2**63, "params.k.value: the number is too large"),
+        ({1: 2}, "params.k.value: the key 1 is not text"),
+        (SURROGATE, "params.k.value: it is not UTF-8 text"),
+        (object(), "params.k: Part"),
+    ],
+)
+def test_what_an_object_in_params_holds_is_checked_as_well(
+    tmp_path: Path, inner: object, problem: str
+) -> None:
+    """Else no later edit of the params would be taken."""
+
+    async def work(board: Board) -> None:
+        params = {"k": Part(inner)}
+        calls: tuple[Callable[[Board], Awaitable[Any]], ...] = (
+            lambda board: board.add("x", "feed", params=params),
+            lambda board: board.edit("davis", params=params),
+            lambda board: board.run("davis", params=params),
+        )
+        for call in calls:
+            assert str(await refused(board, call)).startswith(problem)
 
     on_board(tmp_path, work)
 
