@@ -34,6 +34,7 @@ from blackboard.spec import (
     check_first,
     check_params,
     check_spec,
+    check_value,
     encode_spec,
     plain,
 )
@@ -215,11 +216,8 @@ def checkpoint_text(value: Any, *, limit: int) -> str:
     """
     if value is None:
         return ""
-    try:
-        check_params({"checkpoint": value})
-        text = msgspec.json.encode(plain(value)).decode()
-    except BadInput as problem:
-        raise BadInput("checkpoint", problem.problem, problem.remedy) from None
+    check_value(value, "checkpoint", may_be_null=True)
+    text = msgspec.json.encode(plain(value)).decode()
     if (size := units(text)) > limit:
         too_much = f"it is {size:,} characters of JSON"
         raise BadInput("checkpoint", too_much, f"at most {limit:,} can be kept")

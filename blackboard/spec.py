@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -453,14 +454,19 @@ def plain(value: Any) -> Any:
             return plain(msgspec.to_builtins(value))
 
 
-def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
-    """As `check_params`, for one value. Raises BadInput."""
+def check_value(
+    value: Any, where: str, deepest: int = DEEPEST, *, may_be_null: bool = False
+) -> None:
+    """As `check_params`, for one value, which `may_be_null` or hold nulls. Raises BadInput."""
+    check = partial(check_value, may_be_null=may_be_null)
     if deepest == 0:
         raise BadInput(where, "it is nested too deeply", f"{DEEPEST} levels at the most")
     match value:
+        case None if may_be_null:
+            pass
         case list() | tuple() | set() | frozenset():
             for inner in value:
-                check_value(inner, where, deepest - 1)
+                check(inner, where, deepest - 1)
         case Mapping():
             for key, inner in value.items():
                 if not isinstance(key, str):
@@ -468,7 +474,7 @@ def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
                         where, f"the key {repr(key)[:60]} is not text", "give it as text"
                     )
                 _check_scalar(key, where)
-                check_value(inner, f"{where}.{key}", deepest - 1)
+                check(inner, f"{where}.{key}", deepest - 1)
         case None | bool() | str() | int() | float():
             _check_scalar(value, where)
         case _:
@@ -478,7 +484,7 @@ def check_value(value: Any, where: str, deepest: int = DEEPEST) -> None:
                 kinds = "text, numbers, true or false, lists and dicts"
                 problem = f"{repr(value)[:60]} cannot be kept"
                 raise BadInput(where, problem, kinds) from None
-            check_value(inner, where, deepest)
+            check(inner, where, deepest)
 
 
 def _check_scalar(value: object, where: str) -> None:
