@@ -533,6 +533,8 @@ class Ended(Struct, frozen=True, gc=False, kw_only=True):
     """Seconds after which a failed run is to be run again, where its handler says so."""
     final: bool = False
     """Whether a failed run is not to be tried again before the next slot."""
+    lease_lost: bool = False
+    """Whether the handler raised LeaseLost: it has nothing else to say."""
     warnings: tuple[str, ...] = ()
     """What the handler gave `ctx.warn`."""
     output: str = ""

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from blackboard.errors import LeaseLost
 from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, reason_of, seconds_until
 from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, cut_middle
@@ -235,10 +236,13 @@ def ended_by(problem: BaseException, mask: Mask) -> Ended:
     """How a run ended whose handler raised `problem`. Never raises: an answer of a handler's own
     class that cannot be read is an error like any other.
     """
+    is_lost = False
     with suppress(BaseException):
         if (answer := _answer_in(problem)) is not None:
             return _answered(answer, mask)
-    return Ended(outcome=Outcome.FAILED, error=mask.short(failure(problem)))
+        is_lost = _is_lease_lost(problem)
+    error = mask.short(failure(problem))
+    return Ended(outcome=Outcome.FAILED, error=error, lease_lost=is_lost)
 
 
 def _answer_in(problem: BaseException) -> HandlerAnswer | None:
@@ -251,6 +255,13 @@ def _answer_in(problem: BaseException) -> HandlerAnswer | None:
         is_one = any(all(issubclass(type(raised), kind) for raised in answers) for kind in kinds)
         return answers[0] if is_one else None
     return cast(HandlerAnswer, problem) if issubclass(type(problem), HandlerAnswer) else None
+
+
+def _is_lease_lost(problem: BaseException) -> bool:
+    """Whether a handler raised LeaseLost, or a group of nothing else, as a TaskGroup makes it."""
+    if issubclass(type(problem), BaseExceptionGroup):
+        return all(map(_is_lease_lost, cast(_Group, problem).exceptions))
+    return issubclass(type(problem), LeaseLost)
 
 
 def _answered(answer: HandlerAnswer, mask: Mask) -> Ended:

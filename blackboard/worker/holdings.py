@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from blackboard.errors import LeaseLost
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.rows import text_of
@@ -93,7 +92,7 @@ class Holding:
         """The end of a run that has lost its lock, as that of one that was stopped for it, with
         what it raised, unless it raised LeaseLost.
         """
-        raised = "" if ended.error.startswith(LeaseLost.__name__) else ended.error
+        raised = "" if ended.lease_lost else ended.error
         error = "; ".join(filter(None, (self.lost, raised)))
         return replace(ended, outcome=Outcome.CANCELLED, error=error)
 

@@ -87,6 +87,7 @@ def test_a_refused_save_is_raised_in_the_handler(
         ended = await run(runner, type_, told=Told(refusal=refusal), value=1)
         assert ended.outcome is Outcome.FAILED
         assert ended.error.startswith(first)
+        assert ended.lease_lost is isinstance(refusal, LeaseLost)
 
     ON[type_](story)
 
