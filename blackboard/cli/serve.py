@@ -18,6 +18,7 @@ from blackboard.cli.output import emit, if_writable, note
 from blackboard.cli.session import Session, interrupted_by
 from blackboard.errors import BadInput
 from blackboard.inputs import Endpoint
+from blackboard.runners.secrets import WEB_TOKEN
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PORT = 8080
 _PREFIX = re.compile(r"(/(?!\.+(/|$))[A-Za-z0-9._~-]+)+")
 OPTIONS = {
-    "token": "BLACKBOARD_WEB_TOKEN",
+    "token": WEB_TOKEN,
     "user_header": "user-header",
     "proxies": "proxy",
     "hosts": "allow-host",
@@ -90,7 +91,7 @@ def serve_command(
     people in and names them in --user-header. Ctrl-C ends it.
     """
     endpoint = Endpoint.parse(listen, "listen")
-    token = os.environ.pop("BLACKBOARD_WEB_TOKEN", "")
+    token = os.environ.pop(WEB_TOKEN, "")
     check_open(endpoint.host, token=token, user_header=user_header or "")
     session = Session.start(chosen).with_defaults(changes=True)
     begun = False
@@ -160,9 +161,7 @@ def check_open(host: str, *, token: str, user_header: str) -> None:
     """Raises BadInput where other hosts could see the pages without signing in."""
     if host in {"127.0.0.1", "localhost", "::1"} or token or user_header:
         return
-    remedy = (
-        "set BLACKBOARD_WEB_TOKEN, or name a proxy that signs people in: --user-header, --proxy"
-    )
+    remedy = f"set {WEB_TOKEN}, or name a proxy that signs people in: --user-header, --proxy"
     raise BadInput("listen", f"on {host} others could see the board", remedy)
 
 

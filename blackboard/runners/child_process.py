@@ -4,7 +4,7 @@ A child has a socket for messages and a pipe for all that it prints. It leads a 
 so Ctrl-C in the worker's terminal does not reach it, and it can be killed together with what it
 started. When a child ends, the rest of its group is killed: a process that a handler leaves running
 ends with it, unless the handler gave it a process group or session of its own. A child has the
-environment of its worker, without the connection string of the store.
+environment of its worker, without the scheduler's own secrets.
 
 A child is reaped by the code that waits for it. asyncio's own subprocesses are reaped the moment
 they end; from then on the number may be another process's, whose group would be killed.

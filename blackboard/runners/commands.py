@@ -10,17 +10,17 @@ from contextlib import suppress
 from typing import Any
 
 from blackboard.runners import guard
-from blackboard.runners.secrets import OPENING
+from blackboard.runners.secrets import OWN
 
 _ENDS_WITHIN = 5.0
 """Seconds that the end of a killed command is waited for."""
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for processes in which handlers run, or which they start: without the secrets
-    that open the store and the bus. A job that needs one can be given it under another name.
+    """The environment for processes in which handlers run, or which they start: without the
+    scheduler's own secrets. A job that needs one can be given it under another name.
     """
-    return {name: text for name, text in environ.items() if name not in OPENING}
+    return {name: text for name, text in environ.items() if name not in OWN}
 
 
 async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess.Process:

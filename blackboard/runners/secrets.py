@@ -200,18 +200,26 @@ def _overlap(text: str, value: str) -> int:
 NOTHING: Final = Mask({})
 """The mask of a run without secrets."""
 
-OPENING: Final = (CONNECTION_STRING, REDIS_URL)
-"""The environment variables of a worker that open its store and its bus."""
+WEB_TOKEN: Final = "BLACKBOARD_WEB_TOKEN"  # noqa: S105 - the name of a variable
+"""From which `blackboard serve` takes the token of its visitors."""
+OWN: Final = (CONNECTION_STRING, REDIS_URL, WEB_TOKEN)
+"""The environment variables with the scheduler's own secrets, which no handler needs: they open its
+store, its bus and its pages.
+"""
 
 
 def mask_of_worker(environ: Mapping[str, str]) -> Mask:
-    """The mask of runs without secrets of their own: of what is in the variables of `OPENING`."""
-    texts = [(name, environ[name]) for name in OPENING if name in environ]
-    return Mask({}, others=[(name, part) for name, text in texts for part in _parts(text)])
+    """The mask of runs without secrets of their own: of what is in the variables of `OWN`."""
+    texts = [(name, environ[name]) for name in OWN if name in environ]
+    return Mask({}, others=[(name, part) for name, text in texts for part in _parts(name, text)])
 
 
-def _parts(text: str) -> Sequence[str]:
-    """A connection string or a URL, and the keys, signatures and passwords in it, if it has any."""
+def _parts(name: str, text: str) -> Sequence[str]:
+    """A token; or a connection string or a URL, and the keys, signatures and passwords in it, if it
+    has any.
+    """
+    if name == WEB_TOKEN:
+        return [text]
     secrets = re.findall(r"(?i:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)", text)
     secrets += map(unquote, re.findall(r"\b(?:sig|password)=([^&;]+)", text))
     with suppress(ValueError):

@@ -38,8 +38,6 @@ from blackboard.errors import BadInput
 from blackboard.inputs import argument
 from blackboard.web.refusals import is_api, path_of, refusal, root_of
 
-TOKEN_VARIABLE = "BLACKBOARD_WEB_TOKEN"  # noqa: S105 - the name of a variable
-"""From which `blackboard serve` takes the token."""
 SHORTEST_TOKEN = 16
 COOKIE = "blackboard"
 SESSION_LASTS = 30 * 86_400.0

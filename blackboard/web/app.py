@@ -22,12 +22,12 @@ from blackboard.model import Statistics, replace
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.status import CURRENT, counts_of
+from blackboard.runners.secrets import WEB_TOKEN
 from blackboard.settings import Settings
 from blackboard.table import Replaced, TableError
 from blackboard.web import actions, health, pages, refusals, runs
 from blackboard.web.access import (
     LONGEST_VISITOR,
-    TOKEN_VARIABLE,
     Access,
     Gate,
     Sessions,
@@ -209,7 +209,7 @@ def _unknown(site: Site, request: Request) -> Response:
 
 
 def _login(*, back: str, problem: str, status: int) -> WebPage:
-    values = {"back": back, "problem": problem, "variable": TOKEN_VARIABLE}
+    values = {"back": back, "problem": problem, "variable": WEB_TOKEN}
     return WebPage(template="login.html", title="Sign in", values=values, status=status)
 
 

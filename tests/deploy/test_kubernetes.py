@@ -13,7 +13,7 @@ from blackboard import settings
 from blackboard.inputs import Endpoint
 from blackboard.metrics.server import pages_of
 from blackboard.metrics.worker import WorkerMetrics
-from blackboard.web.access import TOKEN_VARIABLE
+from blackboard.runners.secrets import WEB_TOKEN
 from tests.deploy.files import DEPLOY, manifest, pod
 
 FOLDER = DEPLOY / "kubernetes"
@@ -83,7 +83,7 @@ def test_a_worker_may_do_nothing_it_need_not() -> None:
 def test_the_pages_need_a_token_and_may_do_nothing_they_need_not() -> None:
     whole = manifest("web.yaml")["spec"]["template"]["spec"]
     [web] = whole["containers"]
-    [token] = [one for one in web["env"] if one["name"] == TOKEN_VARIABLE]
+    [token] = [one for one in web["env"] if one["name"] == WEB_TOKEN]
     assert "secretKeyRef" in token["valueFrom"]
     assert web["args"][0] == "serve"
     assert whole["securityContext"]["runAsNonRoot"] is True

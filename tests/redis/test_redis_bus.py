@@ -17,7 +17,6 @@ from blackboard.clock import SeededChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.rules.breaker import Backoff
 from blackboard.rules.grab import Channel, Hash, Notified, Times
-from blackboard.runners.commands import child_environment
 from blackboard.sharing import redis_bus
 from blackboard.sharing.redis_bus import RedisBus, redis_url
 from tests.support.grabbing import GrabNode, Pumps
@@ -506,10 +505,6 @@ def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer) -
             assert (await anext(messages)).partition == "07"
 
     tell(story)
-
-
-def test_processes_of_handlers_are_not_given_the_url() -> None:
-    assert child_environment({REDIS_URL: "redis://:pw@host", "HOME": "/h"}) == {"HOME": "/h"}
 
 
 def test_nodes_share_partitions_on_redis_and_the_rest_takes_what_a_killed_one_had(

@@ -1,7 +1,10 @@
-"""What processes inherit from the program that started them: signals, and options of Python."""
+"""What processes inherit from the program that started them: signals, options of Python, and the
+environment without secrets of the scheduler.
+"""
 
 import asyncio
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +16,7 @@ import pytest
 
 from blackboard import BadInput, open_blocking
 from blackboard.handlers.registry import check_importable, load
+from blackboard.runners.commands import child_environment
 from blackboard.runners.process import ProcessRunner
 from tests.support.patience import patience
 from tests.support.processes import own_environ
@@ -101,6 +105,37 @@ def test_a_child_process_has_no_signals_of_its_program(tmp_path: Path) -> None:
         assert died.error.startswith("the child process ended (os._exit in the handler?)")
 
     with_processes(story)
+
+
+ENVIRONMENT = """
+import os, subprocess
+from blackboard import handler
+
+@handler("plain")
+def plain(item, ctx):
+    return subprocess.check_output(["env"], text=True).splitlines()
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["BLACKBOARD_CONNECTION_STRING", "BLACKBOARD_REDIS_URL", "BLACKBOARD_WEB_TOKEN"]
+)
+def test_a_child_process_has_the_environment_of_its_program_without_secrets_of_the_scheduler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Neither has a command that a notice calls, or that a job of the package starts."""
+    monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("OTHER", "seen")
+    (tmp_path / "jobs.py").write_text(ENVIRONMENT)
+    call = call_of("plain", jobs=load(["jobs.py"], tmp_path))
+
+    async def story(runner: ProcessRunner) -> None:
+        ended = await asyncio.wait_for(runner.start(call, Told(), math.inf).wait(), PATIENCE)
+        assert "OTHER=seen" in ended.result
+        assert not [line for line in ended.result if "canary" in line]
+
+    with_processes(story)
+    assert name not in child_environment(os.environ)
 
 
 @pytest.mark.parametrize(

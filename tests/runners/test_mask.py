@@ -327,6 +327,11 @@ def test_a_joined_mask_has_both_values_of_a_name() -> None:
     assert both.joined({"TOKEN": "first-value"}) is both
 
 
+def test_the_token_of_the_pages_is_masked_in_every_run() -> None:
+    mask = mask_of_worker({"BLACKBOARD_WEB_TOKEN": "fox:0123456789"})
+    assert mask.text("Bearer fox:0123456789") == "Bearer ${BLACKBOARD_WEB_TOKEN}"
+
+
 @pytest.mark.parametrize(
     ("variable", "text", "secret"),
     [
