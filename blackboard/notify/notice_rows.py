@@ -9,17 +9,16 @@ Each kind of trouble of an item has a row, which says what became of its notice:
     unsent -> sending          Replace, by any worker, after a pause that grows with each try
     accepted -> sending        Replace, when there is news (`is_news`)
     any -> no row              Delete, when a run ended well: what failed or was overdue is over.
-                               The worker whose Delete succeeds sends that, if any notice was
-                               accepted or may be
+                               The same batch writes the row of the recovery. The worker whose
+                               batch succeeds sends that, if any notice was accepted or may be
 
-Each write states the etag that it expects, so of any number of workers one goes on. A lost reply is
-settled by reading the row: its nonce names its writer. A deletion whose reply was lost and whose
-row is gone counts as done. The rows of warnings and of wrong clocks stay when the item is well:
-they say when that was last sent.
+Each write states the etag that it expects, so of any number of workers one goes on. A lost reply,
+or that of a batch which came twice, is settled by reading the row: its nonce names its writer. The
+rows of warnings and of wrong clocks stay when the item is well: they say when that was last sent.
 
 Every few minutes one of all workers looks at all rows (`may_look`), and so does the coordinator's:
 it sends a notice that no channel has accepted, and an item that is well by then has recovered.
-The coordinator deletes the rows of removed items.
+The coordinator deletes the rows of removed items, and those of recoveries.
 """
 
 from collections.abc import AsyncIterator
@@ -104,8 +103,7 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
     """Write that the notice is being sent. The etag of the row; None: it was sent, or another
     worker is sending it. Raises what a store raises when it does not answer.
     """
-    partition = keys.notices_partition(board.name)
-    key = keys.notice_key(notice.id, notice.event.value)
+    partition, key = keys.notices_partition(board.name), _key_of(notice)
     nonce, now = board.chance.nonce(), await board.table.now()
     for _ in range(TRIES):
         stored = await table.read(board.table, partition, key)
@@ -117,21 +115,10 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
             if not is_news(notice, row, now=now, again=again):
                 return None
             tries = 0 if row.state == ACCEPTED else row.tries
-        data: dict[str, table.Value] = {
-            "item": notice.id,
-            "state": SENDING,
-            "heard": row is not None and row.heard,
-            "tries": tries + 1,
-            "at": now,
-            "fence": notice.fence,
-            "failures": notice.failures,
-            "nonce": nonce,
-            "version": VERSION,
-        }
-        # A row that was damaged takes no merge.
-        write = table.Insert(key, data) if row is None else table.Replace(key, data, row.etag)
+        heard = row is not None and row.heard
+        data = _data(notice, SENDING, heard=heard, tries=tries + 1, at=now, nonce=nonce)
         try:
-            etags = await board.table.commit(partition, [write])
+            etags = await board.table.commit(partition, [_write(key, data, row)])
         except (table.Conflict, table.Unknown):
             continue
         return etags[0]
@@ -140,8 +127,7 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
 
 async def settle(board: BoardTable, notice: Notice, etag: table.Etag, *, accepted: bool) -> None:
     """Write what became of a notice. If this is lost, it is sent once more."""
-    partition = keys.notices_partition(board.name)
-    key = keys.notice_key(notice.id, notice.event.value)
+    partition, key = keys.notices_partition(board.name), _key_of(notice)
     data: dict[str, table.Value] = (
         {"state": ACCEPTED, "heard": True} if accepted else {"state": UNSENT}
     )
@@ -158,29 +144,56 @@ async def settle(board: BoardTable, notice: Notice, etag: table.Etag, *, accepte
         return
 
 
-async def end(board: BoardTable, item_id: str) -> bool:
+async def end(board: BoardTable, recovery: Notice) -> bool:
     """Delete the rows that the recovery of an item ends. Whether this call did, and a notice of
     theirs was accepted or may be.
     """
-    partition, (first, last) = keys.notices_partition(board.name), keys.notices_range(item_id)
-    was_heard = was_asked = False
+    partition, key = keys.notices_partition(board.name), _key_of(recovery)
+    nonce, now = board.chance.nonce(), await board.table.now()
+    was_heard = False
     for _ in range(TRIES):
-        stored = [
-            notice_row_of(board, row) async for row in board.table.scan(partition, first, last)
-        ]
+        scanned = board.table.scan(partition, *keys.notices_range(recovery.id))
+        stored = [notice_row_of(board, row) async for row in scanned]
+        last = next((row for row in stored if row.key == key), None)
+        if last is not None and last.nonce == nonce:
+            return was_heard
         rows = [row for row in stored if row.kind in ENDED_BY_RECOVERY and row.version <= VERSION]
-        if not rows:
-            return was_asked and was_heard
+        if not rows or (last is not None and last.version > VERSION):
+            return False
         was_heard = any(row.was_heard for row in rows)
+        data = _data(recovery, ACCEPTED, heard=was_heard, tries=1, at=now, nonce=nonce)
+        deletions = [table.Delete(row.key, row.etag) for row in rows]
         try:
-            await board.table.commit(partition, [table.Delete(row.key, row.etag) for row in rows])
-        except table.Conflict:
-            continue
-        except table.Unknown:
-            was_asked = True
+            await board.table.commit(partition, [*deletions, _write(key, data, last)])
+        except (table.Conflict, table.Unknown):
             continue
         return was_heard
     return False
+
+
+def _key_of(notice: Notice) -> str:
+    return keys.notice_key(notice.id, notice.event.value)
+
+
+def _data(
+    notice: Notice, state: str, *, heard: bool, tries: int, at: datetime, nonce: str
+) -> dict[str, table.Value]:
+    return {
+        "item": notice.id,
+        "state": state,
+        "heard": heard,
+        "tries": tries,
+        "at": at,
+        "fence": notice.fence,
+        "failures": notice.failures,
+        "nonce": nonce,
+        "version": VERSION,
+    }
+
+
+def _write(key: str, data: table.Data, row: NoticeRow | None) -> table.Insert | table.Replace:
+    """Writes a row in the place of the one that was read: one that was damaged takes no merge."""
+    return table.Insert(key, data) if row is None else table.Replace(key, data, row.etag)
 
 
 # ---- looking after them
@@ -217,14 +230,15 @@ async def notice_rows(board: BoardTable) -> AsyncIterator[NoticeRow]:
 
 
 async def forget_removed(board: BoardTable, *, pause: Pause) -> int:
-    """Delete the rows of items that were removed; their number. A row that was written since it was
-    read stays: it is of a new life of the id.
+    """Delete the rows of items that were removed, and those of recoveries; their number. A row that
+    was written since it was read stays: it is of a new life of the id.
     """
     forgotten, partition = 0, keys.notices_partition(board.name)
     async for row in notice_rows(board):
         await pause()
         with suppress(BadRow, table.Conflict, table.Unknown):
-            if await board.existing(row.id) is None:
+            is_over = row.kind == NoticeKind.RECOVERED and row.age > HANDOVER
+            if is_over or await board.existing(row.id) is None:
                 await board.table.commit(partition, [table.Delete(row.key, row.etag)])
                 forgotten += 1
     return forgotten

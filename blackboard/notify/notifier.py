@@ -255,7 +255,7 @@ class Notifier:
         is_wanted = news.event in route.on
         since = self.board.clock.monotonic()
         if news.event is NoticeKind.RECOVERED:
-            was_sent = await notice_rows.end(self.board, news.id)
+            was_sent = await notice_rows.end(self.board, news)
             etag = "" if was_sent and is_wanted else None
         elif is_wanted and senders:
             etag = await notice_rows.begin(self.board, news, again=self.again)

@@ -152,7 +152,7 @@ async def test_a_notice_that_no_way_took_is_sent_later_and_later(scene: Scene) -
     etag = await begin(scene.other, NOTICE, again=DAY)
     assert etag
     await settle(scene.other, NOTICE, etag, accepted=True)
-    assert await end(scene.board, "davis")
+    assert await end(scene.board, RECOVERED)
 
 
 @story
@@ -160,7 +160,7 @@ async def test_the_end_of_what_nobody_heard_of_is_not_told(scene: Scene) -> None
     etag = await begin(scene.board, NOTICE, again=DAY)
     assert etag
     await settle(scene.board, NOTICE, etag, accepted=False)
-    assert not await end(scene.other, "davis")
+    assert not await end(scene.other, RECOVERED)
     assert await row(scene) is None
 
 
@@ -170,10 +170,10 @@ async def test_the_end_of_failures_leaves_what_is_known_of_warnings(scene: Scene
         etag = await begin(scene.board, notice, again=DAY)
         assert etag
         await settle(scene.board, notice, etag, accepted=True)
-    assert await end(scene.board, "davis")
+    assert await end(scene.board, RECOVERED)
     assert await row(scene, "warned")
     assert await begin(scene.board, replace(WARNED, fence=9), again=DAY) is None
-    assert not await end(scene.board, "davis")
+    assert not await end(scene.board, RECOVERED)
 
 
 @story
@@ -206,26 +206,26 @@ async def test_it_is_told_again_while_it_lasts(scene: Scene) -> None:
         scene.later(hours=1)
 
 
-@pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST, Fault.NEVER, Fault.LATE])
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST, Fault.NEVER, Fault.LATE, Fault.TWICE])
 @story
 async def test_the_end_is_told_by_one(scene: Scene, fault: Fault) -> None:
-    assert not await end(scene.board, "davis")
+    assert not await end(scene.board, RECOVERED)
     await begin(scene.board, NOTICE, again=DAY)
     scene.table.script(fault)
-    assert await end(scene.board, "davis")
+    assert await end(scene.board, RECOVERED)
     await scene.table.land()
     assert await row(scene) is None
-    assert not await end(scene.other, "davis")
+    assert not await end(scene.other, RECOVERED)
 
 
 @story
 async def test_whoever_deletes_the_row_first_tells_the_end(scene: Scene) -> None:
     async def another() -> None:
-        assert await end(scene.other, "davis")
+        assert await end(scene.other, RECOVERED)
 
     await begin(scene.board, NOTICE, again=DAY)
     scene.table.script(another)
-    assert not await end(scene.board, "davis")
+    assert not await end(scene.board, RECOVERED)
 
 
 @story

@@ -176,11 +176,10 @@ async def notifying(at: WorkerScene, *channels: Box, **settings: Any) -> AsyncIt
 
 
 async def notices(place: Workplace) -> list[Row]:
-    """The rows of notices."""
+    """The rows of notices, but for those of recoveries."""
     partition = keys.notices_partition("town")
-    return [
-        row async for row in place.table.table.scan(partition) if row.key.startswith(keys.NOTICE)
-    ]
+    rows = place.table.table.scan(partition, keys.NOTICE, keys.end_of(keys.NOTICE))
+    return [row async for row in rows if not row.key.endswith(":recovered")]
 
 
 async def in_states(place: Workplace, *expected: str) -> None:

@@ -27,9 +27,10 @@ from blackboard.events import (
     StoreChanged,
     TimesPutRight,
 )
-from blackboard.model import VERSION, Message, MessageKind, Statistics
-from blackboard.notify.notice_rows import begin
-from blackboard.notify.notices import of_overdue
+from blackboard.model import VERSION, Message, MessageKind, Statistics, replace
+from blackboard.notify.notice_rows import begin, end
+from blackboard.notify.notices import Notice, of_overdue
+from blackboard.notify.settings import NoticeKind
 from blackboard.protocol import additions, edits, keys, leaders, mail
 from blackboard.protocol.actions import record_action
 from blackboard.protocol.board_table import BoardTable
@@ -404,10 +405,12 @@ async def a_tombstone(board: BoardTable, item_id: str) -> None:
     await edits.remove(board, item_id)
 
 
-async def a_notice(scene: Scene, item_id: str) -> None:
+async def a_notice(scene: Scene, item_id: str) -> Notice:
     now = scene.clock.now()
     run = OverdueRun(id=item_id, type="feed", fence=1, due=now, ready=now, attempt=1, failures=0)
-    await begin(scene.other, of_overdue(run), again=None)
+    notice = of_overdue(run)
+    await begin(scene.other, notice, again=None)
+    return notice
 
 
 async def an_action(board: BoardTable) -> None:
@@ -532,6 +535,21 @@ async def test_a_notice_of_an_item_that_is_added_anew_meanwhile_stays(scene: Sce
     assert (told[0].tombstones, told[0].notices) == (0, 0)
     (row,) = await rows_of(scene.table.table, keys.notices_partition("town"))
     assert row.data["fence"] == 7
+
+
+@pytest.mark.of_each_store
+@story
+async def test_it_deletes_the_rows_of_recoveries_that_are_over(scene: Scene) -> None:
+    await open_elections(scene.other, create=True)
+    await scene.add("davis")
+    notice = await a_notice(scene, "davis")
+    assert await end(scene.other, replace(notice, event=NoticeKind.RECOVERED))
+    told: list[Any] = []
+    await housekeeping(scene, told).prune()
+    scene.later(hours=2)
+    await housekeeping(scene, told).prune()
+    assert [one.notices for one in told] == [0, 1]
+    assert await rows_of(scene.table.table, keys.notices_partition("town")) == []
 
 
 @story
