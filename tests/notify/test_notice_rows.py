@@ -229,6 +229,19 @@ async def test_whoever_deletes_the_row_first_tells_the_end(scene: Scene) -> None
 
 
 @story
+async def test_a_batch_that_was_lost_ends_nothing_that_another_worker_has_ended(
+    scene: Scene,
+) -> None:
+    async def another() -> None:
+        assert await end(scene.other, RECOVERED)
+
+    await begin(scene.board, NOTICE, again=DAY)
+    scene.table.script(Fault.NEVER)
+    scene.table.script_reads(Fault.NONE, another)
+    assert not await end(scene.board, RECOVERED)
+
+
+@story
 async def test_a_failure_after_an_unseen_recovery_is_told(scene: Scene) -> None:
     for fence in (3, 5, 7):
         etag = await begin(scene.board, replace(NOTICE, fence=fence), again=None)
