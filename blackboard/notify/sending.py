@@ -167,7 +167,7 @@ class NoticeSender:
     _failures: int = 0
     """The number of tries in a row that failed."""
     _retry_after: float = 0.0
-    """Seconds of pause that the channel has asked for."""
+    """Seconds of pause that the channel has asked for, at the last try."""
     _sent: deque[float] = field(default_factory=deque)
     """When notices were sent, in the last minute."""
 
@@ -248,6 +248,7 @@ class NoticeSender:
             await self.board.clock.sleep(min(pause, LONGEST_LAST_PAUSE))
 
     async def _try(self, batch: Sequence[BegunNotice]) -> ChannelAnswer:
+        self._retry_after = 0.0
         try:
             payload = await self._payload([pending.notice for pending in batch])
         except Exception as problem:  # noqa: BLE001 - such as no time from the store
@@ -261,7 +262,6 @@ class NoticeSender:
             return ChannelAnswer.REFUSED if problem.final else ChannelAnswer.LATER
         except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
             self.trouble.report(self.channel.name, type(problem).__name__)
-            self._retry_after = 0.0
             return ChannelAnswer.LATER
         return ChannelAnswer.ACCEPTED
 

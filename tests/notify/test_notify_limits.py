@@ -1,6 +1,7 @@
 """What notifying leaves alone: channels that fail or hang, too much at once, walks that failed."""
 
 import asyncio
+from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -24,7 +25,7 @@ from blackboard.notify import notifier as module
 from blackboard.notify.channels import Route
 from blackboard.notify.exchange import NotSent
 from blackboard.notify.notice_rows import HANDOVER, begin
-from blackboard.notify.notices import Notice, confirmed, of_item
+from blackboard.notify.notices import Composer, Notice, confirmed, of_item
 from blackboard.notify.notifier import Notifier
 from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, PING_EVERY
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind
@@ -146,6 +147,31 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
     (trouble,) = at.of(NoticeFailed)
     assert (trouble.message, trouble.level) == ("box here: it answered 500", 30)
     await in_states(place, "accepted")
+
+
+@with_workers
+async def test_a_pause_that_a_receiver_asks_for_is_made_once(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again where the next try fails before the receiver is asked."""
+    box, at, odd = Box(), await place.worker(), deque([RuntimeError("odd")])
+    at.worker.board.chance = HalfWay(1)
+    box.refusals.append(NotSent("busy", retry_after=60.0))
+    composed = Composer.payload
+
+    def payload(composer: Composer, notice: Notice, **when: Any) -> Any:
+        if box.asked and odd:
+            raise odd.popleft()
+        return composed(composer, notice, **when)
+
+    monkeypatch.setattr(Composer, "payload", payload)
+    await place.add("davis", every="1h")
+    async with notifying(at, box):
+        await ends(place, at, Outcome.FAILED)
+        for pause_ in (60.0, NOTICES.pause(2, fraction=0.5)):
+            await place.sleeps(pause_)
+            place.later(seconds=pause_)
+        await told(box, ("failed", "davis"))
 
 
 def test_a_worker_gives_up_before_another_may_take_over() -> None:
