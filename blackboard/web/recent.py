@@ -2,9 +2,9 @@
 
 What was read of an item is kept until the item has another run, without what its handlers printed
 and logged: so a page that is looked at again, or by others, costs the store no more than the items
-that have run since. A run that was abandoned may still be released late, which leaves no trace in
-its item: while one is among them, the runs of the item are read again now and then. What retention
-deletes meanwhile is still among the runs of an item, until it has another run.
+that have run since. A run whose lock was taken away may still be released late, which leaves no
+trace in its item: while one is among them, the runs of the item are read again now and then. What
+retention deletes meanwhile is still among the runs of an item, until it has another run.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ LONGEST = 5.0
 """Seconds that a search may take to get to the time where it begins, and from there: on a large
 board few runs may match."""
 ABANDONED_LAST = 60.0
-"""Seconds for which runs are kept where one was abandoned, at the least."""
+"""Seconds for which runs are kept where one may be released late, at the least."""
 ABANDONED_SHARE = 0.1
 """Of the time since then: the longer ago it was, the less likely is its release."""
 
@@ -79,10 +79,10 @@ class RecentRuns:
 
     def _good_for(self, runs: Sequence[Run]) -> float:
         """Seconds for which the runs of an item are kept while it has no other."""
-        abandoned = [run.stop for run in runs if run.outcome is Outcome.ABANDONED]
-        if not abandoned:
+        left = [run.stop for run in runs if _may_come_back(run)]
+        if not left:
             return float("inf")
-        since = (self._board.clock.now() - max(abandoned)).total_seconds()
+        since = (self._board.clock.now() - max(left)).total_seconds()
         return max(ABANDONED_LAST, ABANDONED_SHARE * since)
 
     def _keep(self, item_id: str, kept: _Kept) -> None:
@@ -98,3 +98,8 @@ class RecentRuns:
         kept = self._kept.pop(item_id)
         del self._order[bisect_left(self._order, (kept.heard, item_id))]
         self._number -= len(kept.runs)
+
+
+def _may_come_back(run: Run) -> bool:
+    """Whether another than its holder has ended it: a worker, or an operator, as a note says."""
+    return run.outcome is Outcome.ABANDONED or (run.outcome is Outcome.CANCELLED and bool(run.note))

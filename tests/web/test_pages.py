@@ -44,7 +44,7 @@ from blackboard.protocol.board_pause import pause_board
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
-from blackboard.protocol.edits import pause, remove, unlock
+from blackboard.protocol.edits import cancel, pause, remove, unlock
 from blackboard.protocol.keys import BOARD_KEY, item_key, meta_partition
 from blackboard.protocol.leaders import open_elections
 from blackboard.protocol.releases import release
@@ -1210,19 +1210,23 @@ def test_the_runs_of_a_removed_item_are_among_those_of_all(site: WebSite) -> Non
     assert len(shown_runs(site, "/runs")) == 2
 
 
-def test_a_run_that_is_released_late_is_shown_as_superseded(site: WebSite) -> None:
+@pytest.mark.parametrize(("verb", "ended"), [("unlock", "abandoned"), ("cancel", "cancelled")])
+def test_a_run_that_is_released_late_is_shown_as_superseded(
+    site: WebSite, verb: str, ended: str
+) -> None:
     site.add("davis")
 
     async def lost() -> Claim:
         made = await site.scene.claimed("davis")
-        await unlock(site.board, "davis", Mark(by="ann", at=site.clock.now()), fence=1)
+        take_lock = {"unlock": unlock, "cancel": cancel}[verb]
+        await take_lock(site.board, "davis", Mark(by="ann", at=site.clock.now()), fence=1)
         return made
 
     made = site.do(lost)
-    assert len(shown_runs(site, "/runs?outcome=abandoned")) == 1
+    assert len(shown_runs(site, f"/runs?outcome={ended}")) == 1
     site.do(lambda: site.scene.let_go(made))
     site.clock.advance(61)
-    assert shown_runs(site, "/runs?outcome=abandoned") == []
+    assert shown_runs(site, f"/runs?outcome={ended}") == []
     assert len(shown_runs(site, "/runs?outcome=superseded")) == 1
 
 
