@@ -287,8 +287,10 @@ class _RecentRuns:
         return self.unknown([run for _, run in listed])
 
     def unknown(self, runs: Sequence[Run]) -> list[Run]:
-        """Those of these runs, the newest first, that were not read before; the oldest first."""
-        new = [run for run in reversed(runs) if (run.id, run.fence) not in self._known]
+        """Those of these runs, the newest first, that were not read before, or have come back since
+        then; the oldest first.
+        """
+        new = [run for run in reversed(runs) if self._known.get((run.id, run.fence)) != run.stop]
         self._known |= {(run.id, run.fence): run.stop for run in runs}
         return new
 

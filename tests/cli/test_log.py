@@ -16,9 +16,9 @@ from blackboard.cli import log
 from blackboard.clock import SystemClock
 from blackboard.display.layout import measure, text_of
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
-from blackboard.model import Item, LogLine, Outcome, Run, replace
+from blackboard.model import Item, LogLine, Mark, Outcome, Run, replace
 from blackboard.protocol.board_table import BoardTable
-from blackboard.protocol.edits import run_now
+from blackboard.protocol.edits import run_now, unlock
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Insert, Merge, Op, Replace
@@ -489,6 +489,37 @@ def test_what_ends_before_a_time_to_come_is_not_shown_while_runs_are_followed(
 
     monkeypatch.setattr(log, "SystemClock", Stepped)
     assert towns("log", "--follow", "--since", "in 1h").out == ""
+
+
+def test_a_run_that_comes_back_late_is_shown_again_while_runs_are_followed(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it may change nothing but the history, that is a minute later at the most."""
+    looks = 0
+    towns("run", "keene")
+    claim = towns.start("keene")
+
+    def unlocked() -> None:
+        mark = Mark(by="ann", at=claim.start)
+        towns.on_board(lambda board: unlock(board, "keene", mark, fence=claim.fence))
+
+    class Stepped(SystemClock):
+        def monotonic(self) -> float:
+            return super().monotonic() + 60.0 * looks
+
+        async def sleep(self, _: float) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                await asyncio.to_thread(unlocked)
+            elif looks == 2:
+                await asyncio.to_thread(towns.finish, claim, Outcome.FAILED, error=ERROR)
+            elif looks == 4:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "SystemClock", Stepped)
+    lines = towns("log", "keene", "--follow", "-n", "1").out.splitlines()
+    assert [line.split()[4] for line in lines] == ["failed", "abandoned", "superseded"]
 
 
 def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(
