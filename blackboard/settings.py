@@ -327,11 +327,11 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         parse_duration(settings.worker.grace, "grace")
         check_count("slots", settings.worker.slots, most=MOST_SLOTS)
         if settings.notify is not None:
-            path = ("notify",)
-            check_notify(settings.notify)
             for number, route in enumerate(settings.notify.routes):
                 path = ("notify", "routes", number)
                 check_route(route)
+            path = ("notify",)
+            check_notify(settings.notify)
         path = ("redis",)
         _check_redis(settings.redis)
         path = ("calendars",)

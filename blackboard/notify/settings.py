@@ -77,7 +77,8 @@ class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
 
 def check_notify(table: NotifyTable) -> None:
     """Raises BadInput for what types alone cannot refuse."""
-    if not (table.webhook or table.command or table.dead_man or table.routes):
+    places: list[NotifyTable | RouteTable] = [table, *table.routes]
+    if not (table.dead_man or any(place.webhook or place.command for place in places)):
         raise BadInput(
             "webhook", "there is nowhere to send notices", "add a webhook, a command or a dead_man"
         )

@@ -52,6 +52,13 @@ BAD = [
     ("nobody to tell", 'on = ["failed"]', "webhook", 1, "add a webhook, a command or a dead_man"),
     ("no http", f'webhook = "{ADDRESS}"', "webhook", 2, "it is not an http or https address"),
     (
+        "nobody to tell on a route",
+        '[[notify.routes]]\nmatch = ["a"]',
+        "webhook",
+        1,
+        "there is nowhere to send notices",
+    ),
+    (
         "a ping by ftp",
         f'dead_man = "{ADDRESS}"',
         "dead_man",
