@@ -90,7 +90,7 @@ Examples:
 @number_option("--items", most=1_000_000, line="Made-up items [those of the board].")
 @click.option("--every", metavar="TIME", help="How often made-up items run [8h].")
 @click.option(
-    "--takes", metavar="TIME", help="Mean duration of a run [its last one, or interval / 20]."
+    "--takes", metavar="TIME", help="Mean duration where an item never ran [interval / 20]."
 )
 @number_option("--workers", "count", most=10_000, line=f"[the live ones, or {WORKERS}]")
 @number_option("--slots", most=10_000, line="Of a worker [[worker] slots].")

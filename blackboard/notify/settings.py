@@ -77,8 +77,8 @@ class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
 
 def check_notify(table: NotifyTable) -> None:
     """Raises BadInput for what types alone cannot refuse."""
-    places: list[NotifyTable | RouteTable] = [table, *table.routes]
-    if not (table.dead_man or any(place.webhook or place.command for place in places)):
+    tables: list[NotifyTable | RouteTable] = [table, *table.routes]
+    if not (table.dead_man or any(each.webhook or each.command for each in tables)):
         raise BadInput(
             "webhook", "there is nowhere to send notices", "add a webhook, a command or a dead_man"
         )
