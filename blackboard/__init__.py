@@ -11,40 +11,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blackboard.blocking import BlockingBoard as BlockingBoard
-    from blackboard.blocking import BlockingElection as BlockingElection
-    from blackboard.blocking import BlockingTerm as BlockingTerm
-    from blackboard.blocking import BlockingWorker as BlockingWorker
-    from blackboard.blocking import open_blocking as open_blocking
-    from blackboard.board import Board as Board
+    from blackboard.blocking import (
+        BlockingBoard,
+        BlockingElection,
+        BlockingTerm,
+        BlockingWorker,
+        open_blocking,
+    )
+    from blackboard.board import Board
     from blackboard.board import open_board as open  # noqa: A004 - said as blackboard.open
-    from blackboard.board_worker import BoardWorker as BoardWorker
-    from blackboard.errors import AlreadyThere as AlreadyThere
-    from blackboard.errors import BadInput as BadInput
-    from blackboard.errors import BlackboardError as BlackboardError
-    from blackboard.errors import LeaseLost as LeaseLost
-    from blackboard.errors import Missing as Missing
-    from blackboard.errors import MissingStore as MissingStore
-    from blackboard.errors import StoreProblem as StoreProblem
-    from blackboard.handlers.context import Context as Context
-    from blackboard.handlers.context import Fail as Fail
+    from blackboard.board_worker import BoardWorker
+    from blackboard.errors import (
+        AlreadyThere,
+        BadInput,
+        BlackboardError,
+        LeaseLost,
+        Missing,
+        MissingStore,
+        StoreProblem,
+    )
+    from blackboard.handlers.context import Context, Fail, Retry, Skip
     from blackboard.handlers.context import HandlerItem as Item
-    from blackboard.handlers.context import Retry as Retry
-    from blackboard.handlers.context import Skip as Skip
-    from blackboard.handlers.handler import handler as handler
-    from blackboard.handlers.handler import pump as pump
-    from blackboard.model import LogLine as LogLine
-    from blackboard.model import Outcome as Outcome
-    from blackboard.model import State as State
-    from blackboard.records import AnnouncedWorker as AnnouncedWorker
-    from blackboard.records import AskedRun as AskedRun
+    from blackboard.handlers.handler import handler, pump
+    from blackboard.model import LogLine, Outcome, State
+    from blackboard.records import AnnouncedWorker, AskedRun, BoardItem, as_json
     from blackboard.records import BoardAction as Action
-    from blackboard.records import BoardItem as BoardItem
     from blackboard.records import BoardRun as Run
-    from blackboard.records import as_json as as_json
-    from blackboard.sharing.election import Election as Election
-    from blackboard.sharing.election import Term as Term
-    from blackboard.table import TableError as TableError
+    from blackboard.sharing.election import Election, Term
+    from blackboard.table import TableError
 
 __version__ = "0.1.0"
 

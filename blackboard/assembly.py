@@ -1,6 +1,7 @@
 """Puts the parts of a worker together. (`run --here` puts together the few that one run needs.)
 
-The parts take long to import, and are imported when the first worker is made.
+The parts take long to import: import this module where a worker is made. Those that few workers
+need, or that need other packages, are imported with the first worker that has them.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blackboard.board_worker import BoardWorker, WorkerSettings
 from blackboard.clock import Clock
@@ -18,34 +19,42 @@ from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError
 from blackboard.events import LoopStoodStill, WorkerStoodStill
 from blackboard.handlers.handler import Handler
+from blackboard.model import Ended
+from blackboard.notify.settings import NotifyTable
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable
+from blackboard.protocol.claims import mark_standstill
+from blackboard.protocol.releases import Released
+from blackboard.rules.breaker import Need
 from blackboard.rules.shares import Balance
+from blackboard.runners.inline import InlineRunner
 from blackboard.runners.interpreter import executable
+from blackboard.runners.loop import LoopWatch, RunOfLoop
+from blackboard.runners.process import ProcessRunner
+from blackboard.runners.runner import Runner
 from blackboard.settings import RedisTable, Settings
+from blackboard.sharing.coordinator import Coordinator
+from blackboard.sharing.partitions import MOST_PUMPS, GroupWorker
+from blackboard.sharing.races import Races
 from blackboard.stores import open_table
 from blackboard.table import TableError
-
-if TYPE_CHECKING:
-    from blackboard.model import Ended
-    from blackboard.notify.settings import NotifyTable
-    from blackboard.protocol.releases import Released
-    from blackboard.runners.loop import RunOfLoop
-    from blackboard.runners.process import ProcessRunner
-    from blackboard.runners.runner import Runner
-    from blackboard.sharing.coordinator import Coordinator
-    from blackboard.sharing.partitions import GroupWorker
-    from blackboard.sharing.races import Races
-    from blackboard.worker.heartbeat import Heartbeat
-    from blackboard.worker.holdings import Holding, Holdings
-    from blackboard.worker.peers import Peers
-    from blackboard.worker.permits import Permits
-    from blackboard.worker.release_queue import ReleaseQueue
-    from blackboard.worker.running import Runs
-    from blackboard.worker.store_breaker import StoreBreaker
-    from blackboard.worker.wake import Wake
-    from blackboard.worker.walk import Walk
-    from blackboard.worker.worker import Worker
+from blackboard.worker.claimer import Claimer
+from blackboard.worker.heartbeat import Heartbeat, no_watchdog
+from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.judge import Judge
+from blackboard.worker.left_alone import LeftAlone
+from blackboard.worker.membership import Membership, new_member, types_as_text
+from blackboard.worker.missed_slots import MissedSlots
+from blackboard.worker.paused_shards import PausedShards
+from blackboard.worker.peers import Peers
+from blackboard.worker.permits import Permits
+from blackboard.worker.release_queue import ReleaseQueue
+from blackboard.worker.running import Runs
+from blackboard.worker.stale_locks import StaleLocks
+from blackboard.worker.store_breaker import StoreBreaker
+from blackboard.worker.wake import CycleWake, Wake
+from blackboard.worker.walk import Walk
+from blackboard.worker.worker import Worker
 
 MARKING = 2.0
 """Seconds that a worker whose loop stands still has to record that on the board."""
@@ -57,9 +66,9 @@ class WorkerSetup:
 
     settings: WorkerSettings
     events: EventEmitter
-    inline: "Runner"
+    inline: Runner
     """Calls coroutines."""
-    process: "Runner"
+    process: Runner
     """Calls plain functions."""
     job_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The tables `[jobs.TYPE]`."""
@@ -83,10 +92,6 @@ def new_worker(
     `guards_loop` a loop that stands still for longer than a lease ends its process: for a process
     that does nothing else.
     """
-    from blackboard.runners.inline import InlineRunner
-    from blackboard.runners.process import ProcessRunner
-    from blackboard.worker.wake import CycleWake
-
     if guards_loop:
         executable()  # of the guard
     pumps = [handler for handler in handlers.values() if handler.pump is not None]
@@ -94,7 +99,7 @@ def new_worker(
         board.resolve(pump.type, "{}")  # raises BadInput for settings that a group cannot have
     served = frozenset(pump.type for pump in pumps)
 
-    def new_setup(traced: Callable[["Runner"], "Runner"]) -> WorkerSetup:
+    def new_setup(traced: Callable[[Runner], Runner]) -> WorkerSetup:
         process = ProcessRunner(idle=settings.slots)
         return WorkerSetup(
             settings=settings,
@@ -105,16 +110,6 @@ def new_worker(
             watchdog=_watchdog(process, board, served, events, store) if guards_loop else None,
         )
 
-    def of_group(pump: Handler) -> "GroupWorker":
-        """The part for one group, with a guard of its own: that needs the group's heartbeat."""
-        return group_worker(
-            board.group(pump.type),
-            new_setup(_untraced),
-            parent=board.name,
-            pump=pump,
-            races=_races(board, pump, declared.redis),
-        )
-
     wake = CycleWake(settings.cycle.total_seconds(), board.chance)
     worker = assemble(
         board,
@@ -123,15 +118,24 @@ def new_worker(
         wake=wake,
         notify=declared.notify,
     )
-    groups = [of_group(pump) for pump in pumps]
+    groups = [
+        group_worker(
+            board.group(pump.type),
+            new_setup(_untraced),  # with a guard of its own, which needs the group's heartbeat
+            parent=board.name,
+            pump=pump,
+            races=_races(board, pump, declared.redis),
+        )
+        for pump in pumps
+    ]
     return BoardWorker(worker, settings=settings, wake=wake, store=store, groups=groups)
 
 
-def _untraced(runner: "Runner") -> "Runner":
+def _untraced(runner: Runner) -> Runner:
     return runner
 
 
-def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
+def _traced(clock: Clock) -> Callable[[Runner], Runner]:
     """Gives each run of a runner a span; pumps have none, because they do not end. Raises BadInput
     where that cannot be.
     """
@@ -142,7 +146,7 @@ def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
 
 
 def _watchdog(
-    process: "ProcessRunner",
+    process: ProcessRunner,
     board: BoardTable,
     groups: Container[str],
     events: EventEmitter,
@@ -153,10 +157,8 @@ def _watchdog(
     blocks the loop. All parts of a worker share the loop, so it may be a handler of another part: a
     pump of `groups`, whose lock is on the board of its group, or a handler of `board`.
     """
-    from blackboard.protocol.claims import mark_standstill
-    from blackboard.runners.loop import LoopWatch
 
-    async def mark(run: "RunOfLoop") -> None:
+    async def mark(run: RunOfLoop) -> None:
         """Marks the lock through a new connection, because the loop of the worker's is blocked."""
         async with asyncio.timeout(MARKING):
             table = await open_table(store, board.clock)
@@ -166,7 +168,7 @@ def _watchdog(
             finally:
                 await table.close()
 
-    def report(run: "RunOfLoop | None") -> None:
+    def report(run: RunOfLoop | None) -> None:
         if run is None:
             events.emit(WorkerStoodStill)
             return
@@ -183,14 +185,13 @@ def _watchdog(
     return beat
 
 
-def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | None":
+def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> Races | None:
     """The races of a group of `board`, or None where its partitions are not raced for. The time at
     which the board was made keeps apart boards of one name in two stores. Raises BadInput where
     there is no Redis.
     """
     if pump.pump is None or pump.pump.balance is not Balance.GRAB:
         return None
-    from blackboard.sharing.races import Races
     from blackboard.sharing.redis_bus import RedisBus, redis_url
 
     created = keys.moment_key(board.created) if board.created else ""
@@ -204,22 +205,18 @@ def _races(board: BoardTable, pump: Handler, declared: RedisTable) -> "Races | N
     return Races(open_bus=open_bus, times=declared.times())
 
 
-def _nothing() -> None:
-    """Nothing is to be done."""
-
-
 class _Parts(NamedTuple):
     """The objects that every part of a worker that holds runs needs."""
 
-    breaker: "StoreBreaker"
+    breaker: StoreBreaker
     board: BoardTable
     """For all requests but renewals, through the circuit breaker."""
     renewing: BoardTable
     """The same board, for renewals."""
-    holdings: "Holdings"
-    heartbeat: "Heartbeat"
-    releases: "ReleaseQueue"
-    runs: "Runs"
+    holdings: Holdings
+    heartbeat: Heartbeat
+    releases: ReleaseQueue
+    runs: Runs
 
 
 def _parts(
@@ -228,21 +225,14 @@ def _parts(
     *,
     slots: int,
     handlers: Mapping[str, Handler],
-    landed: "Callable[[Mapping[str, Released]], Awaitable[None]]",
-    ended: "Callable[[Holding, Ended], None] | None" = None,
-    slots_freed: Callable[[], None] = _nothing,
-    starts_again: Callable[[], None] = _nothing,
+    landed: Callable[[Mapping[str, Released]], Awaitable[None]],
+    ended: Callable[[Holding, Ended], None] | None = None,
+    slots_freed: Callable[[], None] = lambda: None,
+    starts_again: Callable[[], None] = lambda: None,
 ) -> _Parts:
     """The parts. The callables are those of `Runs` and `ReleaseQueue`; a run that has `ended` is
     queued for its release where no `ended` is given.
     """
-    from blackboard.rules.breaker import Need
-    from blackboard.worker.heartbeat import Heartbeat, no_watchdog
-    from blackboard.worker.holdings import Holdings
-    from blackboard.worker.release_queue import ReleaseQueue
-    from blackboard.worker.running import Runs
-    from blackboard.worker.store_breaker import StoreBreaker
-
     events = setup.events
     breaker = StoreBreaker(board.clock, board.chance, events, board=board.name)
     holdings = Holdings(slots)
@@ -284,13 +274,11 @@ def group_worker(
     *,
     parent: str,
     pump: Handler,
-    races: "Races | None" = None,
-) -> "GroupWorker":
+    races: Races | None = None,
+) -> GroupWorker:
     """Assembles a worker's part in the group of a pump. `board` is the group's, `parent` the
     name of the board that it belongs to.
     """
-    from blackboard.sharing.partitions import MOST_PUMPS, GroupWorker
-
     parts = _parts(
         board,
         setup,
@@ -320,15 +308,10 @@ def assemble(
     setup: WorkerSetup,
     *,
     handlers: Mapping[str, Handler],
-    wake: "Wake",
-    notify: "NotifyTable | None" = None,
-) -> "Worker":
+    wake: Wake,
+    notify: NotifyTable | None = None,
+) -> Worker:
     """Assembles a worker on `board`. `handlers` are those of the types it takes."""
-    from blackboard.worker.membership import Membership, new_member, types_as_text
-    from blackboard.worker.peers import Peers
-    from blackboard.worker.permits import Permits
-    from blackboard.worker.worker import Worker
-
     settings, events, owner = setup.settings, setup.events, setup.events.worker
     parts = _parts(
         board,
@@ -349,7 +332,14 @@ def assemble(
         events.subscribe(notifier.on_event, "notify")
     coordinator = None
     if settings.coordinator and not keys.group_of(board.name):
-        coordinator = _coordinator(parts, setup)
+        coordinator = Coordinator(
+            board=board,
+            owner=owner,
+            events=events,
+            retention=settings.retention,
+            cycle=settings.cycle,
+            steady=parts.breaker.steady,
+        )
     permits = Permits(
         board=board, renewing=parts.renewing, owner=owner, holdings=parts.holdings, freed=wake.now
     )
@@ -394,20 +384,12 @@ def _walk(
     setup: WorkerSetup,
     *,
     handlers: Mapping[str, Handler],
-    peers: "Peers",
-    permits: "Permits",
-    wake: "Wake",
+    peers: Peers,
+    permits: Permits,
+    wake: Wake,
     overdue_after: timedelta | None,
-) -> "Walk":
+) -> Walk:
     """The walk of a worker over its board, and what it needs alone."""
-    from blackboard.worker.claimer import Claimer
-    from blackboard.worker.judge import Judge
-    from blackboard.worker.left_alone import LeftAlone
-    from blackboard.worker.missed_slots import MissedSlots
-    from blackboard.worker.paused_shards import PausedShards
-    from blackboard.worker.stale_locks import StaleLocks
-    from blackboard.worker.walk import Walk
-
     board, events, owner = parts.board, setup.events, setup.events.worker
     left_alone = LeftAlone(events)
     claimer = Claimer(board=board, owner=owner, runs=parts.runs, permits=permits, events=events)
@@ -435,17 +417,4 @@ def _walk(
         wake=wake,
         cycle=setup.settings.cycle,
         overdue_after=overdue_after,
-    )
-
-
-def _coordinator(parts: _Parts, setup: WorkerSetup) -> "Coordinator":
-    from blackboard.sharing.coordinator import Coordinator
-
-    return Coordinator(
-        board=parts.board,
-        owner=setup.events.worker,
-        events=setup.events,
-        retention=setup.settings.retention,
-        cycle=setup.settings.cycle,
-        steady=parts.breaker.steady,
     )

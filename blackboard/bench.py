@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings, identity
@@ -36,13 +36,14 @@ from blackboard.protocol.keys import (
 )
 from blackboard.records import BoardRun
 from blackboard.rules.transitions import claimed, released, run_of
+from blackboard.runners.inline import InlineRunner
+from blackboard.runners.process import ProcessRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import beside, open_table, remove_file
 from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
-
-if TYPE_CHECKING:
-    from blackboard.worker.worker import Worker
+from blackboard.worker.wake import CycleWake
+from blackboard.worker.worker import Mode, Worker
 
 SLOTS = (8, 100)
 STEPS = 4 + len(SLOTS)
@@ -299,8 +300,6 @@ class Scratch:
         self, board: BoardTable, *, slots: int, runs: int
     ) -> list[tuple[float, BoardRun]]:
         """Runs a worker until so many runs have ended: these, and when each has ended."""
-        from blackboard.worker.worker import Mode  # noqa: PLC0415 - as in `worker_on`
-
         worker = worker_on(board, slots=slots, cycle=LAG_CYCLE)
         ended: list[tuple[float, BoardRun]] = []
 
@@ -379,15 +378,8 @@ async def filled_board(
     return board
 
 
-def worker_on(
-    board: BoardTable, *, slots: int, cycle: timedelta = timedelta(seconds=60)
-) -> "Worker":
+def worker_on(board: BoardTable, *, slots: int, cycle: timedelta = timedelta(seconds=60)) -> Worker:
     """A worker as the command line makes one."""
-    # Imported when something is measured: the command line reads this module for its help.
-    from blackboard.runners.inline import InlineRunner  # noqa: PLC0415
-    from blackboard.runners.process import ProcessRunner  # noqa: PLC0415
-    from blackboard.worker.wake import CycleWake  # noqa: PLC0415
-
     process = ProcessRunner(idle=slots)
     return assemble(
         board,

@@ -37,7 +37,6 @@ from msgspec import UNSET
 
 from blackboard import inputs
 from blackboard import settings as settings_file
-from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs, select
 from blackboard.emitter import EventEmitter, Subscriber, Subscription, log_event
@@ -640,6 +639,8 @@ class Board:
 
         Raises BadInput when there is no handler, or one that a child process could not import.
         """
+        from blackboard.assembly import new_worker
+
         settings = worker_settings(
             self._location.settings, slots=slots, cycle=cycle, types=types, grace=grace
         )

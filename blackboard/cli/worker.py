@@ -16,7 +16,6 @@ from typing import NoReturn, get_args
 
 import click
 
-from blackboard.assembly import new_worker
 from blackboard.board_worker import (
     BoardWorker,
     Until,
@@ -230,6 +229,8 @@ class _Work:
 
     async def _work(self, events: EventEmitter) -> bool:
         """Run the worker. Returns whether it has ended because files of its jobs changed."""
+        from blackboard.assembly import new_worker  # noqa: PLC0415 - a supervisor needs no parts
+
         handlers = self._handlers()
         worker: BoardWorker | None = None
         async with AsyncExitStack() as stack:

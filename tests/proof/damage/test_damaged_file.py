@@ -95,7 +95,7 @@ def asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
             asyncio.get_running_loop().call_later(after, worker.stop)
         return worker
 
-    monkeypatch.setattr("blackboard.cli.worker.new_worker", stopping)
+    monkeypatch.setattr("blackboard.assembly.new_worker", stopping)
     monkeypatch.setattr("blackboard.worker.worker.LAST_RELEASES", 0.1)
 
 
