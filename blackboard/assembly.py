@@ -328,7 +328,6 @@ def assemble(
         from blackboard.notify.notifier import notifier_of
 
         notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
-    if notifier is not None:
         events.subscribe(notifier.on_event, "notify")
     coordinator = None
     if settings.coordinator and not keys.group_of(board.name):

@@ -41,7 +41,6 @@ def beginning_of(pattern: str) -> str:
 
 
 def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bool:
-    """Whether a pattern means an item."""
     match = _LABEL.fullmatch(pattern)
     if match is None or pattern == item_id:
         return pattern == item_id or fnmatchcase(item_id, pattern)

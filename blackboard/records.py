@@ -276,7 +276,6 @@ def worker_record(member: Member) -> AnnouncedWorker:
 
 
 def action_record(action: Action) -> BoardAction:
-    """An action as it was recorded."""
     return BoardAction(
         at=action.at,
         by=action.by,

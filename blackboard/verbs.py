@@ -26,7 +26,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     details: Sequence[str] = ()
     """The names of what was changed, for the record of the action."""
     no: bool = False
-    """Whether the answer is no."""
 
 
 def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:

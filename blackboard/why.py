@@ -91,7 +91,6 @@ class Circumstances:
     seen: float = 0.0
     """Seconds since one of them has announced itself."""
     board_paused: Mark | None = None
-    """Who paused the board, if it is paused."""
     occupants: tuple[str, ...] = ()
     """Where the slots of all workers that take the type are full: the items that run in them."""
     has_other_slots: bool = False

@@ -137,8 +137,6 @@ def log_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunsAsked:
-    """The runs that a command asks for."""
-
     session: Session
     ids: Sequence[str]
     """Ids and globs of items; none: all items."""

@@ -174,8 +174,6 @@ class DemoWorker:
 
 @dataclass(slots=True)
 class DemoWorkers:
-    """The workers of a demo."""
-
     folder: DemoFolder
     workers: list[DemoWorker] = field(default_factory=list)
 

@@ -99,8 +99,6 @@ class Output:
 
 
 class TerminalOutput(Output):
-    """A terminal."""
-
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
         super().__init__(stream)
         self.colour = colour

@@ -253,7 +253,6 @@ def _of(board: BoardStatus, locks: Sequence[Lock]) -> list[tuple[ItemStatus, Loc
 
 
 def _taken(board: BoardStatus, locks: Sequence[Lock]) -> list[Lock]:
-    """The locks that were taken over."""
     return [lock for status, lock in _of(board, locks) if status.item.fence > lock.fence]
 
 

@@ -36,8 +36,6 @@ _MOST_COLUMNS = 30
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """A column, as the report describes it."""
-
     title: str
     key: str
     signed: bool

@@ -79,7 +79,6 @@ class DoctorReport:
 
 
 async def examine(board: BoardTable, request: Examination) -> DoctorReport:
-    """Examines a whole board."""
     present = await workers(board)
     served = served_types(present)
     report, types = await _examine_items(board, request, served)
@@ -203,7 +202,6 @@ class _Judge:
     _shard: Shard
 
     def bounds(self, item: Item | None) -> Bounds:
-        """The conditions by which an item is judged."""
         planning = planning_of(self._board, item) if item else None
         return Bounds(
             now=self._now,

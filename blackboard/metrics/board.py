@@ -52,7 +52,6 @@ Values = float | Mapping[str, float] | Mapping[tuple[str, str], float]
 
 
 def board_metrics(overview: Overview) -> Iterator[Metric]:
-    """Every metric of a board."""
     values = _values(overview)
     for name, (meaning, *labels) in GAUGES.items():
         metric = GaugeMetricFamily(f"blackboard_board_{name}", meaning, labels=labels)

@@ -67,7 +67,6 @@ class Composer:
     worker: str
 
     def payload(self, notice: Notice, *, at: datetime) -> Payload:
-        """One notice."""
         about: Payload = {
             "id": _valid(notice.id),
             "type": _valid(notice.type),

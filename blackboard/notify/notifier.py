@@ -342,15 +342,9 @@ class Notifier:
 
 
 def notifier_of(
-    table: NotifyTable | None,
-    *,
-    board: BoardTable,
-    events: EventEmitter,
-    environ: Mapping[str, str],
-) -> Notifier | None:
-    """The notifier that `[notify]` asks for; None without that table."""
-    if table is None:
-        return None
+    table: NotifyTable, *, board: BoardTable, events: EventEmitter, environ: Mapping[str, str]
+) -> Notifier:
+    """The notifier that `[notify]` asks for."""
     return Notifier(
         board=board,
         events=events,

@@ -128,8 +128,6 @@ LATEST_TRY = HANDOVER - LONGEST_TIMEOUT.total_seconds() - 10.0
 
 
 class ChannelAnswer(Enum):
-    """How a channel answered."""
-
     ACCEPTED = "accepted"
     REFUSED = "refused"
     """For good."""

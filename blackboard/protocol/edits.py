@@ -44,19 +44,10 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
+from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops, removed_run_op
 from blackboard.protocol.board_table import BoardTable, known_fence, readings
 from blackboard.protocol.groups import check_held, check_no_params, check_no_pump
-from blackboard.protocol.keys import (
-    NEXT,
-    encode_id,
-    end_of,
-    fence_in,
-    group_of,
-    item_key,
-    lock_key,
-    runs_range,
-)
 from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.rename_marks import as_copy, as_old, check_no_copy, is_copy_of
 from blackboard.protocol.rows import check_version, data_of, readable, text_of, version_of
@@ -214,7 +205,7 @@ async def change_item(
         except Unknown as unanswered:
             tries.lost(unanswered)
             continue
-        return Changed(item=replace(after, etag=etags[item_key(item_id)]), before=item)
+        return Changed(item=replace(after, etag=etags[keys.item_key(item_id)]), before=item)
 
 
 def _check_open(item: Item, *, also_copy: bool) -> None:
@@ -498,13 +489,13 @@ async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
     item = await board.stand_in(item_id)
     if item is None:
         raise Missing(item_id)
-    tokens = table.scan(partition, NEXT, end_of(NEXT))
-    rows = [row async for row in tokens if row.key.endswith(f":{encode_id(item_id)}")]
-    between = runs_range(item_id)
-    reading = readings(table, partition, between, lambda row: fence_in(row.key), limit=1)
+    tokens = table.scan(partition, keys.NEXT, keys.end_of(keys.NEXT))
+    rows = [row async for row in tokens if row.key.endswith(f":{keys.encode_id(item_id)}")]
+    between = keys.runs_range(item_id)
+    reading = readings(table, partition, between, lambda row: keys.fence_in(row.key), limit=1)
     newest = [fence async for fence in reading]
     fences = [item.fence, await board.floor(), *newest]
-    lock = await read(table, partition, lock_key(item_id))  # at last: its holder may renew it
+    lock = await read(table, partition, keys.lock_key(item_id))  # at last: its holder may renew it
     rows += [lock] if lock is not None else []
     # The version of the item may be what is damaged, and its token has it, too.
     versions = [item.version, *(version_of(row.data) for row in rows)]
@@ -512,7 +503,7 @@ async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
     fences += map(known_fence, rows)
     now = await table.now()
     tombstone = removed(replace(item, fence=max(fences)), now=now)
-    ops: list[Op] = [Replace(item_key(item_id), data_of(tombstone), item.etag)]
+    ops: list[Op] = [Replace(keys.item_key(item_id), data_of(tombstone), item.etag)]
     ops += [Delete(row.key, row.etag) for row in rows]
     held = readable(Lock, lock) if lock is not None else None
     if held is not None and held.id == item_id and held.fence > max(newest, default=0):
@@ -559,7 +550,7 @@ async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> 
     """Ends the run with this fence: its holder stops the handler at its next renewal or walk, and
     the item waits for its next slot. A partition or an election is due at once.
     """
-    is_held = bool(group_of(board.name))
+    is_held = bool(keys.group_of(board.name))
 
     def end(item: Item, run: Run) -> Item:
         settings = settings_of(board, item, item.spec)

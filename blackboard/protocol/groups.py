@@ -46,7 +46,6 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
     """The keys of the rows of partitions that cannot be read."""
 
     def those(self, state: PartitionState) -> Sequence[Partition]:
-        """The partitions in a state."""
         return [partition for partition in self.partitions if partition.state is state]
 
     @property

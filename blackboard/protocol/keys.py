@@ -126,7 +126,6 @@ def fence_in(key: str) -> int | None:
 
 
 def runs_range(item_id: str) -> tuple[str, str]:
-    """The range of all runs of an item."""
     return _range(RUN + encode_id(item_id))
 
 
@@ -139,7 +138,6 @@ def notice_key(item_id: str, kind: str) -> str:
 
 
 def notices_range(item_id: str) -> tuple[str, str]:
-    """The range of all notices of an item."""
     return _range(NOTICE + encode_id(item_id))
 
 

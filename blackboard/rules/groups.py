@@ -27,8 +27,6 @@ from blackboard.rules.wrong_clock import says_future
 
 
 class PartitionState(StrEnum):
-    """The state of a partition."""
-
     HELD = "held"
     PAUSED = "paused"
     SET_BACK = "set back"

@@ -240,7 +240,6 @@ class IllegalTransition(BlackboardError):
 
 
 def phase_of(item: Item | None) -> Phase:
-    """The phase of an item; None: there is no item."""
     if item is None:
         return Phase.ABSENT
     if item.running:
@@ -501,7 +500,6 @@ def after_run(
 
 
 def _ended(item: Item, run: Run) -> Item:
-    """The item with its run ended."""
     return replace(
         item,
         stop=run.stop,

@@ -214,7 +214,6 @@ class Scenario:
 
     @property
     def request_odds(self) -> Odds:
-        """The odds of the faults that this scenario has."""
         return Odds(
             busy=self.odds.busy if Fault.BUSY in self.faults else 0.0,
             lost=self.odds.lost if Fault.LOST in self.faults else 0.0,

@@ -53,8 +53,6 @@ class Sender:
 
 
 class AppliedBatch(Struct, frozen=True, kw_only=True):
-    """A batch that was applied."""
-
     sender: Sender
     partition: str
     ops: Sequence[Op]
@@ -110,7 +108,6 @@ class Store:
     timeline: Timeline
     clock: StoreClock
     on_written: Callable[[AppliedBatch], None]
-    """Called with each batch that was applied."""
     contents: Contents = field(default_factory=Contents)
 
     def now(self) -> datetime:

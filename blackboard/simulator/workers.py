@@ -250,7 +250,6 @@ class Workers:
 
     @property
     def requests(self) -> Requests:
-        """All requests of workers to the store."""
         return sum((member.requests for member in self.members), self.spent)
 
     def _has_ended(self, member: WorkerProcess) -> None:
