@@ -1,6 +1,4 @@
-"""What a shell offers for ids, labels, types, groups, elections, jobs and zones. Errors are hidden:
-nothing is printed.
-"""
+"""What a shell offers for ids, labels, types, groups, elections, jobs, zones; nothing on errors."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,6 +1,4 @@
-"""The commands that list what a board has, once or again and again: `workers`, `leader` the holders
-of elections, `leases` those of partitions.
-"""
+"""The commands that list, once or again and again: `workers`, `leases` and `leader`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

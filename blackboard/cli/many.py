@@ -1,6 +1,4 @@
-"""Changes many items at a time, with a progress bar on a terminal, records the action, and prints
-what came of it.
-"""
+"""Changes many items with a progress bar, records the action, and prints what came of it."""
 
 import asyncio
 from collections import deque

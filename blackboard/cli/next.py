@@ -1,6 +1,4 @@
-"""The commands about what comes: `next` has the times of items or of a schedule, `why` the decision
-for an item now and its reasons.
-"""
+"""`blackboard next`: the times to come of items, of the board, or of a schedule."""
 
 import asyncio
 import heapq

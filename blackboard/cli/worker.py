@@ -1,6 +1,4 @@
-"""`blackboard worker`: walk the board and run what is due; with `--processes N`, in N processes
-(`supervisor.py`).
-"""
+"""`blackboard worker`: walk the board and run what is due; `supervisor.py` runs several."""
 
 import asyncio
 import faulthandler

@@ -1,6 +1,4 @@
-"""The pages that show the board as it is: items, one item, workers, leases, leaders, a report, and
-what people did.
-"""
+"""The pages that show the board: items, one item, workers, leases, leaders, reports, actions."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
