@@ -137,23 +137,16 @@ def test_pages_are_served_each_time_that_an_application_starts(tmp_path: Path) -
 
 
 def test_a_script_asks_again_for_what_failed(folder: Path) -> None:
-    fails(folder)
-    said = output_of(folder, "failed.py").splitlines()
-    assert said == ["toronto 1 KeyError: 'url'", "True"]
-
-
-def fails(folder: Path, *, works: bool = True) -> None:
-    """An item whose run has failed, or is to fail."""
-    opening = open_blocking(folder / "app.db", handlers=[folder / "jobs.py"], create=True)
-    with opening as board:
+    with open_blocking(folder / "app.db", handlers=[folder / "jobs.py"], create=True) as board:
         board.add("toronto", "feed")
-        if works:
-            board.worker().work("idle")
+        board.worker().work("idle")
+        assert output_of(folder, "failed.py") == "toronto 1 KeyError: 'url'\n"
+        assert board.item("toronto").failures == 2
 
 
 def test_a_subscriber_counts_what_ended(folder: Path) -> None:
-    fails(folder, works=False)
-    assert output_of(folder, "counted.py") == "{('feed', 'failed'): 1}\n"
+    assert output_of(folder, "counted.py") == "{('feed', 'ok'): 1}\n"
+    assert output_of(folder, "counted.py") == "{}\n"
 
 
 def test_a_script_leads(folder: Path) -> None:
