@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -178,14 +178,14 @@ def main() -> None:
     reset_signals([signal.SIGCHLD])  # not SIGHUP and others, which `nohup` and shells ignore
     if os.getpid() == 1:
         _end_when_asked()
-    _open_streams()
+    streams = _open_streams()
     try:
         code = called()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     finally:
-        _leave_threads(code)
-    sys.exit(_flushed(code))
+        _leave_threads(code, streams)
+    sys.exit(_flushed(code, streams))
 
 
 def _end_when_asked() -> None:
@@ -197,33 +197,38 @@ def _end_when_asked() -> None:
             signal.signal(ending, lambda number, _frame: os._exit(128 + number))
 
 
-def _open_streams() -> None:
+def _open_streams() -> tuple[TextIO, TextIO]:
     """Opens the streams that the caller has closed. What is written to stderr is discarded; what is
     written to stdout fails, as on a full disk: a command that cannot answer has not succeeded.
+    Returns stdout and stderr: a handler may put others in their place.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             flags = os.O_WRONLY if name == "stderr" else os.O_RDONLY
             stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # noqa: SIM115, PTH123
             setattr(sys, name, stream)
+    return sys.stdout, sys.stderr
 
 
-def _flushed(code: int) -> int:
+def _flushed(code: int, streams: tuple[TextIO, TextIO]) -> int:
     """Writes what is left of the output; the exit code, not 0 where that fails. What cannot
     be written is not tried again as Python ends. Stderr still has what it did not take, such as
-    lines of a log: they are lost, and do not count.
+    lines of a log: they are lost, and do not count. One that a handler has closed has nothing left.
     """
-    for stream in (sys.stdout, sys.stderr):
+    out, _ = streams
+    for stream in streams:
+        if stream.closed:
+            continue
         try:
             stream.flush()
         except OSError as problem:
-            if stream is sys.stdout:
+            if stream is out:
                 code = code or (UNREAD if isinstance(problem, BrokenPipeError) else NOT_WRITTEN)
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
 
 
-def _leave_threads(code: int) -> None:
+def _leave_threads(code: int, streams: tuple[TextIO, TextIO]) -> None:
     """Ends this process at once, with this exit code, if handlers have left threads behind, for
     which Python would wait. An exception that is being handled is printed first.
     """
@@ -235,7 +240,7 @@ def _leave_threads(code: int) -> None:
     problem = sys.exc_info()[1]
     if problem is not None:
         sys.excepthook(type(problem), problem, problem.__traceback__)
-    os._exit(_flushed(code))
+    os._exit(_flushed(code, streams))
 
 
 def called(args: list[str] | None = None) -> int:

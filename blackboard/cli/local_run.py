@@ -373,6 +373,9 @@ class _Kept:
         for line in lines:
             self.write(line)
 
+    def close(self) -> None:
+        """Does nothing: the command goes on to print to the stream."""
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 

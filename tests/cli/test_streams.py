@@ -149,6 +149,38 @@ def test_a_worker_goes_on_where_nothing_takes_its_output(
     assert (" ok " in said, "hello" in said.partition("  output")[2]) == (True, True)
 
 
+TAKEN = {
+    "absent": "sys.stdout = sys.stderr = None",
+    "closed": "sys.stdout.close(), sys.stderr.close()",
+    "another, and closed": "sys.stdout = sys.stderr = io.StringIO(); sys.stdout.close()",
+    "closed below": "sys.__stdout__.close(), sys.__stderr__.close()",
+    "without descriptors": "os.closerange(1, 3)",
+}
+"""What a handler may do to the streams of its process."""
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+@pytest.mark.parametrize("kind", ["async def", "def"])
+def test_a_worker_whose_streams_a_handler_has_taken_ends_well(
+    town: CommandLine, taken: str, kind: str
+) -> None:
+    body = f"import io, os, sys\n{JOBS}    {TAKEN[taken]}\n".replace("    return 1\n", "")
+    (town.folder / "taken.py").write_text(body.replace("async def", kind))
+    done = shell(town.folder, f"{COMMAND} worker --jobs taken.py --until-idle")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize("taken", ["absent", "closed", "another, and closed"])
+@pytest.mark.parametrize("kind", ["async def", "def"])
+def test_a_run_here_that_has_taken_the_streams_is_told_all_the_same(
+    town: CommandLine, taken: str, kind: str
+) -> None:
+    body = f"import io, os, sys\n{JOBS}    {TAKEN[taken]}\n".replace("    return 1\n", "")
+    (town.folder / "taken.py").write_text(body.replace("async def", kind))
+    done = shell(town.folder, f"{COMMAND} run davis --here --jobs taken.py")
+    assert (done.returncode, "davis ok in" in done.stdout, done.stderr) == (0, True, "")
+
+
 @pytest.mark.parametrize("closed", ["1>&-", "1>/dev/full", "2>&-", "2>/dev/full", "1>&- 2>&-"])
 def test_a_server_goes_on_where_nothing_takes_its_address(town: CommandLine, closed: str) -> None:
     """And ends as it is asked to: that its address was not taken is no failure."""
