@@ -33,6 +33,8 @@ from blackboard.tables.base import MAX_VALUE
 
 LEFT = BadRow.exit_code
 """The exit code where an item that was to be declared or changed is left as it is."""
+MEANWHILE = (AlreadyThere, Missing)
+"""What is raised where other processes add or remove the items of a plan meanwhile."""
 TRIES = 20
 """The most plans of one `apply`, if other processes add or remove its items meanwhile."""
 
@@ -201,7 +203,7 @@ class _Apply:
             for tries_left in reversed(range(TRIES)):
                 try:
                     refused = await self._do(board, current, on_done=parts.append)
-                except (AlreadyThere, Missing):
+                except MEANWHILE:
                     if not tries_left:
                         raise
                 else:
@@ -219,6 +221,9 @@ class _Apply:
             done = plan.made_of(parts, left_alone=left)
             if self.session.chosen.json:
                 emit(done.record() | {"dry_run": False})
+            elif current is not plan:
+                counts = ", ".join(done.counts) or "nothing"
+                note(f"others have added or removed items meanwhile; done here: {counts}")
         return done
 
     async def _do(
@@ -260,6 +265,7 @@ async def _add(
         new,
         tombstones=plan.tombstones,
         on_added=lambda items: on_added(item.id for item in items),
+        silent=MEANWHILE,
     )
 
 
@@ -271,7 +277,7 @@ async def _change_and_remove(
     async def each(item_id: str, work: Awaitable[object]) -> None:
         try:
             await work
-        except (AlreadyThere, Missing):
+        except MEANWHILE:
             raise
         except (BadInput, BeingRenamed, ValueError) as problem:
             left[item_id] = str(problem)
@@ -287,8 +293,8 @@ async def _change_and_remove(
     async def remove(item: Item) -> None:
         await each(item.id, edits.remove(board, item.id, declared_by=item.declared_by))
 
-    await for_each(plan.change, change, "changing")
-    await for_each(plan.remove, remove, "removing")
+    await for_each(plan.change, change, "changing", silent=MEANWHILE)
+    await for_each(plan.remove, remove, "removing", silent=MEANWHILE)
     return left
 
 

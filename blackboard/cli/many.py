@@ -46,11 +46,17 @@ def naming(item: Item, *, among: Sequence[Item] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def steps(label: str, total: int) -> Iterator[ProgressBar]:
-    """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done."""
+def steps(
+    label: str, total: int, *, silent: tuple[type[Exception], ...] = ()
+) -> Iterator[ProgressBar]:
+    """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done, but not
+    after the `silent` errors, after which the command goes on.
+    """
     with progress(label, total) as done:
         try:
             yield done
+        except silent:
+            raise
         except BaseException:
             if done.number < total and total > 1:
                 note(f"{label}: {done.number:,} of {total:,} are done")
@@ -58,15 +64,19 @@ def steps(label: str, total: int) -> Iterator[ProgressBar]:
 
 
 async def for_each(
-    things: Sequence[Thing], change: Callable[[Thing], Awaitable[Result]], label: str
+    things: Sequence[Thing],
+    change: Callable[[Thing], Awaitable[Result]],
+    label: str,
+    *,
+    silent: tuple[type[Exception], ...] = (),
 ) -> list[Result]:
     """Changes each thing, and returns the results in their order. After an error, and at Ctrl-C, no
-    other change begins, those under way are finished, a note says how many are done, and the error
-    is raised. `label` stands before the bar.
+    other change begins, those under way are finished, a note says how many are done, as `steps`
+    has it, and the error is raised. `label` stands before the bar.
     """
     left = deque(enumerate(things))
     results: list[Any] = [None] * len(things)
-    with steps(label, len(things)) as done:
+    with steps(label, len(things), silent=silent) as done:
 
         async def work(numbered: tuple[int, Thing]) -> None:
             number, thing = numbered
@@ -83,11 +93,12 @@ async def add_all(
     *,
     tombstones: Mapping[str, Item],
     on_added: Callable[[Sequence[Item]], None],
+    silent: tuple[type[Exception], ...] = (),
 ) -> dict[str, str]:
-    """Adds items as `additions.add_many` does, with a bar. At Ctrl-C the batch under way is
-    finished, and no other begins.
+    """Adds items as `additions.add_many` does, with a bar as of `steps`. At Ctrl-C the batch under
+    way is finished, and no other begins.
     """
-    with steps("adding", len(new)) as done:
+    with steps("adding", len(new), silent=silent) as done:
         stopped = asyncio.Event()
 
         def added(items: Sequence[Item]) -> None:

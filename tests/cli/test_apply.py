@@ -365,8 +365,11 @@ def test_what_others_add_and_remove_meanwhile_is_planned_anew(
     with monkeypatch.context() as patch:
         patch.setattr(additions, "add_many", adds)
         patch.setattr(edits, "remove", removes)
-        said = blackboard("apply", "--prune", "--yes").out
-    assert said.endswith("2 to add, 0 to change, 1 to remove, 1 unchanged\n")
+        said = blackboard("apply", "--prune", "--yes")
+    assert said.out.endswith("2 to add, 0 to change, 1 to remove, 1 unchanged\n")
+    assert said.err == (
+        "blackboard: others have added or removed items meanwhile; done here: 1 added, 1 changed\n"
+    )
     assert blackboard.ids() == ["comes", "is new", "stays"]
     assert blackboard.item("comes").schedule == blackboard.item("stays").schedule
     assert blackboard("apply").out == "nothing to do: 3 items as declared\n"
